@@ -1,0 +1,196 @@
+//! The contract of a renderer: what is asked, what comes back, what can go wrong.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::clock::Deadline;
+use crate::darktable::state::EditState;
+use crate::error::{Coded, ErrorCode};
+use crate::ids::Hash;
+
+/// A decoded picture: 8-bit sRGB, interleaved, row by row.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// `width * height * 3` bytes.
+    pub rgb: Vec<u8>,
+}
+
+impl std::fmt::Debug for Picture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Picture({}x{})", self.width, self.height)
+    }
+}
+
+impl Picture {
+    /// The picture's identity: SHA-256 over width and height (little-endian u32) and the RGB bytes.
+    /// Files carry time stamps, pixels do not.
+    pub fn pixel_hash(&self) -> Hash {
+        let mut digest = Sha256::new();
+        digest.update(self.width.to_le_bytes());
+        digest.update(self.height.to_le_bytes());
+        digest.update(&self.rgb);
+        Hash::finish(digest)
+    }
+}
+
+/// The raw file of a photo.
+#[derive(Clone, Debug)]
+pub struct RawFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes.
+    pub sha256: Hash,
+}
+
+/// How much care a render gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quality {
+    /// Fast: scaled early in the pipe (`--hq false`). For choosing.
+    Preview,
+    /// High quality: the whole pipe at full size, scaled last (`--hq true`). For judging and review.
+    Judge,
+}
+
+impl Quality {
+    /// The name used in cache keys and transcripts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Preview => "preview",
+            Self::Judge => "judge",
+        }
+    }
+}
+
+/// One picture that is wanted.
+#[derive(Clone, Debug)]
+pub struct RenderRequest<'a> {
+    /// The raw.
+    pub raw: &'a RawFile,
+    /// The edit.
+    pub state: &'a EditState,
+    /// The longest side in pixels; a smaller picture is never enlarged.
+    pub long_edge: u32,
+    /// The level.
+    pub quality: Quality,
+}
+
+/// A picture that was rendered and checked.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// The pixels.
+    pub picture: Arc<Picture>,
+    /// [`Picture::pixel_hash`].
+    pub pixel_hash: Hash,
+    /// Wall time that this answer took.
+    pub elapsed: Duration,
+    /// Whether it came from the cache.
+    pub cached: bool,
+}
+
+/// Something that turns states into pictures. Blocking; returns soon after the deadline, whatever hangs.
+pub trait Renderer: Send + Sync {
+    /// Renders one picture.
+    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError>;
+
+    /// The version of the darktable behind it, such as `4.2.1`.
+    fn darktable_version(&self) -> &str;
+
+    /// Whether the answer to `request` is already there and would cost no render.
+    fn is_cached(&self, _request: &RenderRequest<'_>) -> bool {
+        false
+    }
+}
+
+/// Why there is no picture.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// `darktable-cli` cannot be started.
+    #[error("darktable-cli was not found or cannot be started ({0})")]
+    Missing(String),
+    /// The installed darktable is older than what is supported.
+    #[error("darktable {found} is too old: {least} is the oldest that works")]
+    TooOld {
+        /// What is installed.
+        found: String,
+        /// What is needed.
+        least: &'static str,
+    },
+    /// The raw is missing or unreadable.
+    #[error("cannot read the raw {path}: {reason}")]
+    Raw {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// darktable ended with a failure.
+    #[error("darktable failed ({status}): {stderr}")]
+    Failed {
+        /// Exit status or signal, in words.
+        status: String,
+        /// The last lines it printed.
+        stderr: String,
+    },
+    /// darktable ended well, but it dropped or misread part of the edit.
+    #[error("darktable did not apply the whole edit: {line}")]
+    Dropped {
+        /// The line that says so.
+        line: String,
+    },
+    /// The output is missing, damaged, of the wrong size, or black or flat without cause.
+    #[error("the rendered picture cannot be trusted: {0}")]
+    Untrusted(String),
+    /// The state cannot be written for this darktable.
+    #[error("the edit cannot be encoded: {0}")]
+    Encode(String),
+    /// The deadline passed, or the work was cancelled.
+    #[error("the render was cut after {after:?}")]
+    Cut {
+        /// How long it ran.
+        after: Duration,
+        /// Whether by cancellation rather than by the clock.
+        cancelled: bool,
+    },
+    /// A file could not be read or written.
+    #[error("rendering needs {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+impl Coded for RenderError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Raw { .. } => ErrorCode::NotFound,
+            Self::Encode(_) => ErrorCode::SynthesizerError,
+            Self::Cut { .. } => ErrorCode::Interrupted,
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                ErrorCode::PermissionDenied
+            }
+            _ => ErrorCode::DarktableError,
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Missing(_) | Self::TooOld { .. } => {
+                Some("run `chemigram doctor`: it names the command that installs darktable".into())
+            }
+            Self::Raw { .. } => Some("check that the raw is still where it was ingested from".into()),
+            Self::Io { .. } => Some("check free space and permissions".into()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Files that survive a crash: content first, then its name.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes `bytes` to `path` so that a reader sees the old file or the whole new one, never a part:
+/// a temporary file beside it, synced, renamed over it, and the folder synced.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_data()?;
+    file.persist(path).map_err(|e| e.error)?;
+    sync_folder(folder)
+}
+
+/// Appends `line` and a newline to `path` and syncs it. A torn last line left by a crash is ended first,
+/// so that it cannot swallow the new one.
+pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+    let mut text = String::with_capacity(line.len() + 2);
+    if file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            text.push('\n');
+        }
+    }
+    text.push_str(line);
+    text.push('\n');
+    file.write_all(text.as_bytes())?;
+    file.sync_data()
+}
+
+/// Makes a rename or a new file in `folder` survive a crash.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_replaces_whole_files_and_leaves_no_litter() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/file");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_torn_last_line_does_not_swallow_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        fs::write(&path, "whole\nto").unwrap();
+        append_line(&path, "next").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\n");
+    }
+}

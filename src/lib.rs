@@ -1,0 +1,38 @@
+//! chemigram: bounded, unattended photo-editing sessions over darktable.
+//!
+//! The modules stand on floors, and a floor uses only the floors below it
+//! (`tests/architecture.rs` reads the `use` lines and enforces this map):
+//!
+//! ```text
+//!  7  cli          what a person types; nothing is decided here
+//!  6  review       what a person sees after a session
+//!  5  session      one bounded run: plan, agent loop, wrap-up, resume
+//!  4  tools        what the model may call: schema, handler, effect class
+//!  3  photo        one photograph as a project: snapshots, refs, op-log, context
+//!  2  vocabulary   moves and masks: from a name and values to an edit state
+//!  1  darktable    formats and pixels: sidecars, parameters, rendering
+//!     provider     wires to language models, and the offline explorer
+//!     prompts      the template store
+//!     metrics      numbers from pixels
+//!  0  budget  gate  transcript  clock  ids  error  durable  assets
+//! ```
+//!
+//! Three invariants hold the program together:
+//!
+//! 1. No effect without a permit ([`gate::Permit`] has one constructor, inside the gate).
+//! 2. No permit without a transcript line (the gate writes it first).
+//! 3. No session state that is not a fold of the transcript (resuming is that fold).
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod assets;
+pub mod clock;
+pub mod darktable;
+pub mod durable;
+pub mod error;
+pub mod ids;
+pub mod metrics;
+pub mod photo;
+pub mod prompts;
+pub mod provider;
+pub mod vocabulary;
