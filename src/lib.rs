@@ -30,6 +30,7 @@ pub mod clock;
 pub mod darktable;
 pub mod durable;
 pub mod error;
+pub mod gate;
 pub mod ids;
 pub mod metrics;
 pub mod photo;
