@@ -8,8 +8,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::budget::{Amounts, Exhausted, Ledger};
-use crate::clock::{Cancel, Deadline};
+use crate::budget::{Amounts, Exhausted, Ledger, Stage};
+use crate::clock::{Cancel, Deadline, Stop};
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::transcript::{EffectClass, Event, Line, Transcript, TranscriptError};
 
@@ -96,14 +96,14 @@ pub struct Gate {
     ledger: Ledger,
     transcript: Transcript,
     lease: Lease,
-    cancel: Cancel,
+    stop: Stop,
     fresh: Vec<Line>,
 }
 
 impl Gate {
     /// A gate over a transcript; `ledger` must be the fold of the lines that are already in it.
-    pub fn new(ledger: Ledger, transcript: Transcript, lease: Lease, cancel: Cancel) -> Self {
-        Self { ledger, transcript, lease, cancel, fresh: Vec::new() }
+    pub fn new(ledger: Ledger, transcript: Transcript, lease: Lease, stop: Stop) -> Self {
+        Self { ledger, transcript, lease, stop, fresh: Vec::new() }
     }
 
     /// The ledger.
@@ -118,17 +118,21 @@ impl Gate {
 
     /// The end of the present stage, as something that cuts work.
     pub fn deadline(&self) -> Deadline {
-        self.until(self.ledger.stage_end())
+        let cancel = match self.ledger.stage() {
+            Stage::Work => &self.stop.soft,
+            Stage::WrapUp => &self.stop.hard,
+        };
+        self.until(self.ledger.stage_end(), cancel)
     }
 
     /// The end of the whole session.
     pub fn hard_deadline(&self) -> Deadline {
-        self.until(self.ledger.budget().time())
+        self.until(self.ledger.budget().time(), &self.stop.hard)
     }
 
-    fn until(&self, end: Duration) -> Deadline {
+    fn until(&self, end: Duration, cancel: &Cancel) -> Deadline {
         let left = end.saturating_sub(self.elapsed());
-        Deadline::after(self.transcript.clock(), left).with_cancel(self.cancel.clone())
+        Deadline::after(self.transcript.clock(), left).with_cancel(cancel.clone())
     }
 
     /// Whether an effect would be admitted now.
@@ -254,7 +258,7 @@ mod tests {
             },
             class: EffectClass::Mutate,
             reserved: Amounts { iterations: 1, ..Amounts::default() },
-            before: HeadState { branch: None, commit: Hash::of(b"") },
+            before: HeadState { branch: None, commit: Hash::of(b""), state: Hash::of(b"") },
             target: None,
         }))
     }
@@ -265,7 +269,7 @@ mod tests {
             Transcript::create(&dir.join("t.jsonl"), clock.clone(), Redactor::default()).unwrap();
         let lease = Lease::default();
         let ledger = Ledger::new(Budget::parse(spec).unwrap(), Reserve::default());
-        (Gate::new(ledger, transcript, lease.clone(), Cancel::default()), lease, clock)
+        (Gate::new(ledger, transcript, lease.clone(), Stop::default()), lease, clock)
     }
 
     #[test]

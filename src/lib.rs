@@ -39,5 +39,6 @@ pub mod photo;
 pub mod prompts;
 pub mod provider;
 pub mod redact;
+pub mod session;
 pub mod transcript;
 pub mod vocabulary;

@@ -113,6 +113,8 @@ pub struct HeadState {
     pub branch: Option<RefName>,
     /// The commit.
     pub commit: Hash,
+    /// Its state.
+    pub state: Hash,
 }
 
 /// A tool call that was let through the gate.
