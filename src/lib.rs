@@ -14,7 +14,7 @@
 //!     provider     wires to language models, and the offline explorer
 //!     prompts      the template store
 //!     metrics      numbers from pixels
-//!  0  budget  gate  transcript  clock  ids  error  durable  assets
+//!  0  budget  gate  transcript  conversation  clock  ids  error  redact  durable  assets
 //! ```
 //!
 //! Three invariants hold the program together:
@@ -26,7 +26,9 @@
 #![warn(missing_docs)]
 
 pub mod assets;
+pub mod budget;
 pub mod clock;
+pub mod conversation;
 pub mod darktable;
 pub mod durable;
 pub mod error;
@@ -36,4 +38,7 @@ pub mod metrics;
 pub mod photo;
 pub mod prompts;
 pub mod provider;
+pub mod redact;
+pub mod session;
+pub mod transcript;
 pub mod vocabulary;

@@ -1,0 +1,4 @@
+//! One bounded run on one photo.
+
+pub mod state;
+pub mod wording;
