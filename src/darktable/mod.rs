@@ -1,6 +1,9 @@
 //! darktable: its file formats, and pixels by running it as a process.
 
 pub mod dng;
+pub mod layout;
+pub mod order;
+pub mod params;
 pub mod render;
 pub mod srgb;
 pub mod state;
