@@ -69,22 +69,17 @@ pub enum VocabularyError {
     },
     /// The photo's baseline plus the asked value leaves the range of darktable's field.
     #[error(
-        "move `{name}` would set `{field}` of {module} to {value}, together with the photo's own baseline; \
-         darktable allows {min} to {max}"
+        "move `{name}` would set `{field}` to {value}, together with the photo's own baseline; darktable allows {legal}"
     )]
     FieldRange {
         /// The move.
         name: String,
-        /// darktable's module.
-        module: String,
-        /// The field.
+        /// darktable's module and field.
         field: String,
         /// What it would become.
         value: f64,
-        /// The field's least value.
-        min: f64,
-        /// The field's greatest value.
-        max: f64,
+        /// The field's bounds, in words.
+        legal: String,
     },
     /// The module cannot be masked.
     #[error("move `{name}` cannot be masked: {reason}")]
@@ -128,7 +123,10 @@ pub enum VocabularyError {
 fn did_you_mean(near: &[String]) -> String {
     match near {
         [] => String::new(),
-        names => format!("; did you mean {}?", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")),
+        names => format!(
+            "; did you mean {}?",
+            names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")
+        ),
     }
 }
 
@@ -147,7 +145,9 @@ impl Coded for VocabularyError {
             Self::Duplicate { .. } => Some("rename one of the two moves".into()),
             Self::UnknownMove { .. } => Some("list the vocabulary to see every move".into()),
             Self::NotMaskable { .. } => Some("apply the move without a mask, or use another move".into()),
-            Self::Unavailable { .. } => Some("choose a move from the list, or install a newer darktable".into()),
+            Self::Unavailable { .. } => {
+                Some("choose a move from the list, or install a newer darktable".into())
+            }
             _ => None,
         }
     }

@@ -69,7 +69,8 @@ impl FromStr for Form {
         loop {
             let end = rest.find(['+', '-']).unwrap_or(rest.len());
             let (term, tail) = rest.split_at(end);
-            form.add(sign, term.trim()).map_err(|reason| format!("`{text}` is not a linear form: {reason}"))?;
+            form.add(sign, term.trim())
+                .map_err(|reason| format!("`{text}` is not a linear form: {reason}"))?;
             sign = match tail.chars().next() {
                 None => return Ok(form),
                 Some('-') => -1.0,
@@ -176,7 +177,9 @@ mod tests {
 
     #[test]
     fn what_is_no_linear_form_is_refused_with_the_reason() {
-        for bad in ["", "x +", "x*x", "2x", "inf", "NaN", "1e400*x", "X", "sin(x)", "x y", "--x", "(x)", "x/2"] {
+        for bad in
+            ["", "x +", "x*x", "2x", "inf", "NaN", "1e400*x", "X", "sin(x)", "x y", "--x", "(x)", "x/2"]
+        {
             let error = bad.parse::<Form>().unwrap_err();
             assert!(error.contains(bad), "{bad}: {error}");
         }

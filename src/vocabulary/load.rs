@@ -57,6 +57,9 @@ pub struct Parameter {
     /// The value at which the move does nothing.
     #[serde(default)]
     pub neutral: f64,
+    /// Whether it only says where the others go (a hue): it does nothing while they are neutral, whatever its value.
+    #[serde(default)]
+    pub direction: bool,
 }
 
 /// What holds for a module whatever move drives it.
@@ -158,14 +161,17 @@ impl Vocabulary {
         let Some(mine) = self.modules.get(op).and_then(group) else { return Vec::new() };
         self.modules
             .iter()
-            .filter(|(other, rules)| other.as_str() != op && rules.exclusive.as_deref() == Some(mine.as_str()))
+            .filter(|(other, rules)| {
+                other.as_str() != op && rules.exclusive.as_deref() == Some(mine.as_str())
+            })
             .map(|(other, _)| other.as_str())
             .collect()
     }
 
     fn add(&mut self, file: &str, text: &str) -> Result<(), VocabularyError> {
         let bad = |reason: String| VocabularyError::File { file: file.to_owned(), reason };
-        let parsed: MoveFile = toml::from_str(text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
+        let parsed: MoveFile =
+            toml::from_str(text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
         for (op, entry) in parsed.module {
             if self.modules.contains_key(&op) {
                 return Err(bad(format!("the rules of module {op} stand in another file already")));
@@ -228,6 +234,11 @@ impl Move {
         self.parameters.iter().map(|(name, p)| (name.clone(), p.default)).collect()
     }
 
+    /// Whether these values make the move do nothing.
+    pub fn is_idle(&self, values: &BTreeMap<String, f64>) -> bool {
+        self.parameters.iter().all(|(name, p)| p.direction || values.get(name) == Some(&p.neutral))
+    }
+
     /// The given values, completed by defaults; refuses unknown names and values outside the range.
     pub fn resolve(&self, values: &BTreeMap<String, f64>) -> Result<BTreeMap<String, f64>, VocabularyError> {
         let mut resolved = self.defaults();
@@ -279,10 +290,12 @@ impl MoveEntry {
                 && (p.min..=p.max).contains(&p.default)
                 && (p.min..=p.max).contains(&p.neutral);
             if !sound || !is_name(name) {
-                return Err(format!("parameter `{name}` needs min < max, with default and neutral between them"));
+                return Err(format!(
+                    "parameter `{name}` needs min < max, with default and neutral between them"
+                ));
             }
         }
-        if self.parameters.values().all(|p| p.default == p.neutral) {
+        if self.parameters.values().all(|p| p.direction || p.default == p.neutral) {
             return Err("its default values do nothing".into());
         }
         let checked = Move {
@@ -305,7 +318,9 @@ impl MoveEntry {
             return Err(format!("its parameter `{name}` does nothing"));
         }
         if let Some(form) = all().position(|form| form.parameters().next().is_none()) {
-            return Err(format!("field number {form} is constant; a constant belongs in the module's `start`"));
+            return Err(format!(
+                "field number {form} is constant; a constant belongs in the module's `start`"
+            ));
         }
         let neutral = checked.neutral();
         if let Some((target, _)) = checked.scale.iter().find(|(_, form)| form.value(&neutral) != 1.0) {
@@ -407,7 +422,10 @@ set.blacks = "0.4*amount"
     fn a_name_twice_names_both_files() {
         let mut vocabulary = read(GOOD).unwrap();
         let error = vocabulary.add("b.toml", GOOD).unwrap_err().to_string();
-        assert!(error.contains("a.toml") && error.contains("b.toml") && error.contains("shadows_lift"), "{error}");
+        assert!(
+            error.contains("a.toml") && error.contains("b.toml") && error.contains("shadows_lift"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -422,7 +440,8 @@ set.blacks = "0.4*amount"
         let vocabulary = read(GOOD).unwrap();
         let lift = vocabulary.get("shadows_lift").unwrap();
         for value in [-0.01, 2.01, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let error = lift.resolve(&BTreeMap::from([("amount".to_owned(), value)])).unwrap_err().to_string();
+            let error =
+                lift.resolve(&BTreeMap::from([("amount".to_owned(), value)])).unwrap_err().to_string();
             assert!(error.contains("0 to 2 EV"), "{error}");
         }
         let error = lift.resolve(&BTreeMap::from([("strength".to_owned(), 1.0)])).unwrap_err().to_string();

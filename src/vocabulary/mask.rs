@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::darktable::layout::BlendSpace;
-use crate::darktable::state::{Blend, EditState, GroupMember, MaskForm, Module, Params, PathPoint, Shape, Value};
+use crate::darktable::state::{
+    Blend, EditState, GroupMember, MaskForm, Module, Params, PathPoint, Shape, Value,
+};
 use crate::vocabulary::apply::PhotoFacts;
 use crate::vocabulary::error::VocabularyError;
 
@@ -274,7 +276,9 @@ impl MaskSpec {
             Self::Path { points, feather, .. } => {
                 if !(3..=64).contains(&points.len()) {
                     let count = points.len();
-                    return Err(VocabularyError::Mask(format!("`points` has {count} corners; it needs 3 to 64")));
+                    return Err(VocabularyError::Mask(format!(
+                        "`points` has {count} corners; it needs 3 to 64"
+                    )));
                 }
                 points.iter().try_for_each(|p| point("points", p))?;
                 within("feather", *feather, 0.0, 1.0)
@@ -449,11 +453,14 @@ mod tests {
     #[test]
     fn an_ellipse_on_a_turned_raw_turns_too() {
         let spec = read(r#"{"shape":"ellipse","center":[0.5,0.5],"radius":[0.4,0.1]}"#).unwrap();
-        let Shape::Ellipse { radius, rotation, .. } = spec.shape(&frame(6, WHOLE)) else { panic!("an ellipse") };
+        let Shape::Ellipse { radius, rotation, .. } = spec.shape(&frame(6, WHOLE)) else {
+            panic!("an ellipse")
+        };
         // 0.4 of 200 px wide, 0.1 of 300 px high; wide on show is upright on the sensor.
         assert_eq!(radius, [0.4, 0.15]);
         assert_eq!(rotation.abs(), 90.0);
-        let tilted = read(r#"{"shape":"ellipse","center":[0.5,0.5],"radius":[0.4,0.1],"rotation":30}"#).unwrap();
+        let tilted =
+            read(r#"{"shape":"ellipse","center":[0.5,0.5],"radius":[0.4,0.1],"rotation":30}"#).unwrap();
         let Shape::Ellipse { rotation, .. } = tilted.shape(&frame(2, WHOLE)) else { panic!("an ellipse") };
         assert_eq!(rotation, 150.0);
     }
@@ -461,7 +468,8 @@ mod tests {
     #[test]
     fn a_gradient_points_where_it_is_told_however_the_raw_lies() {
         let rotation = |angle: f64, orientation: u8| {
-            let spec = MaskSpec::Gradient { anchor: [0.5, 0.5], angle, width: 0.5, invert: false, opacity: 1.0 };
+            let spec =
+                MaskSpec::Gradient { anchor: [0.5, 0.5], angle, width: 0.5, invert: false, opacity: 1.0 };
             let Shape::Gradient { rotation, compression, .. } = spec.shape(&frame(orientation, WHOLE)) else {
                 panic!("a gradient")
             };
@@ -478,7 +486,10 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused_with_the_field() {
         for (text, expected) in [
-            (r#"{"shape":"circle","center":[0.5,0.5],"radius":99}"#, "`radius` cannot be 99: it goes from 0.005"),
+            (
+                r#"{"shape":"circle","center":[0.5,0.5],"radius":99}"#,
+                "`radius` cannot be 99: it goes from 0.005",
+            ),
             (r#"{"shape":"circle","center":[0.5,7],"radius":0.2}"#, "`center`"),
             (r#"{"shape":"circle","center":[0.5,0.5],"radius":0.2,"softness":1}"#, "softness"),
             (r#"{"shape":"star","center":[0.5,0.5]}"#, "star"),
@@ -490,13 +501,21 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
-        let nan = MaskSpec::Circle { center: [f64::NAN, 0.5], radius: 0.1, feather: 0.5, invert: false, opacity: 1.0 };
+        let nan = MaskSpec::Circle {
+            center: [f64::NAN, 0.5],
+            radius: 0.1,
+            feather: 0.5,
+            invert: false,
+            opacity: 1.0,
+        };
         assert!(nan.check().is_err());
     }
 
     #[test]
     fn equal_masks_have_equal_ids_and_the_group_names_the_shape() {
-        let spec = read(r#"{"shape":"rectangle","from":[0.1,0.1],"to":[0.4,0.4],"invert":true,"opacity":0.5}"#).unwrap();
+        let spec =
+            read(r#"{"shape":"rectangle","from":[0.1,0.1],"to":[0.4,0.4],"invert":true,"opacity":0.5}"#)
+                .unwrap();
         let [shape, group] = spec.forms(&frame(0, WHOLE));
         assert_eq!(spec.forms(&frame(0, WHOLE)), [shape.clone(), group.clone()]);
         let Shape::Group { members } = &group.shape else { panic!("a group") };

@@ -1,0 +1,524 @@
+//! Applying a move to an edit state, and taking it back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::darktable::layout::{Layout, Layouts, ModuleLayout};
+use crate::darktable::order;
+use crate::darktable::params::{self, ParamError};
+use crate::darktable::state::{Blend, EditState, Module, Params, Shape, Value};
+use crate::vocabulary::error::VocabularyError;
+use crate::vocabulary::form::Target;
+use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
+use crate::vocabulary::mask::{Frame, MaskSpec, Orientation};
+
+/// What the vocabulary must know about a photo.
+#[derive(Clone, Debug)]
+pub struct PhotoFacts {
+    /// The untouched photo: darktable's own default history, with the as-shot white balance in it.
+    pub baseline: EditState,
+    /// Columns of the whole picture at full size, upright and before any crop.
+    pub width: u32,
+    /// Rows of the same.
+    pub height: u32,
+    /// How the file says that the raw lies; what the state's `flip` module says comes first.
+    pub orientation: Orientation,
+}
+
+/// A move that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyRequest<'a> {
+    /// Its name.
+    pub move_name: &'a str,
+    /// The parameters that are given; the others take their defaults.
+    pub values: &'a BTreeMap<String, f64>,
+    /// Where it acts; everywhere without.
+    pub mask: Option<&'a MaskSpec>,
+}
+
+/// A move that was applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The new state.
+    pub state: EditState,
+    /// darktable's module.
+    pub op: String,
+    /// The instance that carries the move in the new state: 0 without a mask. Later moves may renumber the masked
+    /// instances of a module; the instance's name and mask stay.
+    pub instance: u32,
+    /// Every parameter of the move, as applied.
+    pub values: BTreeMap<String, f64>,
+    /// The form that confines the instance, if it is masked and not idle.
+    pub mask_id: Option<i32>,
+}
+
+/// What is to be taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// A module: one instance, or all of them.
+    Module {
+        /// darktable's name.
+        op: String,
+        /// The instance; `None` for every one.
+        instance: Option<u32>,
+    },
+    /// A move, masked or not: its own fields only.
+    Move(String),
+}
+
+impl Vocabulary {
+    /// Applies one move. Pure: the same request on the same state gives the same state, and moves that do not
+    /// drive the same field give the same state in either order.
+    pub fn apply(
+        &self,
+        request: &ApplyRequest<'_>,
+        state: &EditState,
+        facts: &PhotoFacts,
+        layouts: &Layouts,
+        darktable_version: &str,
+    ) -> Result<Applied, VocabularyError> {
+        let entry = self.get(request.move_name)?;
+        let values = entry.resolve(request.values)?;
+        let idle = entry.is_idle(&values);
+        // A direction counts for nothing while the move is idle, so that idle is one state and not many.
+        let effective = if idle { entry.neutral() } else { values.clone() };
+        let (module, layout) = match self.layout(entry, layouts, darktable_version)? {
+            Some((module, modversion)) => {
+                let layout = module.version(modversion).cloned();
+                (module, layout.ok_or_else(|| unencodable(entry, "its layout is not known"))?)
+            }
+            None => {
+                return Err(VocabularyError::Unavailable {
+                    name: entry.name.clone(),
+                    module: entry.module.clone(),
+                    version: darktable_version.to_owned(),
+                });
+            }
+        };
+        let work = Work { vocabulary: self, entry, rules: self.rules(&entry.module), module, layout, facts };
+        let mut new = state.clone();
+        let (instance, mask_id) = match request.mask {
+            None => {
+                work.apply_everywhere(&mut new, &effective, idle)?;
+                (0, None)
+            }
+            Some(mask) => work.apply_masked(&mut new, &effective, idle, mask)?,
+        };
+        finish(&mut new, facts);
+        let instance = match mask_id {
+            Some(_) => renumber(&mut new, facts, &entry.module, instance),
+            None => instance,
+        };
+        order::sort(&mut new);
+        Ok(Applied { state: new, op: entry.module.clone(), instance, values, mask_id })
+    }
+
+    /// Takes a module or a move back to the photo's baseline.
+    pub fn remove_module(
+        &self,
+        state: &EditState,
+        selector: &Selector,
+        facts: &PhotoFacts,
+    ) -> Result<EditState, VocabularyError> {
+        let mut new = state.clone();
+        match selector {
+            Selector::Module { op, instance: None } => {
+                new.modules.retain(|m| m.op != *op || m.instance == 0);
+                self.restore(&mut new, facts, op);
+                let further = facts.baseline.modules.iter().filter(|m| m.op == *op && m.instance > 0);
+                new.modules.extend(further.cloned());
+            }
+            Selector::Module { op, instance: Some(0) } => self.restore(&mut new, facts, op),
+            Selector::Module { op, instance: Some(instance) } => {
+                new.modules.retain(|m| m.op != *op || m.instance != *instance);
+                new.modules.extend(facts.baseline.module(op, *instance).cloned());
+            }
+            Selector::Move(name) => {
+                let entry = self.get(name)?;
+                new.modules.retain(|m| m.op != entry.module || m.instance == 0 || m.name != entry.name);
+                self.rest_move(&mut new, entry, facts);
+            }
+        }
+        finish(&mut new, facts);
+        let touched: BTreeSet<String> = new.modules.iter().map(|m| m.op.clone()).collect();
+        for op in touched {
+            renumber(&mut new, facts, &op, 0);
+        }
+        order::sort(&mut new);
+        if new == *state {
+            return Err(nothing(state, selector, facts));
+        }
+        Ok(new)
+    }
+
+    /// The layout in which a fresh instance of the move's module is written: the lowest that has every field that
+    /// moves set. `None` when this darktable does not have the module, or no version that has the fields.
+    pub(crate) fn layout(
+        &self,
+        entry: &Move,
+        layouts: &Layouts,
+        darktable_version: &str,
+    ) -> Result<Option<(Arc<ModuleLayout>, u32)>, VocabularyError> {
+        let module = layouts
+            .module(&entry.module)
+            .map_err(|error| unencodable(entry, &error.to_string()))?
+            .ok_or_else(|| {
+            unencodable(entry, &format!("nothing is known about module {}", entry.module))
+        })?;
+        let rules = self.rules(&entry.module);
+        let fields: Vec<&str> =
+            rules.driven.keys().chain(rules.start.keys()).map(|t| t.field.as_str()).collect();
+        let lowest = module.lowest_with(fields.iter().copied()).map(|layout| layout.modversion);
+        Ok(lowest.filter(|v| module.accepts(darktable_version, *v)).map(|modversion| (module, modversion)))
+    }
+
+    /// Why the move takes no mask, if it takes none.
+    pub(crate) fn mask_refusal(&self, entry: &Move, module: &ModuleLayout) -> Option<&'static str> {
+        if self.rules(&entry.module).exclusive.is_some() {
+            Some("a picture has one tone mapper, for the whole frame")
+        } else if !module.masks {
+            Some("darktable's module works on the whole frame only")
+        } else if !entry.scale.is_empty() {
+            Some("it is relative to the whole photo's own setting")
+        } else {
+            None
+        }
+    }
+
+    /// Puts instance 0 of a module back as the baseline has it, with the rivals it had switched off.
+    fn restore(&self, state: &mut EditState, facts: &PhotoFacts, op: &str) {
+        for op in std::iter::once(op).chain(self.rivals(op)) {
+            state.modules.retain(|m| m.op != op || m.instance != 0);
+            state.modules.extend(facts.baseline.module(op, 0).cloned());
+        }
+    }
+
+    /// Sets the fields of a move back on instance 0, if it is at work there.
+    fn rest_move(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
+        let rules = self.rules(&entry.module);
+        let base = base_fields(facts, &entry.module);
+        let Some(module) = state.module_mut(&entry.module, 0).filter(|m| m.enabled) else { return };
+        let Params::Fields(fields) = &mut module.params else { return };
+        for target in entry.set.keys().chain(entry.scale.keys()) {
+            if let Some(rest) = rest_value(&rules, base, target) {
+                put(fields, target, rest);
+            }
+        }
+        if at_rest(&rules, base, fields) {
+            self.restore(state, facts, &entry.module);
+        }
+    }
+}
+
+/// One move on its way into a state.
+struct Work<'a> {
+    vocabulary: &'a Vocabulary,
+    entry: &'a Move,
+    rules: ModuleRules,
+    module: Arc<ModuleLayout>,
+    /// The layout of a fresh instance.
+    layout: Layout,
+    facts: &'a PhotoFacts,
+}
+
+impl Work<'_> {
+    fn apply_everywhere(
+        &self,
+        state: &mut EditState,
+        values: &BTreeMap<String, f64>,
+        idle: bool,
+    ) -> Result<(), VocabularyError> {
+        let op = &self.entry.module;
+        let base = base_fields(self.facts, op);
+        let current = state.module(op, 0).filter(|module| module.enabled);
+        if current.is_none() && idle {
+            return Ok(());
+        }
+        let from_baseline = || self.facts.baseline.module(op, 0).filter(|module| module.enabled);
+        let mut module = match current.or_else(from_baseline) {
+            Some(module) => module.clone(),
+            None => self.fresh()?,
+        };
+        self.set(&mut module, values, base)?;
+        if let Params::Fields(fields) = &module.params
+            && at_rest(&self.rules, base, fields)
+        {
+            self.vocabulary.restore(state, self.facts, op);
+            return Ok(());
+        }
+        for rival in self.vocabulary.rivals(op) {
+            state.modules.retain(|m| m.op != rival || m.instance != 0);
+            let off = self.facts.baseline.module(rival, 0).map(|m| Module { enabled: false, ..m.clone() });
+            state.modules.extend(off);
+        }
+        replace(state, module);
+        Ok(())
+    }
+
+    /// Returns the instance (before renumbering) and the mask's form, or `(0, None)` when nothing is left to mask.
+    fn apply_masked(
+        &self,
+        state: &mut EditState,
+        values: &BTreeMap<String, f64>,
+        idle: bool,
+        mask: &MaskSpec,
+    ) -> Result<(u32, Option<i32>), VocabularyError> {
+        if let Some(reason) = self.vocabulary.mask_refusal(self.entry, &self.module) {
+            return Err(VocabularyError::NotMaskable {
+                name: self.entry.name.clone(),
+                reason: reason.to_owned(),
+            });
+        }
+        mask.check()?;
+        let op = &self.entry.module;
+        let forms = mask.forms(&Frame::of(state, self.facts));
+        let group = forms[1].id;
+        let blend = mask.blend(group, self.module.blend_colorspace);
+        let same = |m: &Module| {
+            m.op == *op
+                && m.instance > 0
+                && m.name == self.entry.name
+                && m.blend.as_ref().is_some_and(|b| b.mask_id == Some(group) && b.combine == blend.combine)
+        };
+        let standing = state.modules.iter().position(same).map(|at| state.modules.remove(at));
+        if idle {
+            return Ok((0, None));
+        }
+        let instance = match &standing {
+            Some(module) => module.instance,
+            None => {
+                let used = state.modules.iter().filter(|m| m.op == *op).map(|m| m.instance);
+                used.max().unwrap_or(0) + 1
+            }
+        };
+        let mut module = match standing {
+            Some(module) => module,
+            None => self.fresh()?,
+        };
+        module.instance = instance;
+        module.name = self.entry.name.clone();
+        module.blend = Some(blend);
+        self.set(&mut module, values, None)?;
+        replace(state, module);
+        for form in forms {
+            if !state.masks.iter().any(|known| known.id == form.id) {
+                state.masks.push(form);
+            }
+        }
+        Ok((instance, Some(group)))
+    }
+
+    /// A new instance 0 at rest.
+    fn fresh(&self) -> Result<Module, VocabularyError> {
+        let mut fields = params::defaults(&self.layout);
+        for (target, constant) in &self.rules.start {
+            let field = self.field(&self.layout, target)?;
+            let value = match (constant, target.index) {
+                (Constant::List(list), None) => Value::Floats(list.iter().map(|x| *x as f32).collect()),
+                (Constant::Number(number), None) => params::number(&self.layout, field, *number)
+                    .map_err(|e| unencodable(self.entry, &e.to_string()))?,
+                _ => return Err(unencodable(self.entry, &format!("`start.{target}` fits no field"))),
+            };
+            params::check_value(&self.layout, field, &value)
+                .map_err(|e| unencodable(self.entry, &e.to_string()))?;
+            fields.insert(target.field.clone(), value);
+        }
+        for (target, rest) in &self.rules.driven {
+            self.field(&self.layout, target)?;
+            if let Some(rest) = rest {
+                put(&mut fields, target, *rest as f32);
+            }
+        }
+        Ok(Module {
+            blend: None,
+            enabled: true,
+            instance: 0,
+            modversion: self.layout.modversion,
+            name: String::new(),
+            op: self.entry.module.clone(),
+            params: Params::Fields(fields),
+        })
+    }
+
+    /// Sets what the move drives: relative to the baseline's fields where there are any.
+    fn set(
+        &self,
+        module: &mut Module,
+        values: &BTreeMap<String, f64>,
+        base: Option<&BTreeMap<String, Value>>,
+    ) -> Result<(), VocabularyError> {
+        let modversion = module.modversion;
+        let Params::Fields(fields) = &mut module.params else {
+            return Err(unencodable(
+                self.entry,
+                "the module's parameters are of a version that is not known",
+            ));
+        };
+        let layout = self.module.version(modversion).ok_or_else(|| {
+            unencodable(self.entry, &format!("version {modversion} of its module is not known"))
+        })?;
+        let neutral = self.entry.neutral();
+        for (target, form) in &self.entry.set {
+            let value = match base.and_then(|base| read(base, target)) {
+                Some(start) => f64::from(start) + (form.value(values) - form.value(&neutral)),
+                None => form.value(values),
+            };
+            self.write(layout, fields, target, value)?;
+        }
+        for (target, form) in &self.entry.scale {
+            let start = base
+                .and_then(|base| read(base, target))
+                .ok_or_else(|| unencodable(self.entry, &format!("the photo's baseline has no `{target}`")))?;
+            self.write(layout, fields, target, f64::from(start) * form.value(values))?;
+        }
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        layout: &Layout,
+        fields: &mut BTreeMap<String, Value>,
+        target: &Target,
+        value: f64,
+    ) -> Result<(), VocabularyError> {
+        let field = self.field(layout, target)?;
+        if !put(fields, target, value as f32) {
+            return Err(unencodable(self.entry, &format!("`{target}` is not a float")));
+        }
+        let written = fields.get(&target.field);
+        match written.map_or(Ok(()), |v| params::check_value(layout, field, v)) {
+            Ok(()) => Ok(()),
+            Err(ParamError::OutOfRange { legal, .. }) => Err(VocabularyError::FieldRange {
+                name: self.entry.name.clone(),
+                field: format!("{}.{target}", self.entry.module),
+                value,
+                legal,
+            }),
+            Err(error) => Err(unencodable(self.entry, &error.to_string())),
+        }
+    }
+
+    fn field<'l>(
+        &self,
+        layout: &'l Layout,
+        target: &Target,
+    ) -> Result<&'l crate::darktable::layout::Field, VocabularyError> {
+        layout.field(&target.field).ok_or_else(|| {
+            let version = layout.modversion;
+            unencodable(self.entry, &format!("version {version} of {} has no `{target}`", self.entry.module))
+        })
+    }
+}
+
+/// The fields of the baseline's own instance, when it is at work.
+fn base_fields<'a>(facts: &'a PhotoFacts, op: &str) -> Option<&'a BTreeMap<String, Value>> {
+    match &facts.baseline.module(op, 0).filter(|module| module.enabled)?.params {
+        Params::Fields(fields) => Some(fields),
+        Params::Opaque(_) => None,
+    }
+}
+
+/// Where a driven field rests: at the baseline's value, or at the moves' common neutral one.
+fn rest_value(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, target: &Target) -> Option<f32> {
+    match base.and_then(|base| read(base, target)) {
+        Some(value) => Some(value),
+        None => rules.driven.get(target).copied().flatten().map(|rest| rest as f32 + 0.0),
+    }
+}
+
+/// Whether every field that any move drives rests.
+fn at_rest(
+    rules: &ModuleRules,
+    base: Option<&BTreeMap<String, Value>>,
+    fields: &BTreeMap<String, Value>,
+) -> bool {
+    rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
+}
+
+/// A float field, or an element of an array of floats.
+fn read(fields: &BTreeMap<String, Value>, target: &Target) -> Option<f32> {
+    match (fields.get(&target.field)?, target.index) {
+        (Value::Float(value), None) => Some(*value),
+        (Value::Floats(values), Some(index)) => values.get(index).copied(),
+        _ => None,
+    }
+}
+
+/// Writes a float field or element; whether there is one.
+fn put(fields: &mut BTreeMap<String, Value>, target: &Target, value: f32) -> bool {
+    // The sum turns -0.0, which a state may not hold, into 0.0.
+    let value = value + 0.0;
+    match (fields.get_mut(&target.field), target.index) {
+        (Some(Value::Float(slot)), None) => *slot = value,
+        (Some(Value::Floats(slots)), Some(index)) => match slots.get_mut(index) {
+            Some(slot) => *slot = value,
+            None => return false,
+        },
+        _ => return false,
+    }
+    true
+}
+
+fn replace(state: &mut EditState, module: Module) {
+    state.modules.retain(|m| m.op != module.op || m.instance != module.instance);
+    state.modules.push(module);
+}
+
+/// Drops the mask forms that nothing refers to any more; the baseline's own stay.
+fn finish(state: &mut EditState, facts: &PhotoFacts) {
+    let mut needed: BTreeSet<i32> = facts.baseline.masks.iter().map(|form| form.id).collect();
+    let mut open: Vec<i32> =
+        state.modules.iter().filter_map(|m| m.blend.as_ref().and_then(|blend| blend.mask_id)).collect();
+    while let Some(id) = open.pop() {
+        if needed.insert(id)
+            && let Some(Shape::Group { members }) = state.masks.iter().find(|f| f.id == id).map(|f| &f.shape)
+        {
+            open.extend(members.iter().map(|member| member.form));
+        }
+    }
+    state.masks.retain(|form| needed.contains(&form.id));
+}
+
+/// Numbers the masked instances of a module by name and mask, after those of the baseline, so that the order in
+/// which moves came does not show. Returns the new number of instance `old`.
+fn renumber(state: &mut EditState, facts: &PhotoFacts, op: &str, old: u32) -> u32 {
+    let kept = facts.baseline.modules.iter().filter(|m| m.op == op).map(|m| m.instance).max().unwrap_or(0);
+    let mut ours: Vec<&mut Module> =
+        state.modules.iter_mut().filter(|m| m.op == op && m.instance > kept).collect();
+    let mask = |m: &Module| m.blend.as_ref().map(|Blend { mask_id, combine, .. }| (*mask_id, *combine));
+    ours.sort_by(|a, b| (&a.name, mask(a), a.instance).cmp(&(&b.name, mask(b), b.instance)));
+    let mut new = old;
+    for (module, number) in ours.into_iter().zip(kept + 1..) {
+        if module.instance == old {
+            new = number;
+        }
+        module.instance = number;
+    }
+    new
+}
+
+fn unencodable(entry: &Move, reason: &str) -> VocabularyError {
+    VocabularyError::Unencodable { name: entry.name.clone(), reason: reason.to_owned() }
+}
+
+fn nothing(state: &EditState, selector: &Selector, facts: &PhotoFacts) -> VocabularyError {
+    let edited: Vec<String> = state
+        .modules
+        .iter()
+        .filter(|m| facts.baseline.module(&m.op, m.instance) != Some(m))
+        .map(|m| match (m.instance, m.name.as_str()) {
+            (0, _) => m.op.clone(),
+            (number, name) => format!("{} {number} ({name})", m.op),
+        })
+        .collect();
+    VocabularyError::NothingToRemove {
+        selector: match selector {
+            Selector::Module { op, instance: None } => format!("edit of module {op}"),
+            Selector::Module { op, instance: Some(number) } => {
+                format!("edit of module {op}, instance {number},")
+            }
+            Selector::Move(name) => format!("move `{name}`"),
+        },
+        present: if edited.is_empty() { "none".into() } else { edited.join(", ") },
+    }
+}
