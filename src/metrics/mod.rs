@@ -7,5 +7,10 @@ pub mod axes;
 pub mod check;
 pub mod difference;
 pub mod lab;
+mod moments;
+mod resize;
 pub mod stats;
+mod structure;
+#[cfg(test)]
+mod synthetic;
 pub mod vectors;
