@@ -198,13 +198,8 @@ impl Vocabulary {
         let rules = self.rules(&entry.module);
         let base = base_fields(facts, &entry.module);
         let Some(module) = state.module_mut(&entry.module, 0).filter(|m| m.enabled) else { return };
-        let Params::Fields(fields) = &mut module.params else { return };
-        for target in entry.set.keys().chain(entry.scale.keys()) {
-            if let Some(rest) = rest_value(&rules, base, target) {
-                put(fields, target, rest);
-            }
-        }
-        if at_rest(&rules, base, fields) {
+        rest(entry, &rules, base, module);
+        if at_rest(&rules, base, module) {
             self.restore(state, facts, &entry.module);
         }
     }
@@ -239,10 +234,12 @@ impl Work<'_> {
             Some(module) => module.clone(),
             None => self.fresh()?,
         };
-        self.set(&mut module, values, base)?;
-        if let Params::Fields(fields) = &module.params
-            && at_rest(&self.rules, base, fields)
-        {
+        if idle {
+            rest(self.entry, &self.rules, base, &mut module);
+        } else {
+            self.set(&mut module, values, base)?;
+        }
+        if at_rest(&self.rules, base, &module) {
             self.vocabulary.restore(state, self.facts, op);
             return Ok(());
         }
@@ -426,12 +423,19 @@ fn rest_value(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, targe
     }
 }
 
+/// Brings the fields of one move to rest.
+fn rest(entry: &Move, rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, module: &mut Module) {
+    let Params::Fields(fields) = &mut module.params else { return };
+    for target in entry.set.keys().chain(entry.scale.keys()) {
+        if let Some(value) = rest_value(rules, base, target) {
+            put(fields, target, value);
+        }
+    }
+}
+
 /// Whether every field that any move drives rests.
-fn at_rest(
-    rules: &ModuleRules,
-    base: Option<&BTreeMap<String, Value>>,
-    fields: &BTreeMap<String, Value>,
-) -> bool {
+fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, module: &Module) -> bool {
+    let Params::Fields(fields) = &module.params else { return false };
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
 }
 

@@ -177,9 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_no_linear_form_is_refused_with_the_reason() {
-        for bad in
-            ["", "x +", "x*x", "2x", "NaN", "1e400*x", "X", "sin(x)", "x y", "--x", "(x)", "x/2"]
-        {
+        for bad in ["", "x +", "x*x", "2x", "NaN", "1e400*x", "X", "sin(x)", "x y", "--x", "(x)", "x/2"] {
             let error = bad.parse::<Form>().unwrap_err();
             assert!(error.contains(bad), "{bad}: {error}");
         }
