@@ -14,7 +14,7 @@
 //!     provider     wires to language models, and the offline explorer
 //!     prompts      the template store
 //!     metrics      numbers from pixels
-//!  0  budget  gate  transcript  clock  ids  error  durable  assets
+//!  0  budget  gate  transcript  clock  ids  error  hint  durable  assets
 //! ```
 //!
 //! Three invariants hold the program together:
@@ -31,6 +31,7 @@ pub mod darktable;
 pub mod durable;
 pub mod error;
 pub mod gate;
+pub mod hint;
 pub mod ids;
 pub mod metrics;
 pub mod photo;
