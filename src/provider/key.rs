@@ -54,7 +54,7 @@ fn usable(profile: &Profile, key: String) -> Result<SecretString, SetupError> {
 }
 
 /// Removes a key from what a server sent, should it echo it.
-#[derive(Default)]
+#[derive(Debug)]
 pub(super) struct Redactor(Option<SecretString>);
 
 impl Redactor {

@@ -45,7 +45,7 @@ impl Sse {
         }
         let value = match line.strip_prefix("data:") {
             Some(value) => value.strip_prefix(' ').unwrap_or(value),
-            None if line.starts_with('{') => line,
+            None if line.starts_with('{') && whole(line) => line,
             // Comments (`:`), `event:`, `id:`, `retry:`: the payload says all we need.
             None => return,
         };
