@@ -430,6 +430,14 @@ mod tests {
     }
 
     #[test]
+    fn the_demo_is_in_the_binary_with_its_brief_and_licence() {
+        let photo = demo_photo().unwrap();
+        assert_eq!((photo.width, photo.height), (600, 400));
+        assert!(Overlay::demo().text("brief.md").unwrap().starts_with("# "));
+        assert!(Overlay::demo().text("LICENSE.md").unwrap().contains("CC0 1.0"));
+    }
+
+    #[test]
     fn doubling_keeps_flat_areas_and_steps_in_quarters() {
         let step = Picture { width: 2, height: 1, rgb: vec![0, 0, 0, 80, 80, 80] };
         let twice = doubled(&step);

@@ -153,10 +153,10 @@ impl ImageStats {
             colourfulness: milli(if rgb.is_empty() { 0.0 } else { colourfulness(picture) }),
             a_mean: milli(tally.a / count),
             b_mean: milli(tally.b / count),
-            shadow_a: milli(thirds.dark.a()),
-            shadow_b: milli(thirds.dark.b()),
-            highlight_a: milli(thirds.bright.a()),
-            highlight_b: milli(thirds.bright.b()),
+            shadow_a: milli(thirds.dark.a.mean()),
+            shadow_b: milli(thirds.dark.b.mean()),
+            highlight_a: milli(thirds.bright.a.mean()),
+            highlight_b: milli(thirds.bright.b.mean()),
             local_contrast: milli(blocks.mean_deviation()),
             sharpness: milli(structure::laplacian_deviation(&planes.pixels, width, height)),
             noise_sigma: milli(blocks.noise(&planes.pixels, width)),
@@ -299,26 +299,17 @@ struct Thirds {
     bright: Cast,
 }
 
+/// The colour of some of the pixels.
 #[derive(Default)]
 struct Cast {
-    a: f64,
-    b: f64,
-    count: u64,
+    a: Moments,
+    b: Moments,
 }
 
 impl Cast {
     fn add(&mut self, lab: Lab) {
-        self.a += f64::from(lab.a);
-        self.b += f64::from(lab.b);
-        self.count += 1;
-    }
-
-    fn a(&self) -> f64 {
-        self.a / self.count.max(1) as f64
-    }
-
-    fn b(&self) -> f64 {
-        self.b / self.count.max(1) as f64
+        self.a.add(lab.a.into());
+        self.b.add(lab.b.into());
     }
 }
 
