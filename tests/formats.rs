@@ -328,7 +328,9 @@ fn bayer_dng() -> Vec<u8> {
     let ascii = |text: &str| (2, text.len() as u32 + 1, [text.as_bytes(), &[0]].concat());
     let matrix = [148, -66, -19, -97, 188, 4, 6, -20, 106].map(|v: i32| [v.cast_unsigned(), 100]).concat();
     let neutral = [1, 2, 1, 1, 5, 8];
-    let mut tags: Vec<(u16, (u16, u32, Vec<u8>))> = vec![
+    /// Type, count and bytes of a tag.
+    type Entry = (u16, u32, Vec<u8>);
+    let mut tags: Vec<(u16, Entry)> = vec![
         (254, long(0)),
         (256, long(WIDTH)),
         (257, long(HEIGHT)),
