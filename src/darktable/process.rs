@@ -41,6 +41,8 @@ pub struct Job<'a> {
     pub home: &'a Path,
     /// `TMPDIR` and working directory of the child: a private folder.
     pub temp: &'a Path,
+    /// What the program's environment holds beyond the allow-list.
+    pub env: &'a [(&'a str, &'a str)],
     /// Picks the lines of output that are kept whole, however much else is printed.
     pub watch: fn(&str) -> bool,
 }
@@ -132,6 +134,7 @@ impl Job<'_> {
             .env("LC_ALL", "C.UTF-8")
             .env("HOME", self.home)
             .env("TMPDIR", self.temp)
+            .envs(self.env.iter().copied())
             .current_dir(self.temp)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -299,7 +302,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let args = arguments(["-c", script]);
         let watch = |line: &str| line.contains("drift");
-        Job { program: Path::new("/bin/sh"), args, home: dir.path(), temp: dir.path(), watch }.run(deadline)
+        Job { program: Path::new("/bin/sh"), args, home: dir.path(), temp: dir.path(), env: &[], watch }
+            .run(deadline)
     }
 
     fn within(millis: u64) -> Deadline {
