@@ -331,16 +331,14 @@ mod tests {
     fn a_deadline_kills_the_whole_group_even_if_it_ignores_term() {
         let dir = tempfile::tempdir().unwrap();
         let mark = dir.path().join("alive");
-        let script = format!(
-            "trap '' TERM HUP; (trap '' TERM HUP; sleep 1.2; echo > '{}') & sleep 60",
-            mark.display()
-        );
+        let script =
+            format!("trap '' TERM HUP; (trap '' TERM HUP; sleep 2; echo > '{}') & sleep 60", mark.display());
         let started = Instant::now();
         let error = sh(&script, &within(150)).unwrap_err();
         let took = started.elapsed();
         assert!(matches!(error, RunError::Cut { cancelled: false, .. }), "{error}");
-        assert!(took < Duration::from_millis(400), "{took:?}");
-        std::thread::sleep(Duration::from_millis(1_300));
+        assert!(took < Duration::from_millis(1_000), "{took:?}");
+        std::thread::sleep(Duration::from_millis(2_100));
         assert!(!mark.exists(), "a grandchild survived");
     }
 
