@@ -73,7 +73,7 @@ fn moves_accumulate_and_come_off_again() {
     assert_eq!(pictures[4].pixel_hash(), pictures[0].pixel_hash());
 }
 
-const SPOT: &str = r#"{"shape":"circle","center":[0.3,0.5],"radius":0.25,"feather":0.2}"#;
+const SPOT: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
 
 #[test]
 fn a_masked_move_of_every_module_changes_inside_and_not_outside() {
@@ -90,12 +90,12 @@ fn a_masked_move_of_every_module_changes_inside_and_not_outside() {
     states.extend([brighter.clone(), demo.apply(&brighter, "exposure", &[("ev", -1.0)], Some(SPOT)).state]);
     states.extend(names.iter().map(|name| demo.apply(baseline, name, &[], Some(SPOT)).state));
     let pictures = demo.render_all(&states);
-    let inside = |x: f64, y: f64| (x - 180.0).hypot(y - 200.0) < 80.0;
-    let outside = |x: f64, y: f64| (x - 180.0).hypot(y - 200.0) > 130.0;
+    let inside = |x: f64, y: f64| (x - 510.0).hypot(y - 80.0) < 80.0;
+    let outside = |x: f64, y: f64| (x - 510.0).hypot(y - 80.0) > 130.0;
     let check = |name: &str, before: &Picture, after: &Picture| {
-        let (within, without) = (change(before, after, inside), change(before, after, outside));
+        let (within, without) = (change(before, after, 1, inside), change(before, after, 3, outside));
         // A soft module may reach some pixels across the edge of its mask.
-        (within < 0.15 || without > 0.02).then(|| format!("{name}: inside {within:.3}, outside {without:.3}"))
+        (within < 0.25 || without > 0.02).then(|| format!("{name}: inside {within:.3}, outside {without:.3}"))
     };
     let mut broken: Vec<String> =
         check("exposure beside exposure", &pictures[1], &pictures[2]).into_iter().collect();
@@ -113,7 +113,7 @@ fn masks_lie_where_they_were_drawn_on_turned_and_cropped_pictures() {
     let ellipse = r#"{"shape":"ellipse","center":[0.7,0.3],"radius":[0.2,0.1],"feather":0.05}"#;
     let right = r#"{"shape":"gradient","anchor":[0.5,0.5],"angle":90,"width":0.1}"#;
     let block = r#"{"shape":"rectangle","from":[0.5,0.1],"to":[0.9,0.4],"feather":0.01}"#;
-    for orientation in [0, 3, 5, 6] {
+    for orientation in [3, 5, 6] {
         let mut turned = upright.clone();
         let flip = turned.module_mut("flip", 0).unwrap();
         let Params::Fields(fields) = &mut flip.params else { panic!("flip has a layout") };
@@ -126,7 +126,7 @@ fn masks_lie_where_they_were_drawn_on_turned_and_cropped_pictures() {
         let pictures = demo.render_all(&[cropped.clone(), edit(ellipse), edit(right), edit(block)]);
         let (w, h) = (f64::from(pictures[0].width), f64::from(pictures[0].height));
         let changed = |at: usize, place: &dyn Fn(f64, f64) -> bool| {
-            change(&pictures[0], &pictures[at], |x, y| place(x / w, y / h))
+            change(&pictures[0], &pictures[at], 3, |x, y| place(x / w, y / h))
         };
         let radius = |x: f64, y: f64| ((x - 0.7) / 0.2).hypot((y - 0.3) / 0.1);
         let figures = [
@@ -141,15 +141,15 @@ fn masks_lie_where_they_were_drawn_on_turned_and_cropped_pictures() {
     }
 }
 
-/// The share of the pixels in a place of which a channel changed by more than 2 of 255.
-fn change(before: &Picture, after: &Picture, place: impl Fn(f64, f64) -> bool) -> f64 {
+/// The share of the pixels in a place of which a channel changed by at least so many of 255.
+fn change(before: &Picture, after: &Picture, least: u8, place: impl Fn(f64, f64) -> bool) -> f64 {
     assert_eq!((before.width, before.height), (after.width, after.height));
     let (mut all, mut changed) = (0_u32, 0_u32);
     let pixels = before.rgb.chunks_exact(3).zip(after.rgb.chunks_exact(3));
     for ((a, b), at) in pixels.zip(0_u32..) {
         if place(f64::from(at % before.width) + 0.5, f64::from(at / before.width) + 0.5) {
             all += 1;
-            changed += u32::from(a.iter().zip(b).any(|(a, b)| a.abs_diff(*b) > 2));
+            changed += u32::from(a.iter().zip(b).any(|(a, b)| a.abs_diff(*b) >= least));
         }
     }
     f64::from(changed) / f64::from(all.max(1))
