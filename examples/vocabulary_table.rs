@@ -16,12 +16,19 @@ fn main() -> std::io::Result<()> {
     let baseline = &demo.facts.baseline;
     let moves: Vec<_> = demo.vocabulary.moves().collect();
     let mut states = vec![baseline.clone()];
+    // Where in `states` the move at rest is, and the move at work.
+    let mut places = Vec::new();
     for entry in &moves {
         let neutral: Vec<_> = entry.neutral().into_iter().collect();
         let neutral: Vec<(&str, f64)> = neutral.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let applied = demo.apply(baseline, &entry.name, &[], None).state;
-        // The way back, from the move at work to the move at rest.
-        states.push(demo.apply(&applied, &entry.name, &neutral, None).state);
+        // The way back, from the move at work to the move at rest; the baseline again is not rendered again.
+        let idle = demo.apply(&applied, &entry.name, &neutral, None).state;
+        let rest = if idle.hash() == baseline.hash() { 0 } else { states.len() };
+        if rest > 0 {
+            states.push(idle);
+        }
+        places.push([rest, states.len()]);
         states.push(applied);
     }
     let pictures = demo.render_all(&states);
@@ -29,10 +36,10 @@ fn main() -> std::io::Result<()> {
     let before = ImageStats::of(untouched);
     let measured: Vec<Measured> = moves
         .iter()
-        .zip(pictures[1..].chunks_exact(2))
-        .map(|(entry, pair)| {
-            let after = ImageStats::of(&pair[1]);
-            let [idle, moved] = [0, 1].map(|at| Difference::between(untouched, &pair[at]).unwrap());
+        .zip(&places)
+        .map(|(entry, places)| {
+            let [idle, moved] = places.map(|at| Difference::between(untouched, &pictures[at]).unwrap());
+            let after = ImageStats::of(&pictures[places[1]]);
             Measured {
                 name: entry.name.clone(),
                 steps: entry.axes.keys().map(|axis| (*axis, axis.steps(&before, &after))).collect(),

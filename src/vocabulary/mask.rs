@@ -184,7 +184,7 @@ impl Frame {
     }
 
     /// Width and height of what is shown, in pixels.
-    fn shown(&self) -> [f64; 2] {
+    pub(crate) fn shown(&self) -> [f64; 2] {
         let [left, top, right, bottom] = self.crop;
         [self.upright[0] * (right - left), self.upright[1] * (bottom - top)]
     }
