@@ -25,6 +25,8 @@ mod oplog;
 mod proposals;
 mod refs;
 mod tastes;
+#[cfg(test)]
+mod testing;
 mod workspace;
 mod writer;
 
