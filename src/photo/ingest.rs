@@ -30,6 +30,10 @@ const RASTER: &[&str] = &[
     "pgm", "bmp", "gif",
 ];
 
+/// How darktable is asked what it does to a raw by default: the raw's path in, its edit and darktable's
+/// version out.
+pub type AskDefaults<'a> = dyn Fn(&Path) -> Result<(EditState, String), RenderError> + 'a;
+
 /// What may be said at ingest.
 #[derive(Clone, Debug, Default)]
 pub struct IngestOptions {
@@ -57,7 +61,7 @@ pub fn ingest(
     library: &Library,
     raw: &Path,
     options: IngestOptions,
-    ask: &dyn Fn(&Path) -> Result<(EditState, String), RenderError>,
+    ask: &AskDefaults<'_>,
 ) -> Result<Ingested, PhotoError> {
     let original = check_raw(raw)?;
     let (sha256, bytes) = hash_file(&original).map_err(PhotoError::io("read", raw))?;
@@ -71,7 +75,7 @@ pub fn ingest(
     let baseline = first_commit(folder.path(), &state, &sha256)?;
     for (file, text) in [(BRIEF, options.brief.unwrap_or_default()), (NOTES, String::new())] {
         let path = folder.path().join(file);
-        fs::write(&path, text).map_err(PhotoError::io("write", &path))?;
+        durable::write(&path, text.as_bytes()).map_err(PhotoError::io("write", &path))?;
     }
     for sub in ["sessions/mode_b", "previews", "exports"] {
         let path = folder.path().join(sub);
@@ -101,6 +105,7 @@ pub fn ingest(
     let path = folder.path().join(PHOTO_FILE);
     let text = serde_json::to_string_pretty(&photo).map_err(|e| PhotoError::Invalid(e.to_string()))?;
     durable::write(&path, format!("{text}\n").as_bytes()).map_err(PhotoError::io("write", &path))?;
+    sync_folders(folder.path())?;
     let place = library.folder(&photo.id);
     fs::rename(folder.path(), &place).map_err(PhotoError::io("make", &place))?;
     // It has moved: there is nothing left to remove.
@@ -183,6 +188,17 @@ fn link(original: &Path, folder: &Path) -> Result<String, PhotoError> {
         .or_else(|_| fs::copy(original, &path).map(drop))
         .map_err(PhotoError::io("link the raw to", &path))?;
     Ok(name)
+}
+
+/// Makes every folder of the new photo survive a crash, so that its appearance is its completion.
+fn sync_folders(folder: &Path) -> Result<(), PhotoError> {
+    for entry in fs::read_dir(folder).map_err(PhotoError::io("list", folder))? {
+        let entry = entry.map_err(PhotoError::io("list", folder))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            sync_folders(&entry.path())?;
+        }
+    }
+    durable::sync_folder(folder).map_err(PhotoError::io("write", folder))
 }
 
 /// The baseline: its state, its commit, `main`, the tag `baseline`, HEAD, and the op-log's first line.

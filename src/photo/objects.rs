@@ -215,7 +215,7 @@ mod tests {
         let hash = objects.put_state(&EditState::default()).unwrap();
         assert_eq!(hash, EditState::default().hash());
         assert_eq!(objects.put_state(&EditState::default()).unwrap(), hash);
-        assert_eq!(objects.list(Kind::State).unwrap().0, [hash.clone()]);
+        assert_eq!(objects.list(Kind::State).unwrap().0, std::slice::from_ref(&hash));
 
         fs::write(objects.path(Kind::State, &hash), "{}").unwrap();
         let error = objects.state(&hash).unwrap_err();

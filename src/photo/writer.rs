@@ -206,13 +206,16 @@ impl Writer {
     /// Moves HEAD to a branch, if `spec` names one, else to the commit that it resolves to. For a person only.
     pub fn checkout(&mut self, spec: &str) -> Result<Head, PhotoError> {
         self.person_only("move HEAD")?;
+        if spec == "HEAD" {
+            return self.workspace.head();
+        }
         let after = self.workspace.resolve(spec)?;
         let short = spec.strip_prefix(RefKind::Branch.prefix()).unwrap_or(spec);
         let branch = match short.parse::<RefName>() {
             Ok(name) if self.workspace.branch(&name)?.is_some() => Some(name),
             _ => None,
         };
-        // Both are readable before HEAD goes there.
+        // HEAD never goes where nothing can be read.
         self.workspace.state_of(&after)?;
         let before = self.workspace.head_commit().ok();
         let head = branch.clone().map_or_else(|| Head::Detached(after.clone()), Head::Branch);
