@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::classify::{self, Verdict};
 use super::key::Redactor;
-use super::profile::{ImageRules, Profile, SetupError, Wire};
+use super::profile::{Profile, SetupError};
 use super::sse::Sse;
-use super::wire::{Draft, request_body};
+use super::wire::{Draft, Manner, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
@@ -33,9 +33,7 @@ pub struct OpenAiChat {
     headers: HeaderMap,
     redactor: Redactor,
     key_env: Option<String>,
-    wire: Wire,
-    image: ImageRules,
-    model_body: Map<String, Value>,
+    manner: Manner,
 }
 
 impl OpenAiChat {
@@ -63,11 +61,15 @@ impl OpenAiChat {
         }
         let client = client(&url).map_err(|e| failed(chain(&e)))?;
         Ok(Self {
-            model_body: profile.model(&info.model).map(|m| m.body.clone()).unwrap_or_default(),
+            manner: Manner {
+                origin: format!("{}/{}", info.provider, info.model),
+                vision: info.vision,
+                wire: profile.wire.clone(),
+                image: profile.image.clone(),
+                model_body: profile.model(&info.model).map(|m| m.body.clone()).unwrap_or_default(),
+            },
             redactor: Redactor::new(key.as_ref()),
             key_env: profile.key_env.clone(),
-            wire: profile.wire.clone(),
-            image: profile.image.clone(),
             info,
             url,
             client,
@@ -76,9 +78,9 @@ impl OpenAiChat {
     }
 
     async fn ask(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
-        let body = request_body(&self.wire, &self.image, &self.model_body, self.info.vision, request)
+        let body = request_body(&self.manner, request)
             .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))?;
-        let patience = Duration::from_secs(self.wire.first_byte_seconds);
+        let patience = Duration::from_secs(self.manner.wire.first_byte_seconds);
         let started = Instant::now();
         let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body.to_string());
         let answer = timeout(patience, post.send()).await;
@@ -111,7 +113,7 @@ impl OpenAiChat {
                 ..self.judged(verdict)
             }),
             Ok(note) => {
-                let mut decoded = incoming.draft.decode(request);
+                let mut decoded = incoming.draft.decode(&self.manner, request);
                 decoded.notes.extend(note);
                 Ok(ModelReply {
                     message: self.clean(decoded.message),
@@ -136,8 +138,8 @@ impl OpenAiChat {
         started: Instant,
         on_progress: &(dyn Fn(usize) + Send + Sync),
     ) -> Result<(), ProviderFault> {
-        let first = Duration::from_secs(self.wire.first_byte_seconds);
-        let idle = Duration::from_secs(self.wire.idle_seconds);
+        let first = Duration::from_secs(self.manner.wire.first_byte_seconds);
+        let idle = Duration::from_secs(self.manner.wire.idle_seconds);
         incoming.sse = streams.then(Sse::default);
         loop {
             let (patience, whole) = match incoming.first_byte {

@@ -22,23 +22,33 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::profile::{ImageDetail, ImageRules, MaxTokensField, Wire, micro_usd};
-use super::{Finish, ImageRef, Message, ModelRequest, ToolCall, ToolResult, Usage, fenced};
+use super::{Finish, ImageRef, Message, ModelRequest, OpaqueBlock, ToolCall, ToolResult, Usage, fenced};
 
-/// Builds the request body. `model_body` holds the fields that only this model wants.
+/// How one model behind one provider wants its requests.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Provider and model: the origin of opaque blocks, which go back to no other.
+    pub origin: String,
+    /// Whether the model sees pictures; one that does not gets none.
+    pub vision: bool,
+    /// Quirks of the server.
+    pub wire: Wire,
+    /// What it wants of pictures.
+    pub image: ImageRules,
+    /// Fields of the body that only this model wants.
+    pub model_body: Map<String, Value>,
+}
+
+/// Builds the request body.
 ///
 /// # Errors
 /// A picture's bytes that cannot be read.
-pub fn request_body(
-    wire: &Wire,
-    image: &ImageRules,
-    model_body: &Map<String, Value>,
-    vision: bool,
-    request: &ModelRequest<'_>,
-) -> io::Result<Value> {
+pub fn request_body(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Value> {
+    let wire = &manner.wire;
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
     set("model", request.model.into());
-    set("messages", Value::Array(messages(image, vision, request)?));
+    set("messages", Value::Array(messages(manner, request)?));
     if !request.tools.is_empty() {
         let tools: Vec<ChatCompletionTools> = request
             .tools
@@ -79,13 +89,13 @@ pub fn request_body(
     if let Some(seed) = request.seed.filter(|_| wire.seed) {
         set("seed", seed.into());
     }
-    for (key, value) in wire.body.iter().chain(model_body) {
+    for (key, value) in wire.body.iter().chain(&manner.model_body) {
         set(key, value.clone());
     }
     Ok(Value::Object(body))
 }
 
-fn messages(image: &ImageRules, vision: bool, request: &ModelRequest<'_>) -> io::Result<Vec<Value>> {
+fn messages(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<Value>> {
     let typed = |message: ChatCompletionRequestMessage| serde_json::to_value(message);
     let mut out = vec![typed(ChatCompletionRequestMessage::System(ChatCompletionRequestSystemMessage {
         content: request.system.into(),
@@ -96,7 +106,7 @@ fn messages(image: &ImageRules, vision: bool, request: &ModelRequest<'_>) -> io:
         let url = format!("data:{};base64,{}", shown.media_type, STANDARD.encode(bytes));
         Ok(ChatCompletionRequestUserMessageContentPart::ImageUrl(
             ChatCompletionRequestMessageContentPartImage {
-                image_url: ImageUrl { url, detail: image.detail.map(detail) },
+                image_url: ImageUrl { url, detail: manner.image.detail.map(detail) },
                 prompt_cache_breakpoint: None,
             },
         ))
@@ -105,7 +115,7 @@ fn messages(image: &ImageRules, vision: bool, request: &ModelRequest<'_>) -> io:
         match message {
             Message::User { text, images } => {
                 let mut parts = vec![text_part(text.clone())];
-                for shown in images.iter().filter(|_| vision) {
+                for shown in images.iter().filter(|_| manner.vision) {
                     parts.push(text_part(shown.caption.clone()));
                     parts.push(picture(shown)?);
                 }
@@ -116,7 +126,14 @@ fn messages(image: &ImageRules, vision: bool, request: &ModelRequest<'_>) -> io:
                 };
                 out.push(typed(user(content))?);
             }
-            Message::Assistant { text, calls, .. } => out.push(assistant(text, calls)),
+            Message::Assistant { text, calls, opaque } => {
+                let mut message = assistant(text, calls);
+                let own = opaque.iter().filter(|block| block.origin == manner.origin);
+                for (key, value) in own.filter_map(|block| block.block.as_object()).flatten() {
+                    message[key] = value.clone();
+                }
+                out.push(message);
+            }
             Message::Results { results } => {
                 for ToolResult { call_id, text, .. } in results {
                     out.push(typed(ChatCompletionRequestMessage::Tool(ChatCompletionRequestToolMessage {
@@ -125,7 +142,7 @@ fn messages(image: &ImageRules, vision: bool, request: &ModelRequest<'_>) -> io:
                     }))?);
                 }
                 let mut parts = Vec::new();
-                for result in results.iter().filter(|_| vision) {
+                for result in results.iter().filter(|_| manner.vision) {
                     for shown in &result.images {
                         let caption = format!("Picture of call {}: {}", result.call_id, shown.caption);
                         parts.push(text_part(caption));
@@ -207,6 +224,7 @@ pub struct Draft {
     usage: Usage,
     cost: Option<u64>,
     model: Option<String>,
+    reasoning: Vec<Value>,
     any_choice: bool,
     size: usize,
 }
@@ -262,6 +280,9 @@ impl Draft {
         }
         for key in ["reasoning_content", "reasoning"] {
             self.size += delta.get(key).and_then(Value::as_str).map_or(0, str::len);
+        }
+        for piece in delta.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
+            self.take_reasoning(piece);
         }
         for entry in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.take_call(entry, whole.is_some());
@@ -353,6 +374,27 @@ impl Draft {
         }
     }
 
+    /// Takes a piece of `reasoning_details` (OpenRouter's form; some models refuse to go on without theirs).
+    /// Pieces of one index and type are one block: its text grows, other fields are the latest.
+    fn take_reasoning(&mut self, piece: &Value) {
+        let same = |block: &&mut Value| {
+            block.get("index").is_some()
+                && ["index", "type"].iter().all(|key| block.get(key) == piece.get(key))
+        };
+        let Some(block) = self.reasoning.iter_mut().rev().find(same) else {
+            return self.reasoning.push(piece.clone());
+        };
+        for (key, value) in piece.as_object().into_iter().flatten() {
+            match (block.get(key).and_then(Value::as_str), value.as_str()) {
+                (Some(before), Some(more)) if matches!(key.as_str(), "text" | "summary" | "data") => {
+                    block[key] = format!("{before}{more}").into();
+                }
+                _ if value.is_null() => {}
+                _ => block[key] = value.clone(),
+            }
+        }
+    }
+
     fn take_usage(&mut self, usage: &Value) {
         if let Some(normal) = normal_usage(usage) {
             self.usage = normal;
@@ -364,7 +406,7 @@ impl Draft {
 
     /// Ends the draft. Ids that are missing or were used before in the conversation are replaced by ids
     /// that follow from the place; calls written as text are accepted if their tool was offered.
-    pub fn decode(self, request: &ModelRequest<'_>) -> Decoded {
+    pub fn decode(self, manner: &Manner, request: &ModelRequest<'_>) -> Decoded {
         let mut notes = Vec::new();
         let mut text = self.text;
         let mut calls = self.calls;
@@ -422,8 +464,12 @@ impl Draft {
         if refused {
             text = self.refusal;
         }
+        let opaque = (!self.reasoning.is_empty()).then(|| OpaqueBlock {
+            origin: manner.origin.clone(),
+            block: json!({"reasoning_details": self.reasoning}),
+        });
         Decoded {
-            message: Message::Assistant { text, calls, opaque: Vec::new() },
+            message: Message::Assistant { text, calls, opaque: opaque.into_iter().collect() },
             finish,
             usage: self.usage,
             cost_micro_usd: self.cost,
