@@ -70,6 +70,15 @@ impl Cancel {
     }
 }
 
+/// A person's wish to end a session: softly (wrap up, keep everything) or now.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// Stop exploring and wrap up.
+    pub soft: Cancel,
+    /// Stop now.
+    pub hard: Cancel,
+}
+
 /// The moment at which work must have ended, on one clock, or a cancellation before it.
 #[derive(Clone, Debug)]
 pub struct Deadline {

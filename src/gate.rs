@@ -1,8 +1,17 @@
 //! The one gate through which every effect of a session passes.
+//!
+//! The gate owns the ledger and the transcript. [`Gate::admit`] asks the ledger, writes the intent as a
+//! transcript line (synced before an effect that mutates), and only then hands out a [`Permit`]; there is
+//! no other way to get one. [`Gate::record`] writes what came of it, which settles the reservation. Every
+//! line passes through [`fold`], live and on resume alike, so the ledger *is* a fold of the transcript.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::error::{ErrorCode, Fault};
+use crate::budget::{Amounts, Exhausted, Ledger, Stage};
+use crate::clock::{Cancel, Deadline, Stop};
+use crate::error::{Coded, ErrorCode, Fault};
+use crate::transcript::{EffectClass, Event, Line, Transcript, TranscriptError};
 
 /// A session's leave to mutate its workspace: the second wall behind the gate. It is live only while a
 /// permit for a mutating effect is being used; whoever holds a session's workspace handle otherwise gets
@@ -26,5 +35,310 @@ impl Lease {
         Err(state.refusal.clone().unwrap_or_else(|| {
             Fault::new(ErrorCode::BudgetExhausted, "no permit is live for a change to this workspace").fatal()
         }))
+    }
+
+    fn set(&self, live: bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).live = live;
+    }
+
+    fn refuse(&self, exhausted: Exhausted) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).refusal = Some(exhausted.into());
+    }
+}
+
+/// Leave for exactly one effect. Only the gate makes one; whoever executes the effect takes it by value.
+/// Dropping it ends the leave.
+#[derive(Debug)]
+#[must_use = "a permit is leave for an effect; without the effect it is a reservation lost"]
+pub struct Permit {
+    seq: u64,
+    lease: Option<Lease>,
+}
+
+impl Permit {
+    /// The transcript line that holds the intent.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(lease) = &self.lease {
+            lease.set(false);
+        }
+    }
+}
+
+/// Why there is no permit.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A cap fires.
+    #[error("{0}")]
+    Exhausted(Exhausted),
+    /// The intent could not be written, so nothing may happen.
+    #[error(transparent)]
+    Transcript(#[from] TranscriptError),
+}
+
+impl Coded for Refusal {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Exhausted(_) => ErrorCode::BudgetExhausted,
+            Self::Transcript(e) => e.code(),
+        }
+    }
+}
+
+/// The gate.
+#[derive(Debug)]
+pub struct Gate {
+    ledger: Ledger,
+    transcript: Transcript,
+    lease: Lease,
+    stop: Stop,
+    fresh: Vec<Line>,
+    refusal: Option<Exhausted>,
+}
+
+impl Gate {
+    /// A gate over a transcript; `ledger` must be the fold of the lines that are already in it.
+    pub fn new(ledger: Ledger, transcript: Transcript, lease: Lease, stop: Stop) -> Self {
+        Self { ledger, transcript, lease, stop, fresh: Vec::new(), refusal: None }
+    }
+
+    /// The ledger.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Session time now.
+    pub fn elapsed(&self) -> Duration {
+        self.transcript.elapsed()
+    }
+
+    /// The end of the present stage, as something that cuts work.
+    pub fn deadline(&self) -> Deadline {
+        let cancel = match self.ledger.stage() {
+            Stage::Work => &self.stop.soft,
+            Stage::WrapUp => &self.stop.hard,
+        };
+        self.until(self.ledger.stage_end(), cancel)
+    }
+
+    /// The end of the whole session.
+    pub fn hard_deadline(&self) -> Deadline {
+        self.until(self.ledger.budget().time(), &self.stop.hard)
+    }
+
+    fn until(&self, end: Duration, cancel: &Cancel) -> Deadline {
+        let left = end.saturating_sub(self.elapsed());
+        Deadline::after(self.transcript.clock(), left).with_cancel(cancel.clone())
+    }
+
+    /// Whether an effect would be admitted now.
+    pub fn check(&self, want: &Amounts) -> Result<(), Exhausted> {
+        self.ledger.admit(want, self.elapsed())
+    }
+
+    /// Asks the ledger, writes the intent, gives the permit. `intent` is one of the intent events.
+    pub fn admit(&mut self, intent: Event) -> Result<Permit, Refusal> {
+        let Some(reserved) = reserved(&intent) else {
+            let note = TranscriptError::Io {
+                doing: "write an effect without an intent to",
+                path: std::path::PathBuf::new(),
+                source: std::io::ErrorKind::InvalidInput.into(),
+            };
+            return Err(note.into());
+        };
+        if let Err(exhausted) = self.check(&reserved) {
+            self.lease.refuse(exhausted);
+            self.refusal = Some(exhausted);
+            return Err(Refusal::Exhausted(exhausted));
+        }
+        let mutates = mutates(&intent);
+        let line = self.append(intent, mutates)?;
+        Ok(self.permit(line, mutates))
+    }
+
+    /// The permit of a tool call whose intent is the line `seq`, already written by a process that died
+    /// before it could say what came of it. The resume has charged it in full; it is not charged again.
+    pub fn readmit(&mut self, seq: u64, intent: &Event) -> Result<Permit, Refusal> {
+        if let Err(exhausted) = self.check(&Amounts::default()) {
+            self.lease.refuse(exhausted);
+            return Err(Refusal::Exhausted(exhausted));
+        }
+        Ok(self.permit(seq, mutates(intent)))
+    }
+
+    fn permit(&self, seq: u64, mutates: bool) -> Permit {
+        let lease = mutates.then(|| self.lease.clone());
+        if let Some(lease) = &lease {
+            lease.set(true);
+        }
+        Permit { seq, lease }
+    }
+
+    /// Writes an outcome or anything else that is not an effect.
+    pub fn record(&mut self, event: Event) -> Result<u64, TranscriptError> {
+        let sync = !matches!(event, Event::BudgetReminder { .. } | Event::Note { .. } | Event::Render { .. });
+        self.append(event, sync)
+    }
+
+    /// The cap of the last refusal, once: an effect within a tool may have met it.
+    pub fn take_refusal(&mut self) -> Option<Exhausted> {
+        self.refusal.take()
+    }
+
+    /// How many lines the transcript has.
+    pub fn lines(&self) -> u64 {
+        self.transcript.next_seq()
+    }
+
+    /// Adds the time that a crash hid; see [`Event::Resumed`].
+    pub fn assume_elapsed(&mut self, more: Duration) {
+        self.transcript.assume_elapsed(more);
+    }
+
+    /// The lines written since the last call, for the session's own fold.
+    pub fn take_fresh(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    fn append(&mut self, event: Event, sync: bool) -> Result<u64, TranscriptError> {
+        if let Event::CapFired { exhausted } = &event {
+            self.lease.refuse(*exhausted);
+        }
+        let line = self.transcript.append(event, sync)?;
+        fold(&mut self.ledger, &line);
+        let seq = line.seq;
+        self.fresh.push(line);
+        Ok(seq)
+    }
+}
+
+/// What an intent reserves; `None` for what is no intent.
+fn reserved(event: &Event) -> Option<Amounts> {
+    match event {
+        Event::ModelIntent { reserved, .. } | Event::RenderIntent { reserved, .. } => Some(*reserved),
+        Event::ToolCall(intent) => Some(intent.reserved),
+        _ => None,
+    }
+}
+
+fn mutates(event: &Event) -> bool {
+    // Judging may set an abandoned branch back, so a lifecycle call holds the lease too.
+    matches!(event, Event::ToolCall(i) if matches!(i.class, EffectClass::Mutate | EffectClass::Lifecycle))
+}
+
+/// One line's bearing on the ledger: the only way in which a ledger ever changes.
+pub fn fold(ledger: &mut Ledger, line: &Line) {
+    if let Some(amounts) = reserved(&line.event) {
+        ledger.reserve(line.seq, amounts);
+        return;
+    }
+    match &line.event {
+        Event::Attempt { intent, settled, .. } | Event::ModelReply { intent, settled, .. } => {
+            ledger.settle(*intent, *settled);
+        }
+        Event::ToolResult { intent: Some(intent), settled, .. }
+        | Event::Render { intent: Some(intent), settled, .. } => ledger.settle(*intent, *settled),
+        Event::Resumed { .. } => ledger.assume_open(),
+        Event::Raised { budget } => ledger.raise(budget.clone()),
+        Event::WrapUp { .. } => ledger.wrap_up(),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Cap, Reserve};
+    use crate::clock::ManualClock;
+    use crate::conversation::ToolCall;
+    use crate::ids::Hash;
+    use crate::redact::Redactor;
+    use crate::transcript::{HeadState, ToolIntent, read};
+
+    fn mutation(n: u64) -> Event {
+        Event::ToolCall(Box::new(ToolIntent {
+            call: ToolCall {
+                id: format!("c{n}"),
+                name: "apply_primitive".into(),
+                arguments: "{}".into(),
+                extra: serde_json::Map::new(),
+            },
+            class: EffectClass::Mutate,
+            reserved: Amounts { iterations: 1, ..Amounts::default() },
+            before: HeadState { branch: None, commit: Hash::of(b""), state: Hash::of(b"") },
+            target: None,
+        }))
+    }
+
+    fn gate(dir: &std::path::Path, spec: &str) -> (Gate, Lease, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::default());
+        let transcript =
+            Transcript::create(&dir.join("t.jsonl"), clock.clone(), Redactor::default()).unwrap();
+        let lease = Lease::default();
+        let ledger = Ledger::new(Budget::parse(spec).unwrap(), Reserve::default());
+        (Gate::new(ledger, transcript, lease.clone(), Stop::default()), lease, clock)
+    }
+
+    #[test]
+    fn the_lease_lives_as_long_as_a_permit_and_never_past_the_cap() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut gate, lease, clock) = gate(dir.path(), "time=10m,iterations=2,branches=1");
+        assert_eq!(lease.check().unwrap_err().code, ErrorCode::BudgetExhausted);
+        let permit = gate.admit(mutation(0)).unwrap();
+        assert!(lease.check().is_ok());
+        drop(permit);
+        assert!(lease.check().is_err());
+        drop(gate.admit(mutation(1)).unwrap());
+        match gate.admit(mutation(2)) {
+            Err(Refusal::Exhausted(e)) => assert_eq!((e.cap, e.reserved, e.limit), (Cap::Iterations, 2, 2)),
+            other => panic!("{other:?}"),
+        }
+        let fault = lease.check().unwrap_err();
+        assert_eq!(fault.details["cap"], "iterations");
+        clock.advance(Duration::from_secs(700));
+        assert!(gate.readmit(0, &mutation(0)).is_err(), "time is out for what a crash left too");
+    }
+
+    #[test]
+    fn the_ledger_of_a_live_gate_is_the_fold_of_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut gate, _, _) = gate(dir.path(), "time=10m,iterations=9,branches=1,renders=5");
+        for n in 0..4 {
+            let permit = gate.admit(mutation(n)).unwrap();
+            if n % 2 == 0 {
+                let settled = Amounts { iterations: 1, ..Amounts::default() };
+                gate.record(Event::Render {
+                    intent: Some(permit.seq()),
+                    state: Hash::of(b"s"),
+                    long_edge: 64,
+                    quality: "preview".into(),
+                    pixel_hash: None,
+                    settled,
+                    error: None,
+                    ms: 1,
+                })
+                .unwrap();
+            }
+        }
+        gate.record(Event::Resumed { assumed_ms: 0, torn: false }).unwrap();
+        let mut folded = Ledger::new(gate.ledger().budget().clone(), Reserve::default());
+        for line in read(&dir.path().join("t.jsonl")).unwrap().lines {
+            fold(&mut folded, &line);
+        }
+        assert_eq!(&folded, gate.ledger());
+        assert_eq!(folded.settled().iterations, 4);
+        assert_eq!(folded.assumed().iterations, 2);
+    }
+
+    #[test]
+    fn what_is_no_intent_gets_no_permit() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut gate, _, _) = gate(dir.path(), "lite");
+        assert!(gate.admit(Event::Note { text: "x".into(), details: serde_json::Map::new() }).is_err());
     }
 }

@@ -15,6 +15,7 @@
 //!     prompts      the template store
 //!     metrics      numbers from pixels
 //!  0  budget  gate  transcript  clock  ids  error  hint  durable  assets
+//!  0  budget  gate  transcript  conversation  clock  ids  error  redact  durable  assets
 //! ```
 //!
 //! Three invariants hold the program together:
@@ -26,7 +27,9 @@
 #![warn(missing_docs)]
 
 pub mod assets;
+pub mod budget;
 pub mod clock;
+pub mod conversation;
 pub mod darktable;
 pub mod durable;
 pub mod error;
@@ -37,4 +40,8 @@ pub mod metrics;
 pub mod photo;
 pub mod prompts;
 pub mod provider;
+pub mod redact;
+pub mod session;
+pub mod tools;
+pub mod transcript;
 pub mod vocabulary;

@@ -1,0 +1,603 @@
+//! What a session may spend, and the ledger that says what it has spent.
+//!
+//! The ledger works in three strokes: before an effect its worst case is *reserved*, the effect is
+//! *dispatched*, and afterwards the reservation is *settled* to what was really used. Nothing is admitted
+//! unless settled + reserved + wanted fits under every cap, so a cap cannot be passed by construction.
+//! The ledger holds no clock: elapsed time comes in with each question.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Coded, ErrorCode, Fault};
+
+/// The caps of one session. The first three are always given; the lowest-firing cap wins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Wall time, suspend included.
+    pub time_seconds: u64,
+    /// Dispatched tool calls (the free ones not counted).
+    pub max_iterations: u64,
+    /// Branches made.
+    pub max_branches: u64,
+    /// Input and output tokens together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Money, in millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_micro_usd: Option<u64>,
+    /// Pictures rendered (cache hits are not renders).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_renders: Option<u64>,
+}
+
+/// A budget that cannot be read, or lacks one of its three caps.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    /// A part is not `name=value` or a preset.
+    #[error("`{0}` is not a budget part: give a preset (lite, standard, overnight) or name=value")]
+    Part(String),
+    /// An unknown cap.
+    #[error("`{0}` is not a cap: the caps are time, iterations, branches, tokens, cost, renders")]
+    Cap(String),
+    /// A value that is no positive amount of its cap.
+    #[error("`{value}` is not a valid {cap}: write it like {example}")]
+    Value {
+        /// The cap.
+        cap: &'static str,
+        /// As given.
+        value: String,
+        /// A legal example.
+        example: &'static str,
+    },
+    /// A required cap is missing.
+    #[error("the budget does not say {}: time, iterations and branches are all required", .0.join(", "))]
+    Missing(Vec<&'static str>),
+}
+
+impl Coded for BudgetError {
+    fn code(&self) -> ErrorCode {
+        ErrorCode::InvalidInput
+    }
+
+    fn remedy(&self) -> Option<String> {
+        Some("for example `--budget time=30m,iterations=50,branches=3` or `--budget standard`".into())
+    }
+}
+
+impl Budget {
+    /// Reads `time=30m,iterations=50,branches=3[,tokens=400k][,cost=2.00][,renders=80]`; the presets `lite`,
+    /// `standard` and `overnight` fill the first three and may be overridden by later parts.
+    pub fn parse(spec: &str) -> Result<Self, BudgetError> {
+        let (mut time, mut iterations, mut branches) = (None, None, None);
+        let (mut tokens, mut cost, mut renders) = (None, None, None);
+        for part in spec.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let Some((name, value)) = part.split_once('=') else {
+                let (t, i, b) = match part {
+                    "lite" => (5 * 60, 20, 1),
+                    "standard" => (30 * 60, 50, 3),
+                    "overnight" => (30 * 60, 200, 5),
+                    _ => return Err(BudgetError::Part(part.into())),
+                };
+                (time, iterations, branches) = (Some(t), Some(i), Some(b));
+                continue;
+            };
+            let value = value.trim();
+            match name.trim() {
+                "time" => time = Some(seconds(value).ok_or_else(|| bad("time", value, "30m, 90s or 1h"))?),
+                "iterations" => {
+                    iterations = Some(count(value).ok_or_else(|| bad("iterations", value, "50"))?)
+                }
+                "branches" => branches = Some(count(value).ok_or_else(|| bad("branches", value, "3"))?),
+                "tokens" => tokens = Some(count(value).ok_or_else(|| bad("tokens", value, "400k"))?),
+                "cost" => {
+                    cost = Some(micro_usd(value).ok_or_else(|| bad("cost", value, "2.00 (US dollars)"))?)
+                }
+                "renders" => renders = Some(count(value).ok_or_else(|| bad("renders", value, "80"))?),
+                other => return Err(BudgetError::Cap(other.into())),
+            }
+        }
+        match (time, iterations, branches) {
+            (Some(time_seconds), Some(max_iterations), Some(max_branches)) => Ok(Self {
+                time_seconds,
+                max_iterations,
+                max_branches,
+                max_tokens: tokens,
+                max_cost_micro_usd: cost,
+                max_renders: renders,
+            }),
+            _ => {
+                let named = [("time", time), ("iterations", iterations), ("branches", branches)];
+                Err(BudgetError::Missing(named.iter().filter(|n| n.1.is_none()).map(|n| n.0).collect()))
+            }
+        }
+    }
+
+    /// The guard rail on model calls.
+    pub fn max_model_calls(&self) -> u64 {
+        self.max_iterations.saturating_add(20)
+    }
+
+    /// The whole time.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs(self.time_seconds)
+    }
+
+    /// The time kept for wrapping up: 60 s or 5 %, whichever is less.
+    pub fn wrap_up_time(&self) -> Duration {
+        Duration::from_secs(60).min(self.time().mul_f64(0.05))
+    }
+}
+
+fn bad(cap: &'static str, value: &str, example: &'static str) -> BudgetError {
+    BudgetError::Value { cap, value: value.into(), example }
+}
+
+/// A positive whole number, with an optional `k` or `m` for thousands and millions.
+fn count(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1_000),
+        b'm' | b'M' => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    let number: u64 = digits.parse().ok()?;
+    number.checked_mul(factor).filter(|&n| n > 0)
+}
+
+/// A duration such as `30m`, `90s`, `1h30m` or plain seconds, from one second to a week.
+fn seconds(text: &str) -> Option<u64> {
+    let mut total = 0u64;
+    let mut digits = String::new();
+    for c in text.chars() {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        let unit = match c {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            _ => return None,
+        };
+        total = total.checked_add(digits.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        digits.clear();
+    }
+    if !digits.is_empty() {
+        total = total.checked_add(digits.parse().ok()?)?;
+    }
+    (1..=7 * 24 * 3600).contains(&total).then_some(total)
+}
+
+/// Dollars with up to six decimals, exactly.
+fn micro_usd(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    let fraction: u64 = if part.is_empty() { 0 } else { format!("{part:0<6}").parse().ok()? };
+    whole.checked_mul(1_000_000)?.checked_add(fraction).filter(|&n| n > 0)
+}
+
+/// A limit that can end the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cap {
+    /// Milliseconds of wall time.
+    Time,
+    /// Dispatched tool calls.
+    Iterations,
+    /// Branches.
+    Branches,
+    /// Tokens.
+    Tokens,
+    /// Micro-dollars.
+    Cost,
+    /// Renders.
+    Renders,
+    /// Model calls, retries included (guard rail).
+    ModelCalls,
+    /// Bad calls in a row (guard rail).
+    BadCalls,
+    /// The same call with no change (guard rail).
+    Loop,
+}
+
+impl Cap {
+    /// The cap's name as a person reads it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Iterations => "iterations",
+            Self::Branches => "branches",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::Renders => "renders",
+            Self::ModelCalls => "model calls",
+            Self::BadCalls => "bad calls in a row",
+            Self::Loop => "repeated calls",
+        }
+    }
+}
+
+impl fmt::Display for Cap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A cap that leaves no room for what was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exhausted {
+    /// The cap.
+    pub cap: Cap,
+    /// Settled so far.
+    pub used: u64,
+    /// Reserved by effects under way, and for the wrap-up.
+    pub reserved: u64,
+    /// The limit.
+    pub limit: u64,
+    /// What was wanted on top.
+    pub wanted: u64,
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cap, used, reserved, limit, .. } = self;
+        match cap {
+            Cap::Time => write!(f, "the {cap} cap has fired: {} s of {} s used", used / 1000, limit / 1000),
+            _ => write!(f, "the {cap} cap has fired: {used} of {limit} used, {reserved} reserved"),
+        }
+    }
+}
+
+impl From<Exhausted> for Fault {
+    fn from(e: Exhausted) -> Self {
+        Fault::new(ErrorCode::BudgetExhausted, e.to_string())
+            .with("cap", e.cap.as_str())
+            .with("used", e.used)
+            .with("reserved", e.reserved)
+            .with("limit", e.limit)
+            .fatal()
+    }
+}
+
+/// Amounts of everything that is counted but time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amounts {
+    /// Tool calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub iterations: u64,
+    /// Branches.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub branches: u64,
+    /// Renders.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub renders: u64,
+    /// Attempts to call the model.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub model_calls: u64,
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
+    /// Micro-dollars.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_micro_usd: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the shape serde wants")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Amounts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            iterations: self.iterations.saturating_add(other.iterations),
+            branches: self.branches.saturating_add(other.branches),
+            renders: self.renders.saturating_add(other.renders),
+            model_calls: self.model_calls.saturating_add(other.model_calls),
+            tokens: self.tokens.saturating_add(other.tokens),
+            cost_micro_usd: self.cost_micro_usd.saturating_add(other.cost_micro_usd),
+        }
+    }
+}
+
+/// The slice of a session that only the wrap-up may use (its time is [`Budget::wrap_up_time`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserve {
+    /// Tokens of one call.
+    pub tokens: u64,
+    /// Its price.
+    pub cost_micro_usd: u64,
+}
+
+/// Whether the session still explores or only closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Everything is allowed; the reserve is not to be touched.
+    #[default]
+    Work,
+    /// Only judging, proposing and ending; the reserve pays for it.
+    WrapUp,
+}
+
+/// What a session has spent and has under way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ledger {
+    budget: Budget,
+    reserve: Reserve,
+    stage: Stage,
+    settled: Amounts,
+    open: BTreeMap<u64, Amounts>,
+    assumed: Amounts,
+}
+
+impl Ledger {
+    /// An untouched ledger.
+    pub fn new(budget: Budget, reserve: Reserve) -> Self {
+        let (settled, assumed) = (Amounts::default(), Amounts::default());
+        Self { budget, reserve, stage: Stage::Work, settled, open: BTreeMap::new(), assumed }
+    }
+
+    /// The caps.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The stage.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// What is settled.
+    pub fn settled(&self) -> Amounts {
+        self.settled
+    }
+
+    /// What is reserved by effects under way.
+    pub fn reserved(&self) -> Amounts {
+        self.open.values().fold(Amounts::default(), |sum, a| sum.plus(*a))
+    }
+
+    /// What was charged in full because a crash left its outcome unknown.
+    pub fn assumed(&self) -> Amounts {
+        self.assumed
+    }
+
+    /// When work, as against the wrap-up, must end.
+    pub fn work_time(&self) -> Duration {
+        self.budget.time().saturating_sub(self.budget.wrap_up_time())
+    }
+
+    /// The moment of the present stage's end, on the session's own clock.
+    pub fn stage_end(&self) -> Duration {
+        match self.stage {
+            Stage::Work => self.work_time(),
+            Stage::WrapUp => self.budget.time(),
+        }
+    }
+
+    /// Whether `want` fits at session time `elapsed`; else the cap that fires. In doubt the order is time,
+    /// iterations, branches, tokens, cost, renders, model calls.
+    pub fn admit(&self, want: &Amounts, elapsed: Duration) -> Result<(), Exhausted> {
+        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        if elapsed >= self.stage_end() {
+            let limit = millis(self.budget.time());
+            let reserved = limit.saturating_sub(millis(self.stage_end()));
+            return Err(Exhausted { cap: Cap::Time, used: millis(elapsed), reserved, limit, wanted: 0 });
+        }
+        let (used, open) = (self.settled, self.reserved());
+        let (keep, calls) = match self.stage {
+            Stage::Work => (self.reserve, self.budget.max_model_calls()),
+            // One call with its retries is kept for the wrap-up on top of the guard rail.
+            Stage::WrapUp => (Reserve::default(), self.budget.max_model_calls().saturating_add(4)),
+        };
+        let unlimited = u64::MAX;
+        let rows = [
+            (
+                Cap::Iterations,
+                used.iterations,
+                open.iterations,
+                want.iterations,
+                self.budget.max_iterations,
+                0,
+            ),
+            (Cap::Branches, used.branches, open.branches, want.branches, self.budget.max_branches, 0),
+            (
+                Cap::Tokens,
+                used.tokens,
+                open.tokens,
+                want.tokens,
+                self.budget.max_tokens.unwrap_or(unlimited),
+                keep.tokens,
+            ),
+            (
+                Cap::Cost,
+                used.cost_micro_usd,
+                open.cost_micro_usd,
+                want.cost_micro_usd,
+                self.budget.max_cost_micro_usd.unwrap_or(unlimited),
+                keep.cost_micro_usd,
+            ),
+            (
+                Cap::Renders,
+                used.renders,
+                open.renders,
+                want.renders,
+                self.budget.max_renders.unwrap_or(unlimited),
+                0,
+            ),
+            (Cap::ModelCalls, used.model_calls, open.model_calls, want.model_calls, calls, 0),
+        ];
+        for (cap, used, open, wanted, limit, keep) in rows {
+            let reserved = open.saturating_add(keep);
+            if wanted > 0
+                && limit != unlimited
+                && used.saturating_add(reserved).saturating_add(wanted) > limit
+            {
+                return Err(Exhausted { cap, used, reserved, limit, wanted });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens that a model call may still use, `None` without a cap.
+    pub fn tokens_left(&self) -> Option<u64> {
+        let keep = if self.stage == Stage::Work { self.reserve.tokens } else { 0 };
+        let spoken = self.settled.tokens.saturating_add(self.reserved().tokens).saturating_add(keep);
+        self.budget.max_tokens.map(|limit| limit.saturating_sub(spoken))
+    }
+
+    /// Micro-dollars that a model call may still use, `None` without a cap.
+    pub fn cost_left(&self) -> Option<u64> {
+        let keep = if self.stage == Stage::Work { self.reserve.cost_micro_usd } else { 0 };
+        let spoken =
+            self.settled.cost_micro_usd.saturating_add(self.reserved().cost_micro_usd).saturating_add(keep);
+        self.budget.max_cost_micro_usd.map(|limit| limit.saturating_sub(spoken))
+    }
+
+    pub(crate) fn reserve(&mut self, seq: u64, amounts: Amounts) {
+        self.open.insert(seq, amounts);
+    }
+
+    pub(crate) fn settle(&mut self, seq: u64, amounts: Amounts) {
+        // A reservation that a resume has already charged in full is not charged again.
+        if self.open.remove(&seq).is_some() {
+            self.settled = self.settled.plus(amounts);
+        }
+    }
+
+    pub(crate) fn assume_open(&mut self) {
+        for amounts in std::mem::take(&mut self.open).into_values() {
+            self.settled = self.settled.plus(amounts);
+            self.assumed = self.assumed.plus(amounts);
+        }
+    }
+
+    pub(crate) fn wrap_up(&mut self) {
+        self.stage = Stage::WrapUp;
+    }
+
+    pub(crate) fn raise(&mut self, budget: Budget) {
+        self.budget = budget;
+        self.stage = Stage::Work;
+    }
+
+    /// The share of the budget that is left on its scarcest cap, 0…1.
+    pub fn share_left(&self, elapsed: Duration) -> f64 {
+        let share = |used: u64, limit: u64| 1.0 - used as f64 / limit.max(1) as f64;
+        let spent = self.settled.plus(self.reserved());
+        let mut left = 1.0 - elapsed.as_secs_f64() / self.budget.time().as_secs_f64().max(1.0);
+        left = left.min(share(spent.iterations, self.budget.max_iterations));
+        if let Some(limit) = self.budget.max_tokens {
+            left = left.min(share(spent.tokens, limit));
+        }
+        if let Some(limit) = self.budget.max_cost_micro_usd {
+            left = left.min(share(spent.cost_micro_usd, limit));
+        }
+        left.max(0.0)
+    }
+
+    /// One short line for the end of a tool result.
+    pub fn line(&self, elapsed: Duration) -> String {
+        let spent = self.settled.plus(self.reserved());
+        let left = self.budget.time().saturating_sub(elapsed).as_secs();
+        let mut line = format!(
+            "[budget: {}:{:02} left, {}/{} iterations, {}/{} branches",
+            left / 60,
+            left % 60,
+            spent.iterations,
+            self.budget.max_iterations,
+            spent.branches,
+            self.budget.max_branches
+        );
+        if let Some(limit) = self.budget.max_tokens {
+            line.push_str(&format!(", {}/{limit} tokens", spent.tokens));
+        }
+        if let Some(limit) = self.budget.max_cost_micro_usd {
+            line.push_str(&format!(", {}/{} USD", usd(spent.cost_micro_usd), usd(limit)));
+        }
+        if let Some(limit) = self.budget.max_renders {
+            line.push_str(&format!(", {}/{limit} renders", spent.renders));
+        }
+        line.push(']');
+        line
+    }
+}
+
+/// Micro-dollars as dollars with four decimals.
+pub fn usd(micro: u64) -> String {
+    format!("{}.{:04}", micro / 1_000_000, micro % 1_000_000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_spec_names_what_it_lacks() {
+        let full =
+            Budget::parse("time=30m,iterations=50,branches=3,tokens=400k,cost=2.00,renders=80").unwrap();
+        assert_eq!(full.time_seconds, 1800);
+        assert_eq!((full.max_tokens, full.max_cost_micro_usd), (Some(400_000), Some(2_000_000)));
+        assert_eq!(Budget::parse("standard,branches=2").unwrap().max_branches, 2);
+        assert_eq!(
+            Budget::parse("time=5m").unwrap_err(),
+            BudgetError::Missing(vec!["iterations", "branches"])
+        );
+        for wrong in
+            ["time=-1,iterations=1,branches=1", "time=0s", "iterations=1.5", "cost=NaN", "huge", "shots=3"]
+        {
+            assert!(Budget::parse(wrong).is_err(), "{wrong} was accepted");
+        }
+        assert_eq!(seconds("1h30m"), Some(5400));
+        assert_eq!(micro_usd("0.000001"), Some(1));
+        assert_eq!(micro_usd("0.0000001"), None);
+    }
+
+    #[test]
+    fn the_reserve_is_kept_from_work_and_given_to_the_wrap_up() {
+        let mut budget = Budget::parse("time=10m,iterations=5,branches=1,tokens=1000").unwrap();
+        budget.max_cost_micro_usd = Some(100);
+        let mut ledger = Ledger::new(budget, Reserve { tokens: 300, cost_micro_usd: 40 });
+        let want = Amounts { tokens: 700, model_calls: 1, ..Amounts::default() };
+        assert!(ledger.admit(&want, Duration::ZERO).is_ok());
+        let more = Amounts { tokens: 701, ..want };
+        assert_eq!(ledger.admit(&more, Duration::ZERO).unwrap_err().cap, Cap::Tokens);
+        assert_eq!(ledger.admit(&want, Duration::from_secs(570)).unwrap_err().cap, Cap::Time);
+        ledger.wrap_up();
+        assert!(ledger.admit(&more, Duration::from_secs(570)).is_ok());
+        assert_eq!(ledger.admit(&more, Duration::from_secs(600)).unwrap_err().cap, Cap::Time);
+    }
+
+    proptest! {
+        /// Whatever is asked, in whatever order, settled amounts never pass a cap.
+        #[test]
+        fn no_order_of_requests_passes_a_cap(
+            wants in prop::collection::vec((0u64..3, 0u64..2, 0u64..400, 0u64..3, any::<bool>()), 0..200)
+        ) {
+            let budget = Budget::parse("time=1h,iterations=20,branches=3,tokens=2000,renders=10").unwrap();
+            let mut ledger = Ledger::new(budget.clone(), Reserve { tokens: 200, cost_micro_usd: 0 });
+            for (seq, (iterations, branches, tokens, renders, settle_lower)) in wants.into_iter().enumerate() {
+                let want = Amounts { iterations, branches, tokens, renders, ..Amounts::default() };
+                if ledger.admit(&want, Duration::ZERO).is_ok() {
+                    ledger.reserve(seq as u64, want);
+                    if settle_lower {
+                        ledger.settle(seq as u64, Amounts { tokens: tokens / 2, ..want });
+                    }
+                }
+            }
+            ledger.assume_open();
+            let spent = ledger.settled();
+            prop_assert!(spent.iterations <= budget.max_iterations);
+            prop_assert!(spent.branches <= budget.max_branches);
+            prop_assert!(spent.tokens <= 1800);
+            prop_assert!(spent.renders <= 10);
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! A session's state: a pure fold of its transcript, and the question what to do next.
+//!
+//! [`State::fold`] takes one line, [`State::next`] answers with one [`Effect`]. Neither does any I/O or looks
+//! at a clock: time comes in as a value. Resuming a session is folding its lines again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use crate::budget::{Cap, Exhausted, Ledger, Stage};
+use crate::conversation::{Message, ToolCall, ToolResult};
+use crate::error::ErrorCode;
+use crate::ids::{Hash, RefName};
+use crate::session::wording;
+use crate::tools::BranchView;
+use crate::transcript::{
+    EffectClass, Event, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
+};
+
+/// Failed calls in a row after which the session wraps up.
+pub const MAX_BAD_CALLS: u32 = 5;
+/// Replies without a call in a row after which the session ends.
+pub const MAX_SILENT_REPLIES: u32 = 2;
+/// Replies that the wrap-up may take.
+pub const MAX_WRAP_UP_REPLIES: u32 = 3;
+/// How often the same call may be made on the same state: noted, refused, and the session wrapped up.
+pub const REPEATS: [u32; 3] = [2, 3, 5];
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The plan waits for the agent's confirmation.
+    Planned,
+    /// Exploring.
+    Running,
+    /// Judging and closing.
+    WrappingUp,
+    /// Closed.
+    Ended,
+}
+
+/// What a person asked of a running session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Halt {
+    /// Nothing.
+    #[default]
+    No,
+    /// To stop exploring and wrap up.
+    WrapUp,
+    /// To stop at once.
+    Now,
+}
+
+/// What a failed attempt left behind.
+#[derive(Clone, Debug, PartialEq)]
+enum Retry {
+    /// Try again as this attempt, after a pause.
+    Again { attempt: u32, pause: Duration },
+    /// The provider cannot go on.
+    GaveUp(String),
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Wait, then call the model.
+    Model {
+        /// Model turn, from 1.
+        turn: u64,
+        /// Attempt in it, from 1.
+        attempt: u32,
+        /// Pause before it.
+        pause: Duration,
+    },
+    /// Answer this call: run it, or refuse it.
+    Tool(ToolCall),
+    /// Run again a call whose outcome a crash hid.
+    Redo {
+        /// Its line.
+        seq: u64,
+        /// What it was.
+        intent: Box<ToolIntent>,
+    },
+    /// Tell the model something before its next turn.
+    Nudge(String),
+    /// A cap fired: say so, and begin the wrap-up.
+    WrapUp {
+        /// The cap, unless a person asked.
+        cap: Option<Exhausted>,
+        /// Why.
+        reason: String,
+    },
+    /// Close the session.
+    Finish {
+        /// How.
+        outcome: Outcome,
+        /// Why, when it was not the agent's own end.
+        reason: String,
+    },
+    /// Nothing: it is closed.
+    Done,
+}
+
+/// The fold of a transcript.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The header.
+    pub start: SessionStart,
+    /// Where in its life.
+    pub phase: Phase,
+    /// The conversation so far.
+    pub messages: Vec<Message>,
+    /// Where the session stands.
+    pub head: HeadState,
+    /// The branches, in the order they were made.
+    pub branches: Vec<BranchView>,
+    /// The vectors restated by the agent.
+    pub restated: BTreeMap<String, String>,
+    /// A question nobody has answered.
+    pub question: Option<String>,
+    /// The agent's summary and tag suggestion, once it asked to end.
+    pub ending: Option<(String, Option<String>)>,
+    /// The cap that fired first.
+    pub cap: Option<Exhausted>,
+    /// Whether a person asked to stop.
+    pub stopped: bool,
+    /// Calls that got a result, refused ones included.
+    pub tool_calls: u64,
+    /// Reminders given.
+    pub reminders: BTreeSet<u8>,
+    /// Proposals made, for taste and for notes.
+    pub proposals: (usize, usize),
+    /// The closing line.
+    pub end: Option<SessionEnd>,
+    /// Input tokens that the provider last reported, with the number of messages they covered.
+    pub last_input: Option<(u64, usize)>,
+    /// Time spent waiting for the model, in milliseconds.
+    pub model_ms: u64,
+    /// Time spent waiting for darktable, in milliseconds.
+    pub render_ms: u64,
+    /// Wall times of real renders, in milliseconds, by longest side and quality.
+    pub render_times: BTreeMap<(u32, String), Vec<u64>>,
+    proposal_ids: BTreeSet<String>,
+    pending: VecDeque<ToolCall>,
+    results: Vec<ToolResult>,
+    open_tool: Option<(u64, Box<ToolIntent>)>,
+    interrupted: bool,
+    turn: u64,
+    attempt: u32,
+    replies: u64,
+    retry: Option<Retry>,
+    bad_calls: u32,
+    silent: u32,
+    wrap_up_replies: u32,
+    repeats: BTreeMap<(String, String, Hash), u32>,
+    most_repeats: u32,
+}
+
+impl State {
+    /// The state after the header line; `None` when `line` is no header.
+    pub fn begin(line: &Line, baseline_state: Hash) -> Option<Self> {
+        let Event::SessionStart(start) = &line.event else { return None };
+        Some(Self {
+            phase: Phase::Planned,
+            messages: Vec::new(),
+            head: HeadState { branch: None, commit: start.baseline.clone(), state: baseline_state },
+            branches: Vec::new(),
+            restated: BTreeMap::new(),
+            question: None,
+            ending: None,
+            cap: None,
+            stopped: false,
+            tool_calls: 0,
+            reminders: BTreeSet::new(),
+            proposals: (0, 0),
+            proposal_ids: BTreeSet::new(),
+            end: None,
+            last_input: None,
+            model_ms: 0,
+            render_ms: 0,
+            render_times: BTreeMap::new(),
+            pending: VecDeque::new(),
+            results: Vec::new(),
+            open_tool: None,
+            interrupted: false,
+            turn: 0,
+            attempt: 0,
+            replies: 0,
+            retry: None,
+            bad_calls: 0,
+            silent: 0,
+            wrap_up_replies: 0,
+            repeats: BTreeMap::new(),
+            most_repeats: 0,
+            start: (**start).clone(),
+        })
+    }
+
+    /// Takes one line in.
+    pub fn fold(&mut self, line: &Line) {
+        match &line.event {
+            Event::SessionStart(_) => {}
+            Event::Plan { text } | Event::Nudge { text } => self.say(text),
+            Event::Confirmed { restated, .. } => {
+                self.restated = restated.clone();
+                if self.phase == Phase::Planned {
+                    self.phase = Phase::Running;
+                }
+            }
+            Event::Clarification { question, answer: None } => self.question = Some(question.clone()),
+            Event::Clarification { answer: Some(answer), .. } => {
+                // An answer at once is part of the tool's result; a late one needs a message of its own.
+                if self.question.take().is_some() && self.open_tool.is_none() {
+                    self.say(&wording::answer(answer));
+                }
+            }
+            Event::ModelIntent { turn, attempt, .. } => {
+                (self.turn, self.attempt) = (*turn, *attempt);
+                self.retry = None;
+            }
+            Event::Attempt { class, message, pause_ms, ms, .. } => {
+                self.attempt_failed(class, message, *pause_ms, *ms)
+            }
+            Event::ModelReply { message, usage, ms, .. } => {
+                self.model_ms += ms;
+                let input = [usage.input_fresh, usage.input_cache_read, usage.input_cache_write];
+                if let Some(tokens) = input.iter().flatten().copied().reduce(u64::saturating_add) {
+                    self.last_input = Some((tokens, self.messages.len()));
+                }
+                self.replied(message);
+            }
+            Event::ToolCall(intent) => {
+                self.open_tool = Some((line.seq, intent.clone()));
+                self.count(&intent.call);
+            }
+            Event::ToolResult { intent, result, code, head, .. } => {
+                // A refused call was never dispatched, but it counts as one more of its kind.
+                if intent.is_none()
+                    && let Some(call) = self.pending.iter().find(|c| c.id == result.call_id).cloned()
+                {
+                    self.count(&call);
+                }
+                self.answered(result, *code, head);
+            }
+            Event::Render { intent: Some(_), long_edge, quality, pixel_hash: Some(_), ms, .. } => {
+                self.render_ms += ms;
+                self.render_times.entry((*long_edge, quality.clone())).or_default().push(*ms);
+            }
+            Event::Render { ms, .. } => self.render_ms += ms,
+            Event::SnapshotCreated { name, commit, .. } => self.moved(name, commit),
+            Event::Judgment(judgment) => {
+                if let Some(branch) = self.branches.iter_mut().find(|b| b.name == judgment.branch) {
+                    branch.judgment = Some((**judgment).clone());
+                }
+            }
+            Event::BudgetReminder { percent } => {
+                self.reminders.insert(*percent);
+            }
+            Event::CapFired { exhausted } => {
+                self.cap.get_or_insert(*exhausted);
+            }
+            Event::WrapUp { text, reason } => {
+                self.phase = Phase::WrappingUp;
+                self.stopped |= reason == wording::STOPPED;
+                self.retry = None;
+                self.silent = 0;
+                self.bad_calls = 0;
+                self.most_repeats = 0;
+                self.say(text);
+            }
+            Event::EndRequested { summary, tag_suggestion } => {
+                self.ending = Some((summary.clone(), tag_suggestion.clone()));
+            }
+            Event::Resumed { .. } => {
+                self.interrupted = true;
+                self.take_back();
+                if self.end.take().is_some() || self.phase == Phase::Ended {
+                    self.phase = if self.restated.is_empty() && self.branches.is_empty() {
+                        Phase::Planned
+                    } else {
+                        Phase::Running
+                    };
+                    self.cap = None;
+                    self.stopped = false;
+                    self.wrap_up_replies = 0;
+                }
+            }
+            Event::Raised { .. } => {
+                self.cap = None;
+                if self.phase == Phase::WrappingUp {
+                    self.phase = Phase::Running;
+                }
+            }
+            Event::SessionEnd(end) => {
+                self.phase = Phase::Ended;
+                self.end = Some((**end).clone());
+            }
+            Event::Proposal { id, target, .. } => {
+                // A call that a crash cut is made again and says the same proposal twice.
+                if self.proposal_ids.insert(id.clone()) {
+                    let count = if target == "taste" { &mut self.proposals.0 } else { &mut self.proposals.1 };
+                    *count += 1;
+                }
+            }
+            Event::RenderIntent { .. } | Event::Gap { .. } | Event::Note { .. } => {}
+        }
+    }
+
+    /// Forgets what a call did that a crash cut: it will be made again from where it began.
+    fn take_back(&mut self) {
+        let Some((_, intent)) = &self.open_tool else { return };
+        match &intent.target {
+            Some((name, None)) => self.branches.retain(|b| &b.name != name),
+            Some((name, Some(commit))) => {
+                if let Some(branch) = self.branches.iter_mut().find(|b| &b.name == name) {
+                    branch.tip = commit.clone();
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.messages.push(Message::User { text: text.into(), images: Vec::new() });
+    }
+
+    fn attempt_failed(&mut self, class: &str, message: &str, pause_ms: Option<u64>, ms: u64) {
+        self.model_ms += ms;
+        self.retry = match pause_ms {
+            Some(pause) => {
+                Some(Retry::Again { attempt: self.attempt + 1, pause: Duration::from_millis(pause) })
+            }
+            // Cut by the stage's end: not the provider's fault, the cap speaks next.
+            None if class == "deadline" => None,
+            None => Some(Retry::GaveUp(message.into())),
+        };
+    }
+
+    fn replied(&mut self, message: &Message) {
+        if let Message::Assistant { calls, .. } = message {
+            self.pending = calls.iter().cloned().collect();
+            self.silent = if calls.is_empty() { self.silent + 1 } else { 0 };
+        }
+        if self.phase == Phase::WrappingUp {
+            self.wrap_up_replies += 1;
+        }
+        self.retry = None;
+        self.replies += 1;
+        self.messages.push(message.clone());
+    }
+
+    fn answered(&mut self, result: &ToolResult, code: Option<ErrorCode>, head: &HeadState) {
+        if head.commit != self.head.commit {
+            // A look at a new state is no repetition; a change is, if it starts from the same state.
+            self.repeats.retain(|(name, ..), _| name.starts_with("mutate "));
+        }
+        self.head = head.clone();
+        self.open_tool = None;
+        self.tool_calls += 1;
+        self.bad_calls = match code {
+            None => 0,
+            Some(ErrorCode::BudgetExhausted) => self.bad_calls,
+            Some(_) => self.bad_calls + 1,
+        };
+        if let Some(at) = self.pending.iter().position(|c| c.id == result.call_id) {
+            self.pending.remove(at);
+        }
+        self.results.push(result.clone());
+        if self.pending.is_empty() {
+            let results = std::mem::take(&mut self.results);
+            self.messages.push(Message::Results { results });
+        }
+    }
+
+    fn moved(&mut self, name: &str, commit: &Hash) {
+        let Some(Ok(name)) = name.strip_prefix("refs/heads/").map(str::parse::<RefName>) else { return };
+        match self.branches.iter_mut().find(|b| b.name == name) {
+            Some(branch) => branch.tip = commit.clone(),
+            None => self.branches.push(BranchView { name, tip: commit.clone(), judgment: None }),
+        }
+    }
+
+    fn count(&mut self, call: &ToolCall) {
+        let Some(tool) = crate::tools::find(&call.name).filter(|t| t.name != "mode_b_status") else { return };
+        let count = self.repeats.entry(self.repeat_key(call, tool.class)).or_default();
+        *count += 1;
+        self.most_repeats = self.most_repeats.max(*count);
+    }
+
+    fn repeat_key(&self, call: &ToolCall, class: EffectClass) -> (String, String, Hash) {
+        let arguments = serde_json::from_str::<serde_json::Value>(&call.arguments)
+            .map_or_else(|_| call.arguments.clone(), |v| v.to_string());
+        let kind = if class == EffectClass::Mutate { "mutate" } else { "look" };
+        (format!("{kind} {}", call.name), arguments, self.head.state.clone())
+    }
+
+    /// How often this call was dispatched on the present state before.
+    pub fn repeats(&self, call: &ToolCall, class: EffectClass) -> u32 {
+        self.repeats.get(&self.repeat_key(call, class)).copied().unwrap_or(0)
+    }
+
+    /// The line of a call that was dispatched and has no result yet.
+    pub fn open_call(&self, call_id: &str) -> Option<u64> {
+        self.open_tool.as_ref().filter(|(_, intent)| intent.call.id == call_id).map(|(seq, _)| *seq)
+    }
+
+    /// The branches that nobody has judged, with their tips.
+    pub fn unjudged(&self) -> Vec<(RefName, Hash)> {
+        self.branches
+            .iter()
+            .filter(|b| b.judgment.is_none())
+            .map(|b| (b.name.clone(), b.tip.clone()))
+            .collect()
+    }
+
+    /// The calls of the last reply that wait for a result.
+    pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
+        self.pending.iter()
+    }
+
+    /// The tip of a branch of this session.
+    pub fn tip(&self, name: &RefName) -> Option<&Hash> {
+        self.branches.iter().find(|b| &b.name == name).map(|b| &b.tip)
+    }
+
+    /// Whether the agent itself judged at least one branch: what makes a spent budget a harvest.
+    pub fn harvested(&self) -> bool {
+        self.branches.iter().filter_map(|b| b.judgment.as_ref()).any(|j| j.source == JudgmentSource::Agent)
+    }
+
+    /// The 90th percentile of this session's renders of that size, if there were any.
+    pub fn render_estimate(&self, long_edge: u32, quality: &str) -> Option<Duration> {
+        let mut times = self.render_times.get(&(long_edge, quality.to_owned()))?.clone();
+        times.sort_unstable();
+        let at = (times.len() * 9).div_ceil(10).saturating_sub(1);
+        times.get(at).copied().map(Duration::from_millis)
+    }
+
+    /// What to do next at session time `elapsed`, given what a person at the keyboard has asked for.
+    pub fn next(&self, ledger: &Ledger, elapsed: Duration, halt: Halt) -> Effect {
+        let finish = |outcome, reason: &str| Effect::Finish { outcome, reason: reason.into() };
+        if self.phase == Phase::Ended {
+            return Effect::Done;
+        }
+        if halt == Halt::Now {
+            return finish(Outcome::Cancelled, "stopped at once by the photographer");
+        }
+        if elapsed >= ledger.budget().time() {
+            return finish(self.outcome(Outcome::BudgetExhausted), "the time was up");
+        }
+        if let Some((seq, intent)) = &self.open_tool
+            && self.interrupted
+        {
+            return Effect::Redo { seq: *seq, intent: intent.clone() };
+        }
+        if let Some(call) = self.pending.front() {
+            return Effect::Tool(call.clone());
+        }
+        if self.ending.is_some() {
+            return finish(self.outcome(Outcome::Completed), "");
+        }
+        if self.question.is_some() {
+            return finish(Outcome::NeedsClarification, "the agent asks, and nobody was there to answer");
+        }
+        if self.phase != Phase::WrappingUp {
+            if halt == Halt::WrapUp {
+                return Effect::WrapUp { cap: None, reason: wording::STOPPED.into() };
+            }
+            if let Some(exhausted) = self.fired(ledger, elapsed) {
+                return Effect::WrapUp { reason: exhausted.to_string(), cap: Some(exhausted) };
+            }
+        } else if self.wrap_up_replies >= MAX_WRAP_UP_REPLIES {
+            return finish(
+                self.outcome(Outcome::BudgetExhausted),
+                "the agent did not end the session itself",
+            );
+        }
+        if self.silent >= MAX_SILENT_REPLIES {
+            let outcome = if self.harvested() { Outcome::Completed } else { Outcome::ProviderFailed };
+            return finish(self.outcome(outcome), "the model stopped calling tools");
+        }
+        let spoke_last = matches!(self.messages.last(), Some(Message::Assistant { .. }));
+        match &self.retry {
+            Some(Retry::GaveUp(reason)) => finish(self.outcome(Outcome::ProviderFailed), reason),
+            _ if spoke_last => Effect::Nudge(wording::nudge(self)),
+            Some(Retry::Again { attempt, pause }) => {
+                Effect::Model { turn: self.turn, attempt: *attempt, pause: *pause }
+            }
+            // A turn that a crash or the stage's end cut is taken again: turns count replies.
+            None => Effect::Model { turn: self.replies + 1, attempt: 1, pause: Duration::ZERO },
+        }
+    }
+
+    /// What the outcome is, given that a cap may have fired or a person stopped the session before.
+    fn outcome(&self, otherwise: Outcome) -> Outcome {
+        match (self.stopped, &self.cap) {
+            (true, _) => Outcome::Cancelled,
+            (false, Some(_)) => Outcome::BudgetExhausted,
+            (false, None) => otherwise,
+        }
+    }
+
+    /// The cap that ends the work now, if one does.
+    fn fired(&self, ledger: &Ledger, elapsed: Duration) -> Option<Exhausted> {
+        if let Some(cap) = self.cap {
+            return Some(cap);
+        }
+        let none = crate::budget::Amounts::default();
+        if let Err(exhausted) = ledger.admit(&none, elapsed) {
+            return Some(exhausted);
+        }
+        let (used, limit) = (ledger.settled().iterations, ledger.budget().max_iterations);
+        if ledger.stage() == Stage::Work && used >= limit {
+            return Some(Exhausted { cap: Cap::Iterations, used, reserved: 0, limit, wanted: 1 });
+        }
+        if self.bad_calls >= MAX_BAD_CALLS {
+            let (used, limit) = (u64::from(self.bad_calls), u64::from(MAX_BAD_CALLS));
+            return Some(Exhausted { cap: Cap::BadCalls, used, reserved: 0, limit, wanted: 1 });
+        }
+        if self.most_repeats >= REPEATS[2] {
+            let (used, limit) = (u64::from(self.most_repeats), u64::from(REPEATS[2]));
+            return Some(Exhausted { cap: Cap::Loop, used, reserved: 0, limit, wanted: 1 });
+        }
+        None
+    }
+}

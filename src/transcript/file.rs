@@ -1,0 +1,301 @@
+//! The transcript as a file: append with a hash chain, read with proof.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Read as _, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+use crate::error::{Coded, ErrorCode};
+use crate::ids::Hash;
+use crate::redact::Redactor;
+use crate::transcript::Event;
+
+/// The most that one line may hold; what is larger belongs into a blob.
+const LINE_LIMIT: u64 = 16 << 20;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Position, from 0.
+    pub seq: u64,
+    /// Date and time, for people.
+    pub t: jiff::Timestamp,
+    /// Session time in milliseconds: does not run while the session is interrupted.
+    pub mono_ms: u64,
+    /// SHA-256 of the line before, as bytes without its newline; of nothing for the first.
+    pub prev: Hash,
+    /// What is said.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+impl Line {
+    /// The session time at which it was written.
+    pub fn at(&self) -> Duration {
+        Duration::from_millis(self.mono_ms)
+    }
+}
+
+/// A transcript that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TranscriptError {
+    /// The system refused.
+    #[error("cannot {doing} the transcript {path}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A line other than a torn last one is not what was written.
+    #[error("the transcript {path} is damaged at line {line}: {reason}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Coded for TranscriptError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => ErrorCode::NotFound,
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    ErrorCode::PermissionDenied
+                }
+                _ => ErrorCode::StateError,
+            },
+            Self::Damaged { .. } => ErrorCode::VersioningError,
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        Some(match self {
+            Self::Io { .. } => "check free space and permissions of the workspace".into(),
+            Self::Damaged { .. } => {
+                "the branches and snapshots are safe: `chemigram fsck` checks them; the session itself cannot be resumed".into()
+            }
+        })
+    }
+}
+
+/// A transcript as read.
+#[derive(Debug)]
+pub struct Read {
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// Bytes of a torn last line, which is not among them.
+    pub torn: usize,
+    end: Hash,
+    length: u64,
+}
+
+/// Reads a transcript and proves its chain. A last line without its newline was cut by a crash and is left
+/// out; damage anywhere else is an error that names the line.
+pub fn read(path: &Path) -> Result<Read, TranscriptError> {
+    let io = |source| TranscriptError::Io { doing: "read", path: path.into(), source };
+    let mut bytes = Vec::new();
+    BufReader::new(File::open(path).map_err(io)?).read_to_end(&mut bytes).map_err(io)?;
+    let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+    let torn = bytes.len() - whole;
+    let mut lines = Vec::new();
+    let mut prev = Hash::of(b"");
+    for (index, text) in bytes[..whole].split_inclusive(|&b| b == b'\n').enumerate() {
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        let seq = index as u64;
+        let damaged = |reason: String| TranscriptError::Damaged { path: path.into(), line: seq + 1, reason };
+        let line: Line = serde_json::from_slice(text).map_err(|e| damaged(e.to_string()))?;
+        if line.seq != seq {
+            return Err(damaged(format!("it says that it is number {}", line.seq + 1)));
+        }
+        if line.prev != prev {
+            return Err(damaged("the line before it was changed".into()));
+        }
+        prev = Hash::of(text);
+        lines.push(line);
+    }
+    Ok(Read { lines, torn, end: prev, length: whole as u64 })
+}
+
+/// A transcript open for appending. One writer a file; the workspace lock sees to that.
+#[derive(Debug)]
+pub struct Transcript {
+    file: File,
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+    origin: Duration,
+    base: Duration,
+    seq: u64,
+    prev: Hash,
+}
+
+impl Transcript {
+    /// Starts a new file, readable by its owner only; an existing one is an error.
+    pub fn create(path: &Path, clock: Arc<dyn Clock>, redactor: Redactor) -> Result<Self, TranscriptError> {
+        let io = |source| TranscriptError::Io { doing: "create", path: path.into(), source };
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path).map_err(io)?;
+        if let Some(folder) = path.parent() {
+            crate::durable::sync_folder(folder).map_err(io)?;
+        }
+        let origin = clock.monotonic();
+        let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+    }
+
+    /// Goes on with a file that was read: a torn last line is cut, the session clock goes on where the last
+    /// line stood.
+    pub fn resume(
+        path: &Path,
+        read: &Read,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+    ) -> Result<Self, TranscriptError> {
+        let io = |source| TranscriptError::Io { doing: "open", path: path.into(), source };
+        let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(io)?;
+        file.set_len(read.length).map_err(io)?;
+        file.seek(SeekFrom::End(0)).map_err(io)?;
+        let origin = clock.monotonic();
+        let base = read.lines.last().map_or(Duration::ZERO, Line::at);
+        let (seq, prev) = (read.lines.len() as u64, read.end.clone());
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+    }
+
+    /// Session time now.
+    pub fn elapsed(&self) -> Duration {
+        self.base + self.clock.monotonic().saturating_sub(self.origin)
+    }
+
+    /// Adds to the session time what a crash hid.
+    pub fn assume_elapsed(&mut self, more: Duration) {
+        self.base += more;
+    }
+
+    /// The number of the next line.
+    pub fn next_seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The clock behind the session's time.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    /// Appends a line; with `sync` it is on the disk when this returns.
+    pub fn append(&mut self, event: Event, sync: bool) -> Result<Line, TranscriptError> {
+        let io = |source| TranscriptError::Io { doing: "write", path: self.path.clone(), source };
+        let mono_ms = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let line = Line { seq: self.seq, t: self.clock.wall(), mono_ms, prev: self.prev.clone(), event };
+        let plain = serde_json::to_string(&line).map_err(|e| io(io::Error::other(e)))?;
+        let mut text = self.redactor.clean(plain.clone());
+        if text.len() as u64 > LINE_LIMIT {
+            return Err(io(io::Error::new(io::ErrorKind::FileTooLarge, "a line of more than 16 MiB")));
+        }
+        // What was written is what is folded: a redacted line must read back as it stands.
+        let line = if text == plain {
+            line
+        } else {
+            serde_json::from_str(&text).map_err(|e| io(io::Error::other(e)))?
+        };
+        let hash = Hash::of(&text);
+        text.push('\n');
+        let before = self.file.metadata().map_err(io)?.len();
+        if let Err(error) = self.file.write_all(text.as_bytes()) {
+            // A full disk may have taken half of it: leave the file as it was.
+            let _ = self.file.set_len(before);
+            return Err(io(error));
+        }
+        if sync {
+            self.file.sync_data().map_err(io)?;
+        }
+        (self.prev, self.seq) = (hash, self.seq + 1);
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    fn note(text: &str) -> Event {
+        Event::Note { text: text.into(), details: serde_json::Map::new() }
+    }
+
+    fn sample(path: &Path, lines: usize) {
+        let mut transcript =
+            Transcript::create(path, Arc::new(ManualClock::default()), Redactor::default()).unwrap();
+        for n in 0..lines {
+            transcript.append(note(&format!("line {n}")), false).unwrap();
+        }
+    }
+
+    #[test]
+    fn truncation_at_every_byte_loses_only_the_torn_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        sample(&path, 4);
+        let bytes = std::fs::read(&path).unwrap();
+        let ends: Vec<usize> =
+            bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1).collect();
+        for cut in 0..=bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            let back = read(&path).unwrap();
+            assert_eq!(back.lines.len(), ends.iter().filter(|e| **e <= cut).count(), "cut at {cut}");
+            let mut again =
+                Transcript::resume(&path, &back, Arc::new(ManualClock::default()), Redactor::default())
+                    .unwrap();
+            again.append(note("more"), true).unwrap();
+            assert_eq!(read(&path).unwrap().lines.len(), back.lines.len() + 1);
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_found_and_its_line_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        sample(&path, 5);
+        let good = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, good.replace("line 2", "line X")).unwrap();
+        match read(&path) {
+            Err(TranscriptError::Damaged { line, .. }) => {
+                assert_eq!(line, 4, "the chain breaks at the next line")
+            }
+            other => panic!("{other:?}"),
+        }
+        let mut lines: Vec<&str> = good.lines().collect();
+        lines.remove(1);
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+        assert!(matches!(read(&path), Err(TranscriptError::Damaged { line: 2, .. })));
+    }
+
+    #[test]
+    fn session_time_goes_on_after_a_resume_and_secrets_stay_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        let clock = Arc::new(ManualClock::default());
+        let redactor = Redactor::new(["sk-canary-123456".into()]);
+        let mut transcript = Transcript::create(&path, clock.clone(), redactor.clone()).unwrap();
+        clock.advance(Duration::from_secs(5));
+        let line = transcript.append(note("key sk-canary-123456"), true).unwrap();
+        assert_eq!(line.event, note("key [redacted]"));
+        drop(transcript);
+        clock.advance(Duration::from_secs(1000));
+        let back = read(&path).unwrap();
+        let transcript = Transcript::resume(&path, &back, clock.clone(), redactor).unwrap();
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(transcript.elapsed(), Duration::from_secs(7));
+        assert!(!std::fs::read_to_string(&path).unwrap().contains("canary"));
+    }
+}

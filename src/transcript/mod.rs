@@ -1,0 +1,11 @@
+//! The transcript: a session's only truth. One JSON object a line, chained by hash, written before an
+//! effect and after it. Everything else about a session is a fold of these lines.
+
+mod event;
+mod file;
+
+pub use event::{
+    CostSource, EffectClass, Event, Flag, HeadState, Judgment, JudgmentSource, Outcome, Party, PlannedBranch,
+    SessionEnd, SessionStart, ToolIntent, Vector,
+};
+pub use file::{Line, Read, Transcript, TranscriptError, read};
