@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use super::classify::{self, Verdict};
 use super::key::Redactor;
 use super::profile::{Profile, SetupError};
+use super::reply::Draft;
 use super::sse::Sse;
-use super::wire::{Draft, Manner, request_body};
+use super::wire::{Manner, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
