@@ -516,7 +516,7 @@ async fn the_key_is_in_no_error_no_reply_and_no_debug_text() {
         assert!(!all.contains(numbers.trim_matches(['[', ']'])), "nor as a list of bytes");
     }
     let reply = ask_once(provider.as_ref()).await.unwrap();
-    assert_eq!(text(&reply), "Your key is [key removed].");
+    assert_eq!(text(&reply), "Your key is [redacted].");
     assert!(!String::from_utf8_lossy(&reply.raw).contains(KEY));
     let sent = stub.authorizations();
     assert_eq!(sent[0].as_deref(), Some(format!("Bearer {KEY}").as_str()), "the canary was really in use");

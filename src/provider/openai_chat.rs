@@ -9,7 +9,6 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::classify::{self, Verdict};
-use super::key::Redactor;
 use super::profile::{Profile, SetupError};
 use super::reply::Draft;
 use super::sse::Sse;
@@ -18,6 +17,7 @@ use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
 use crate::clock::{Clock, SystemClock};
+use crate::redact::Redactor;
 
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ impl OpenAiChat {
                 image: profile.image.clone(),
                 model_body: profile.model(&info.model).map(|m| m.body.clone()).unwrap_or_default(),
             },
-            redactor: Redactor::new(key.as_ref()),
+            redactor: Redactor::new(key),
             key_env: profile.key_env.clone(),
             info,
             url,
@@ -100,12 +100,12 @@ impl OpenAiChat {
         if let Err(mut fault) = end {
             fault.status = Some(status.as_u16());
             fault.usage = incoming.draft.usage();
-            fault.raw = self.redactor.bytes(incoming.raw);
+            fault.raw = self.clean_bytes(incoming.raw);
             return Err(fault);
         }
         let first_byte = incoming.first_byte;
         incoming.finish();
-        let raw = self.redactor.bytes(std::mem::take(&mut incoming.raw));
+        let raw = self.clean_bytes(std::mem::take(&mut incoming.raw));
         match incoming.verdict() {
             Err(verdict) => Err(ProviderFault {
                 status: Some(status.as_u16()),
@@ -163,7 +163,7 @@ impl OpenAiChat {
 
     /// Judges an answer that is no success.
     fn refused(&self, status: u16, head: &HeaderMap, raw: Vec<u8>) -> ProviderFault {
-        let raw = self.redactor.bytes(raw);
+        let raw = self.clean_bytes(raw);
         let mut fault = self.judged(classify::http(status, head, &raw, SystemClock.wall()));
         fault.status = Some(status);
         fault.raw = raw;
@@ -230,7 +230,7 @@ impl OpenAiChat {
             provider: self.info.provider.clone(),
             class,
             status: None,
-            message: self.redactor.text(&message),
+            message: self.redactor.clean(message),
             remedy: None,
             retry_after: None,
             usage: Usage::default(),
@@ -238,12 +238,20 @@ impl OpenAiChat {
         }
     }
 
+    /// A body without the key, should the server echo it. One that is not UTF-8 holds no reply, and is kept
+    /// as far as it can be read.
+    fn clean_bytes(&self, raw: Vec<u8>) -> Vec<u8> {
+        let text =
+            String::from_utf8(raw).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+        self.redactor.clean(text).into_bytes()
+    }
+
     /// The message without the key, should the model have been told it.
     fn clean(&self, mut message: Message) -> Message {
         if let Message::Assistant { text, calls, .. } = &mut message {
-            *text = self.redactor.text(text);
+            *text = self.redactor.clean(std::mem::take(text));
             for call in calls {
-                call.arguments = self.redactor.text(&call.arguments);
+                call.arguments = self.redactor.clean(std::mem::take(&mut call.arguments));
             }
         }
         message
