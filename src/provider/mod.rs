@@ -8,6 +8,7 @@ mod key;
 pub mod openai_chat;
 pub mod profile;
 mod registry;
+pub mod reply;
 pub mod script;
 pub mod sse;
 pub mod wire;
