@@ -1,0 +1,157 @@
+//! How far two pictures are apart.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::darktable::render::Picture;
+use crate::error::{Coded, ErrorCode};
+use crate::metrics::lab::Lab;
+use crate::metrics::resize;
+
+/// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Mean ΔE2000: below 0.3 nobody sees it, above 12 it is another photograph.
+    pub mean: f64,
+    /// 95th percentile of ΔE2000.
+    pub p95: f64,
+    /// Largest ΔE2000.
+    pub max: f64,
+    /// Share of pixels with ΔE2000 above 1, in percent.
+    pub changed_pct: f64,
+    /// Largest difference of an 8-bit channel, 0 to 255.
+    pub max_channel: u8,
+    /// Whether the pictures had different sizes (a crop…), so that both were scaled to the lesser width and
+    /// the lesser height. The other figures then tell little.
+    pub resized: bool,
+}
+
+/// Why two pictures cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DifferenceError {
+    /// A picture has no pixels, or not as many as its size says.
+    #[error("a picture of {width}x{height} pixels with {bytes} bytes cannot be compared")]
+    Malformed {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Bytes that are there.
+        bytes: usize,
+    },
+    /// Scaling one picture to the other's size failed.
+    #[error("cannot scale a picture for comparison: {0}")]
+    Resize(String),
+}
+
+impl Coded for DifferenceError {
+    fn code(&self) -> ErrorCode {
+        ErrorCode::InvalidInput
+    }
+}
+
+impl Difference {
+    /// Compares `a` with `b`; the order does not matter.
+    pub fn between(a: &Picture, b: &Picture) -> Result<Self, DifferenceError> {
+        check(a)?;
+        check(b)?;
+        let resized = (a.width, a.height) != (b.width, b.height);
+        let (width, height) = (a.width.min(b.width), a.height.min(b.height));
+        let (a, b) = (scaled(a, width, height)?, scaled(b, width, height)?);
+
+        // ΔE in hundredths; nothing in sRGB is further apart than about 120.
+        let mut bins = vec![0_u64; 20_000];
+        let (mut sum, mut max, mut changed, mut max_channel) = (0.0_f64, 0.0_f32, 0_u64, 0_u8);
+        let mut last = ([0_u8; 3], [0_u8; 3], 0.0_f32);
+        for (one, two) in a.rgb.chunks_exact(3).zip(b.rgb.chunks_exact(3)) {
+            let (&[r1, g1, b1], &[r2, g2, b2]) = (one, two) else { continue };
+            let (one, two) = ([r1, g1, b1], [r2, g2, b2]);
+            // Neighbours are often equal, and the formula is dear.
+            if (one, two) != (last.0, last.1) {
+                let delta = if one == two { 0.0 } else { Lab::from_srgb(one).delta_e(Lab::from_srgb(two)) };
+                last = (one, two, delta);
+            }
+            let delta = last.2;
+            sum += f64::from(delta);
+            max = max.max(delta);
+            changed += u64::from(delta > 1.0);
+            max_channel = max_channel.max(r1.abs_diff(r2)).max(g1.abs_diff(g2)).max(b1.abs_diff(b2));
+            if let Some(bin) = bins.get_mut((delta * 100.0 + 0.5) as usize) {
+                *bin += 1;
+            }
+        }
+        let count = u64::from(width) * u64::from(height);
+        let mut seen = 0;
+        let p95 = bins.iter().position(|&bin| {
+            seen += bin;
+            seen * 100 >= count * 95
+        });
+        Ok(Self {
+            mean: milli(sum / count as f64),
+            p95: p95.unwrap_or(0) as f64 / 100.0,
+            max: milli(max.into()),
+            changed_pct: milli(100.0 * changed as f64 / count as f64),
+            max_channel,
+            resized,
+        })
+    }
+}
+
+fn check(picture: &Picture) -> Result<(), DifferenceError> {
+    let &Picture { width, height, ref rgb } = picture;
+    if rgb.is_empty() || rgb.len() as u64 != u64::from(width) * u64::from(height) * 3 {
+        return Err(DifferenceError::Malformed { width, height, bytes: rgb.len() });
+    }
+    Ok(())
+}
+
+fn scaled(picture: &Picture, width: u32, height: u32) -> Result<Cow<'_, Picture>, DifferenceError> {
+    if (picture.width, picture.height) == (width, height) {
+        return Ok(Cow::Borrowed(picture));
+    }
+    resize::to(picture, width, height).map(Cow::Owned).map_err(DifferenceError::Resize)
+}
+
+fn milli(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::synthetic::{flat, picture};
+
+    #[test]
+    fn a_picture_does_not_differ_from_itself() {
+        let same = picture(64, 48, |x, y| [x as u8 * 3, y as u8 * 5, 90]);
+        let found = Difference::between(&same, &same).unwrap();
+        let none =
+            Difference { mean: 0.0, p95: 0.0, max: 0.0, changed_pct: 0.0, max_channel: 0, resized: false };
+        assert_eq!(found, none);
+    }
+
+    #[test]
+    fn a_changed_tenth_shows_in_every_figure() {
+        let (before, after) =
+            (flat(100, 10, [100; 3]), picture(100, 10, |x, _| if x < 10 { [140; 3] } else { [100; 3] }));
+        let step = Lab::from_srgb([100; 3]).delta_e(Lab::from_srgb([140; 3]));
+        let found = Difference::between(&before, &after).unwrap();
+        assert!((found.mean - f64::from(step) / 10.0).abs() < 1e-3, "{found:?}");
+        assert!((found.p95 - f64::from(step)).abs() < 0.01, "{found:?}");
+        assert_eq!((found.changed_pct, found.max_channel), (10.0, 40));
+        assert_eq!(found, Difference::between(&after, &before).unwrap());
+    }
+
+    #[test]
+    fn another_size_is_scaled_and_said() {
+        let found = Difference::between(&flat(90, 60, [80; 3]), &flat(60, 60, [80; 3])).unwrap();
+        assert!(found.resized && found.mean == 0.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_picture_without_its_pixels_is_refused() {
+        let broken = Picture { width: 4, height: 4, rgb: vec![0; 7] };
+        assert!(Difference::between(&broken, &broken).is_err());
+    }
+}

@@ -1,0 +1,29 @@
+//! Pictures at another size, for measuring: each pixel the plain average of what it covers.
+
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+
+use crate::darktable::render::Picture;
+
+/// Scales to `width` x `height`.
+pub(super) fn to(picture: &Picture, width: u32, height: u32) -> Result<Picture, String> {
+    let source = ImageRef::new(picture.width, picture.height, &picture.rgb, PixelType::U8x3)
+        .map_err(|e| e.to_string())?;
+    let mut scaled = Image::new(width, height, PixelType::U8x3);
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Box));
+    Resizer::new().resize(&source, &mut scaled, &options).map_err(|e| e.to_string())?;
+    Ok(Picture { width, height, rgb: scaled.into_vec() })
+}
+
+/// Scales down so that the longer side is `long_edge`; `None` when the picture is not larger than that.
+pub(super) fn fit(picture: &Picture, long_edge: u32) -> Option<Picture> {
+    let longest = picture.width.max(picture.height);
+    if longest <= long_edge {
+        return None;
+    }
+    let side = |length: u32| {
+        let scaled = (u64::from(length) * u64::from(long_edge) + u64::from(longest) / 2) / u64::from(longest);
+        u32::try_from(scaled).unwrap_or(long_edge).max(1)
+    };
+    to(picture, side(picture.width), side(picture.height)).ok()
+}

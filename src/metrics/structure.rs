@@ -1,0 +1,107 @@
+//! What depends on where pixels lie: blocks, fine detail, noise, and the edges against the centre.
+
+use crate::metrics::lab::Lab;
+use crate::metrics::moments::Moments;
+
+/// A block of this many pixels a side is what local contrast and noise are measured in.
+const BLOCK: usize = 16;
+
+/// The picture cut into whole blocks; a smaller picture has none.
+pub(super) struct Blocks {
+    /// Left, top, mean and standard deviation of L*.
+    blocks: Vec<(usize, usize, f64, f64)>,
+}
+
+impl Blocks {
+    pub(super) fn of(pixels: &[Lab], width: usize, height: usize) -> Self {
+        let mut blocks = Vec::with_capacity((width / BLOCK) * (height / BLOCK));
+        for top in (0..(height / BLOCK) * BLOCK).step_by(BLOCK) {
+            for left in (0..(width / BLOCK) * BLOCK).step_by(BLOCK) {
+                let mut lightness = Moments::default();
+                for row in rows(pixels, width, left, top) {
+                    for lab in row {
+                        lightness.add(lab.l.into());
+                    }
+                }
+                blocks.push((left, top, lightness.mean(), lightness.deviation()));
+            }
+        }
+        Self { blocks }
+    }
+
+    pub(super) fn mean_deviation(&self) -> f64 {
+        self.blocks.iter().map(|block| block.3).sum::<f64>() / self.blocks.len().max(1) as f64
+    }
+
+    /// The median absolute diagonal Haar coefficient over 0.6745 (Donoho and Johnstone 1994), on the quarter
+    /// of the unclipped blocks that is flattest: there, what is left of the finest diagonal band is noise.
+    pub(super) fn noise(&self, pixels: &[Lab], width: usize) -> f64 {
+        let mut flat: Vec<_> = self.blocks.iter().filter(|block| (2.0..98.0).contains(&block.2)).collect();
+        flat.sort_by(|one, two| one.3.total_cmp(&two.3));
+        flat.truncate(flat.len().div_ceil(4));
+        let mut diagonal = Vec::with_capacity(flat.len() * BLOCK * BLOCK / 4);
+        for &&(left, top, ..) in &flat {
+            let mut block = rows(pixels, width, left, top);
+            while let (Some(upper), Some(lower)) = (block.next(), block.next()) {
+                for (up, down) in upper.chunks_exact(2).zip(lower.chunks_exact(2)) {
+                    if let ([a, b], [c, d]) = (up, down) {
+                        diagonal.push(((a.l - b.l - c.l + d.l) / 2.0).abs());
+                    }
+                }
+            }
+        }
+        if diagonal.is_empty() {
+            return 0.0;
+        }
+        let middle = diagonal.len() / 2;
+        let (_, median, _) = diagonal.select_nth_unstable_by(middle, f32::total_cmp);
+        f64::from(*median) / 0.6745
+    }
+}
+
+/// The rows of one block.
+fn rows(pixels: &[Lab], width: usize, left: usize, top: usize) -> impl Iterator<Item = &[Lab]> {
+    (top..top + BLOCK).filter_map(move |y| pixels.get(y * width + left..y * width + left + BLOCK))
+}
+
+/// The standard deviation of the four-neighbour Laplacian of L*, the outermost pixels left out.
+pub(super) fn laplacian_deviation(pixels: &[Lab], width: usize, height: usize) -> f64 {
+    if width < 3 || height < 3 {
+        return 0.0;
+    }
+    let mut laplacian = Moments::default();
+    let lines: Vec<&[Lab]> = pixels.chunks_exact(width).collect();
+    for around in lines.windows(3) {
+        let &[above, here, below] = around else { continue };
+        for ((up, across), down) in above.iter().skip(1).zip(here.windows(3)).zip(below.iter().skip(1)) {
+            if let [left, middle, right] = across {
+                laplacian.add((up.l + down.l + left.l + right.l - 4.0 * middle.l).into());
+            }
+        }
+    }
+    laplacian.deviation()
+}
+
+/// Mean L* outside the centred ellipse of 90 % of width and height, minus mean L* of the central third of both.
+pub(super) fn edge_brightness(pixels: &[Lab], width: usize, height: usize) -> f64 {
+    if pixels.is_empty() || width == 0 || height == 0 {
+        return 0.0;
+    }
+    let (mut outer, mut centre) = (Moments::default(), Moments::default());
+    for (y, line) in pixels.chunks_exact(width).enumerate() {
+        // -1 to 1 from edge to edge.
+        let v = (2 * y + 1) as f32 / height as f32 - 1.0;
+        for (x, lab) in line.iter().enumerate() {
+            let u = (2 * x + 1) as f32 / width as f32 - 1.0;
+            let zone = if u * u + v * v > 0.9 * 0.9 {
+                &mut outer
+            } else if u.abs() <= 1.0 / 3.0 && v.abs() <= 1.0 / 3.0 {
+                &mut centre
+            } else {
+                continue;
+            };
+            zone.add(lab.l.into());
+        }
+    }
+    outer.mean() - centre.mean()
+}
