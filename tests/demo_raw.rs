@@ -20,7 +20,8 @@ fn develop(raw: &[u8], folder: &Path) -> (Picture, String) {
         .arg(folder.join("config"))
         .output()
         .unwrap();
-    let said = [result.stdout, result.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let said =
+        [result.stdout, result.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(result.status.success(), "{said}");
     let image = image::open(&output).unwrap_or_else(|e| panic!("{e}: {said}")).into_rgb8();
     (Picture { width: image.width(), height: image.height(), rgb: image.into_raw() }, said)

@@ -354,7 +354,10 @@ mod tests {
     fn the_same_options_are_the_same_bytes_on_every_machine() {
         let options = DngOptions { exposure_ev: 0.3, orientation: 6, ..DngOptions::default() };
         let file = write_dng(&small(), &options).unwrap();
-        assert_eq!(Hash::of(&file).as_str(), "ada5481781b385ad28a38d2cd4be59024a8e460e2e292300841ce2ffa0984ad3");
+        assert_eq!(
+            Hash::of(&file).as_str(),
+            "ada5481781b385ad28a38d2cd4be59024a8e460e2e292300841ce2ffa0984ad3"
+        );
         let other = write_dng(&small(), &DngOptions { seed: 2, ..options }).unwrap();
         assert_ne!(file, other);
     }

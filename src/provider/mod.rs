@@ -1,6 +1,8 @@
 //! Wires to language models. One neutral conversation, one adapter a dialect, one attempt a call:
 //! retrying is the session's business, because every attempt needs a permit.
 
+pub mod explorer;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
