@@ -54,21 +54,14 @@ impl Aim {
         Self { axes, measurable, intensity, direction: wish.map(|w| w.direction.clone()).unwrap_or_default() }
     }
 
-    /// The movement wanted, in just-noticeable steps on the asked axes.
-    pub fn steps(&self) -> f64 {
-        match self.intensity {
-            Intensity::Gentle => 2.0,
-            Intensity::Plain => 4.0,
-            Intensity::Strong => 7.0,
-        }
-    }
-
-    /// The mean ΔE2000 wanted where movement cannot be measured.
-    pub fn delta_e(&self) -> f64 {
-        match self.intensity {
-            Intensity::Gentle => 1.5,
-            Intensity::Plain => 3.0,
-            Intensity::Strong => 5.0,
+    /// How far to go: just-noticeable steps on the asked axes, or mean ΔE2000 where nothing measurable was
+    /// asked.
+    pub fn wanted(&self) -> f64 {
+        match (self.measurable, self.intensity) {
+            (false, _) => 3.0,
+            (true, Intensity::Gentle) => 2.0,
+            (true, Intensity::Plain) => 4.0,
+            (true, Intensity::Strong) => 7.0,
         }
     }
 

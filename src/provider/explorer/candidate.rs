@@ -121,12 +121,16 @@ impl Candidate {
         if fit <= 0.0 || axes.is_empty() {
             return None;
         }
-        let named = |axis: &(Axis, i8)| listed.name.split('_').any(|word| word == axis.0.name());
-        if aim.axes.iter().any(|(axis, _)| axis.name() == listed.name) {
-            fit += 0.2;
-        } else if aim.axes.iter().any(named) {
-            fit += 0.1;
-        }
+        let words: Vec<&str> = listed.name.split('_').collect();
+        let named = |axis: &(Axis, i8)| match axis.0.name() {
+            name if name == listed.name => 0.2,
+            name if words.first() == Some(&name) => 0.15,
+            name if words.contains(&name) => 0.1,
+            _ => 0.0,
+        };
+        fit += aim.axes.iter().map(named).fold(0.0, f64::max);
+        // Of otherwise equal moves, the one of the shorter name is the more general.
+        fit -= 0.02 * words.len() as f64;
         let spoken = aim.direction.to_lowercase();
         if listed.tags.iter().chain([&listed.name]).any(|word| spoken.contains(&word.replace('_', " "))) {
             fit += 0.5;
@@ -199,30 +203,60 @@ fn hash(name: &str, seed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::provider::explorer::memory::Wish;
 
+    fn dial(min: f64, max: f64, default: f64) -> Value {
+        json!({"min": min, "max": max, "default": default, "neutral": 0.0})
+    }
+
+    /// A listed move: the parameters given, and an amount with minimum, maximum and default.
+    fn row(name: &str, axes: Value, others: &Value, amount: Option<(f64, f64, f64)>, tags: &[&str]) -> Value {
+        let mut parameters = others.clone();
+        if let Some((min, max, default)) = amount {
+            parameters["amount"] = dial(min, max, default);
+        }
+        json!({"name": name, "module": "m", "axes": axes, "parameters": parameters, "tags": tags})
+    }
+
     fn vocabulary() -> Vec<ListedMove> {
-        let dial = |min: f64, max: f64, default: f64| json!({"amount": {"min": min, "max": max, "default": default, "neutral": 0.0}});
-        let row = |name: &str, axes, parameters, tags: &[&str]| json!({"name": name, "module": "m", "axes": axes, "parameters": parameters, "tags": tags});
-        let weight = |default: f64| json!({"min": 0.0, "max": 1.0, "default": default, "neutral": 0.0});
+        let bare = json!({});
+        let hue = json!({"hue": {"min": 0, "max": 360, "default": 60}});
+        let weights =
+            json!({"red": dial(0.0, 1.0, 0.3), "green": dial(0.0, 1.0, 0.6), "blue": dial(0.0, 1.0, 0.1)});
         serde_json::from_value(json!([
-            row("black_and_white", json!({"chroma": -1, "colourfulness": -1}),
-                json!({"red": weight(0.3), "green": weight(0.6), "blue": weight(0.1)}), &["color", "black_and_white"]),
-            row("black_point", json!({"blacks": -1, "shadows": -1}), dial(-0.02, 0.02, 0.004), &["tone"]),
-            row("brilliance", json!({"brightness": 1}), dial(-0.6, 0.6, 0.15), &[]),
-            row("chroma", json!({"chroma": 1, "colourfulness": 1}), dial(-1.0, 1.0, 0.25), &[]),
-            row("exposure", json!({"brightness": 1, "midtones": 1, "shadows": 1}), dial(-3.0, 3.0, 0.5), &["tone"]),
-            row("fill_light", json!({"shadows": 1, "blacks": 1}), dial(0.0, 100.0, 50.0), &[]),
-            row("highlights_recover", json!({"highlights": -1}), dial(0.0, 2.0, 0.8), &["tone"]),
-            row("midtones_lower", json!({"midtones": -1, "brightness": -1}), dial(0.0, 1.5, 0.5), &[]),
-            row("saturation", json!({"chroma": 1, "colourfulness": 1}), dial(-1.0, 1.0, 0.25), &[]),
-            row("shadows_lift", json!({"shadows": 1}), dial(0.0, 2.0, 0.7), &["tone", "shadows"]),
-            row("tint_all", json!({"warmth": 1}),
-                json!({"hue": {"min": 0, "max": 360, "default": 60}, "strength": {"min": 0, "max": 0.5, "default": 0.05, "neutral": 0.0}}), &[]),
-            row("warmth", json!({"warmth": 1}), dial(-90.0, 90.0, 25.0), &["warm", "cool"]),
+            row(
+                "black_and_white",
+                json!({"chroma": -1, "colourfulness": -1}),
+                &weights,
+                None,
+                &["black_and_white"]
+            ),
+            row("black_point", json!({"blacks": -1, "shadows": -1}), &bare, Some((-0.02, 0.02, 0.004)), &[]),
+            row("brilliance", json!({"brightness": 1}), &bare, Some((-0.6, 0.6, 0.15)), &[]),
+            row("chroma", json!({"chroma": 1, "colourfulness": 1}), &bare, Some((-1.0, 1.0, 0.25)), &[]),
+            row(
+                "exposure",
+                json!({"brightness": 1, "midtones": 1, "shadows": 1}),
+                &bare,
+                Some((-3.0, 3.0, 0.5)),
+                &[]
+            ),
+            row("fill_light", json!({"shadows": 1, "blacks": 1}), &bare, Some((0.0, 100.0, 50.0)), &[]),
+            row("highlights_recover", json!({"highlights": -1}), &bare, Some((0.0, 2.0, 0.8)), &[]),
+            row(
+                "midtones_lower",
+                json!({"midtones": -1, "brightness": -1}),
+                &bare,
+                Some((0.0, 1.5, 0.5)),
+                &[]
+            ),
+            row("saturation", json!({"chroma": 1, "colourfulness": 1}), &bare, Some((-1.0, 1.0, 0.25)), &[]),
+            row("shadows_lift", json!({"shadows": 1}), &bare, Some((0.0, 2.0, 0.7)), &["shadows"]),
+            row("tint_all", json!({"warmth": 1}), &hue, Some((0.0, 0.5, 0.05)), &[]),
+            row("warmth", json!({"warmth": 1}), &bare, Some((-90.0, 90.0, 25.0)), &["warm", "cool"]),
         ]))
         .unwrap()
     }
@@ -253,7 +287,7 @@ mod tests {
     fn the_seed_decides_only_between_equals() {
         assert!((1..50).all(|seed| names("open the shadows", seed) == names("open the shadows", 0)));
         let equals = |seed| {
-            let listed = |name: &str| json!({"name": name, "module": "m", "axes": {"tint": 1}, "parameters": {"x": {"min": 0, "max": 1, "default": 0.5, "neutral": 0}}});
+            let listed = |name| row(name, json!({"tint": 1}), &json!({}), Some((0.0, 1.0, 0.5)), &[]);
             let moves: Vec<ListedMove> = serde_json::from_value(json!([listed("p"), listed("q")])).unwrap();
             let aim = Aim { axes: vec![(Axis::Tint, 1)], ..Aim::of(None, 0) };
             candidates(&moves, &aim, seed)[0].name.clone()

@@ -249,7 +249,7 @@ impl Memory {
             let refused = matches!(&answer, Answer::Bad { code, .. } if code == "BUDGET_EXHAUSTED");
             self.closing |= refused;
             // A branch's share is what was left before it was asked for.
-            let share = self.next_branch();
+            let share = (call.name == "branch").then(|| self.next_branch()).flatten();
             if !refused && !FREE.contains(&call.name.as_str()) {
                 self.iterations += 1;
                 if let Some(branch) = self.standing.and_then(|at| self.branches.get_mut(at)) {
@@ -482,7 +482,10 @@ mod tests {
         ]))
         .unwrap();
         let mut settings = Settings::new();
-        let apply = |name: &str, value: f64| serde_json::json!({"primitive_name": name, "parameter_values": {"x": value}});
+        let apply = |name: &str, value: f64| {
+            let values = serde_json::json!({ "x": value });
+            serde_json::json!({"primitive_name": name, "parameter_values": values})
+        };
         edit("apply_primitive", &apply("a", 1.0), &mut settings, &moves);
         edit("apply_primitive", &apply("a", 2.0), &mut settings, &moves);
         edit("apply_primitive", &apply("b", 1.0), &mut settings, &moves);

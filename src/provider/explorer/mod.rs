@@ -20,8 +20,8 @@
 //! ```text
 //! merit = 2 · reach − 0.5 · min(leakage, 2) − band
 //! reach = moved / aim, 0 to 1; beyond twice the aim it sinks by a quarter per further aim;
-//!         a quarter when nothing measurable was asked
-//! aim   = 2, 4 or 7 just-noticeable steps (gentle, plain, strong)
+//!         where nothing measurable was asked, a quarter of that, with the mean ΔE as what moved
+//! aim   = 2, 4 or 7 just-noticeable steps (gentle, plain, strong), or a mean ΔE of 3
 //! band  = 0 for a mean ΔE of 1 to 8; below 1 it is 1 − ΔE, above 8 it is (ΔE − 8) / 4; at most 1;
 //!         0 when the frame changed its size, because ΔE tells nothing then
 //! score = 2.5 + merit, rounded, 1 to 4; an abandoned branch has 2

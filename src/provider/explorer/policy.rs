@@ -136,7 +136,7 @@ fn judge(branch: &Branch, reply: &mut Reply) {
                 (!figures.difference.resized && figures.difference.mean <= 12.0).into();
             arguments["key_moves"] = moves.as_slice().into();
             // When the best could not be restored, its own commit is judged.
-            if best.goal != branch.settings && !again {
+            if best.goal != branch.settings {
                 arguments["hash"] = figures.commit.clone().into();
             }
         }

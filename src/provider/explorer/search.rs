@@ -59,8 +59,8 @@ fn run(branch: &Branch) -> Result<(), Pause> {
         && !(first.exclusive && second.exclusive)
     {
         // Moves on different axes or with different side effects: together as far as either should go alone.
-        let far = response(&branch.aim, &one.figures) + response(&branch.aim, &two.figures);
-        let scale = (wanted(&branch.aim) / far.max(f64::MIN_POSITIVE)).clamp(0.5, 1.0);
+        let far = response(&branch.aim, one.figures) + response(&branch.aim, two.figures);
+        let scale = (branch.aim.wanted() / far.max(f64::MIN_POSITIVE)).clamp(0.5, 1.0);
         let mut goal = setting(first, one.strength * scale);
         goal.extend(setting(second, two.strength * scale));
         look(branch, goal)?;
@@ -154,15 +154,10 @@ fn response(aim: &Aim, figures: &Figures) -> f64 {
     if aim.measurable { figures.check.moved } else { figures.difference.mean }
 }
 
-/// How far it should go.
-fn wanted(aim: &Aim) -> f64 {
-    if aim.measurable { aim.steps() } else { aim.delta_e() }
-}
-
 /// The strength that should be tried next, by a straight line through the nearest points (a move at strength
 /// 0 does nothing). `None` when no other strength promises more.
 fn propose(aim: &Aim, candidate: &Candidate, points: &[Point<'_>]) -> Option<f64> {
-    let wanted = wanted(aim) * candidate.covers;
+    let wanted = aim.wanted() * candidate.covers;
     let (mut below, mut above) = ((0.0, 0.0), None);
     for point in points {
         let at = (point.strength, response(aim, point.figures));
@@ -180,7 +175,8 @@ fn propose(aim: &Aim, candidate: &Candidate, points: &[Point<'_>]) -> Option<f64
     };
     let ceiling = points.iter().filter_map(|point| {
         let mean = point.figures.difference.mean;
-        if objections(aim, point.figures).next().is_some() {
+        // That an edit cannot be seen is a warning too, but no reason for a weaker one.
+        if mean >= INVISIBLE && objections(aim, point.figures).next().is_some() {
             Some(0.6 * point.strength)
         } else {
             (mean > BAND.1).then(|| point.strength * 0.8 * BAND.1 / mean)
@@ -208,11 +204,9 @@ pub(super) fn keepable(aim: &Aim, figures: &Figures) -> bool {
 
 /// The published merit of a setting.
 pub(super) fn merit(aim: &Aim, figures: &Figures) -> f64 {
-    let far = figures.check.moved / aim.steps();
-    let reach = match aim.measurable {
-        true => far.clamp(0.0, 1.0) - ((far - 2.0) / 4.0).clamp(0.0, 1.0),
-        false => 0.25,
-    };
+    let far = response(aim, figures) / aim.wanted();
+    let reach = far.clamp(0.0, 1.0) - ((far - 2.0) / 4.0).clamp(0.0, 1.0);
+    let reach = if aim.measurable { reach } else { reach / 4.0 };
     let leakage = figures.check.leakage.unwrap_or(0.0).min(2.0);
     let mean = figures.difference.mean;
     let band = match figures.difference.resized {

@@ -49,6 +49,7 @@ const MOVES: &[Row] = &[
         &[(Axis::Highlights, -2.0)],
         1.5,
     ),
+    ("clarity", "bilat", &[(Axis::LocalContrast, 1)], [0.0, 2.0, 0.5], &[(Axis::LocalContrast, 4.0)], 0.8),
     // Declared to push chroma, but this picture is grey.
     ("chroma", "colorbalancergb", &[(Axis::Chroma, 1)], [-1.0, 1.0, 0.25], &[], 0.2),
 ];
@@ -64,6 +65,8 @@ struct World {
     used: u64,
     standing: String,
     branches: BTreeMap<String, BTreeMap<String, f64>>,
+    /// What was rendered, by the number of its commit.
+    rendered: Vec<BTreeMap<String, f64>>,
     judgments: BTreeMap<String, Value>,
     closing: bool,
     ended: Option<String>,
@@ -72,7 +75,9 @@ struct World {
 
 impl World {
     fn new(cap: u64, vectors: &[(&str, &str)]) -> Self {
-        let mut plan = "Session plan for photo `p`. Nothing changes until you confirm it.\n\nBaseline: main (commit abc)\nBranches to make, each from the baseline:\n".to_owned();
+        let mut plan = "Session plan for photo `p`. Nothing changes until you confirm it.\n\n\
+             Baseline: main (commit abc)\nBranches to make, each from the baseline:\n"
+            .to_owned();
         for (name, direction) in vectors {
             plan.push_str(&format!("- branch_b_{name}: vector `{name}`: {direction}\n"));
         }
@@ -91,6 +96,7 @@ impl World {
             used: 0,
             standing: String::new(),
             branches: BTreeMap::new(),
+            rendered: Vec::new(),
             judgments: BTreeMap::new(),
             closing: false,
             ended: None,
@@ -149,7 +155,8 @@ impl World {
         let body = match outcome {
             Ok(data) => json!({"ok": true, "data": data}),
             Err((code, details)) => {
-                json!({"ok": false, "error": {"code": code, "message": "no", "details": details, "recoverable": true}})
+                let error = json!({"code": code, "message": "no", "details": details, "recoverable": true});
+                json!({"ok": false, "error": error})
             }
         };
         self.seconds = self.seconds.saturating_sub(7);
@@ -171,9 +178,8 @@ impl World {
                 self.standing = arguments["name"].as_str().unwrap().to_owned();
                 let (vector, direction) = self.vectors[&self.standing].clone();
                 assert!(self.branches.insert(self.standing.clone(), BTreeMap::new()).is_none());
-                Ok(
-                    json!({"branch": self.standing, "vector": {"name": vector, "direction": direction, "intensity": null}}),
-                )
+                let vector = json!({"name": vector, "direction": direction, "intensity": null});
+                Ok(json!({"branch": self.standing, "vector": vector}))
             }
             "apply_primitive" => {
                 let name = arguments["primitive_name"].as_str().unwrap();
@@ -194,21 +200,25 @@ impl World {
             }
             "render_preview" => {
                 let (difference, vector) = self.measure(&self.standing);
-                Ok(
-                    json!({"commit": "c0ffee", "versus_baseline": {"difference": difference, "vector": vector}}),
-                )
+                self.rendered.push(self.branches[&self.standing].clone());
+                let commit = (self.rendered.len() - 1).to_string();
+                Ok(json!({"commit": commit, "versus_baseline": {"difference": difference, "vector": vector}}))
             }
             "record_judgment" => {
                 let branch = arguments["branch"].as_str().unwrap();
-                let settings = self.branches.get_mut(branch).unwrap();
-                let real: Vec<String> = settings.iter().map(|(name, value)| op(name, *value)).collect();
+                let tip = self.branches.get_mut(branch).unwrap();
+                let judged = match arguments["hash"].as_str() {
+                    Some(commit) => &self.rendered[commit.parse::<usize>().unwrap()],
+                    None => &*tip,
+                };
+                let real: Vec<String> = judged.iter().map(|(name, value)| op(name, *value)).collect();
                 for claim in arguments["key_moves"].as_array().into_iter().flatten() {
                     if !real.iter().any(|made| claim == made) {
                         return Err(("INVALID_INPUT", json!({"real_moves": real})));
                     }
                 }
                 if arguments["abandoned"] == true {
-                    settings.clear();
+                    tip.clear();
                 }
                 self.judgments.insert(branch.to_owned(), arguments.clone());
                 Ok(json!({"recorded": branch}))
@@ -385,11 +395,14 @@ fn the_budget_gone_at_any_moment_still_gives_judgments() {
                 messages[closed..].iter().filter(|m| matches!(m, Message::Assistant { .. })).count() - 1;
             assert!(replies <= 3, "the wrap-up takes three replies, not {replies} (cut {cut})");
         }
-        for (branch, judgment) in &world.judgments {
-            let claimed = judgment["judged_score"].as_u64().unwrap();
-            if claimed >= 3 && judgment["hash"].is_null() {
-                assert_ne!(world.measure(branch).1.direction, Verdict::Missed, "cut {cut}: {judgment}");
+        for (branch, judgment) in world.judgments.clone() {
+            if let Some(commit) = judgment["hash"].as_str() {
+                let judged = world.rendered[commit.parse::<usize>().unwrap()].clone();
+                world.branches.insert(branch.clone(), judged);
             }
+            let claims_more = judgment["judged_score"].as_u64().unwrap() >= 3;
+            let met = world.measure(&branch).1.direction == Verdict::Met;
+            assert_eq!(claims_more, met, "cut {cut}: {judgment}");
         }
         assert_replays(&messages, &explorer);
     }
@@ -466,10 +479,19 @@ fn words_without_an_axis_get_a_plain_change_and_no_high_score() {
 }
 
 #[test]
-fn a_vector_without_a_move_is_abandoned_and_reported() {
-    let mut world = World::new(20, &[("detail", "sharper")]);
+fn a_first_try_too_weak_to_be_seen_is_strengthened() {
+    let mut world = World::new(20, &[("texture", "subtly more clarity")]);
     world.run(&Explorer::new(0));
-    assert_eq!(world.judgments["branch_b_detail"]["abandoned"], true);
+    let tip = world.branches["branch_b_texture"]["clarity"];
+    assert!(tip > 0.5, "0.25 is invisible, 1.0 would meet the aim: {tip}");
+    assert_ne!(world.judgments["branch_b_texture"]["abandoned"], true);
+}
+
+#[test]
+fn a_vector_without_a_move_is_abandoned_and_reported() {
+    let mut world = World::new(20, &[("grain", "more grain")]);
+    world.run(&Explorer::new(0));
+    assert_eq!(world.judgments["branch_b_grain"]["abandoned"], true);
     assert!(world.called.iter().any(|tool| tool == "log_vocabulary_gap"));
     assert!(!world.closing);
 }

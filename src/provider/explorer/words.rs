@@ -20,13 +20,14 @@ pub(super) fn restated(aim: &Aim) -> String {
         return format!(
             "I read `{words}` as {}, and aim at about {:.0} just-noticeable steps on that.",
             aim.axes_in_words(),
-            aim.steps()
+            aim.wanted()
         );
     }
     format!(
-        "I find no measurable axis in `{words}`: I treat it as a gentle overall change, explored along {}, at a mean ΔE of about {:.1}.",
+        "I find no measurable axis in `{words}`: I treat it as a gentle overall change, \
+         explored along {}, at a mean ΔE of about {:.1}.",
         aim.axes_in_words(),
-        aim.delta_e()
+        aim.wanted()
     )
 }
 
@@ -70,8 +71,13 @@ pub(super) fn reasoning(branch: &Branch) -> String {
             let merit = search::merit(aim, seen);
             let (kept, score) = (setting(&best.goal), search::score(merit));
             text.push_str(&format!(
-                " Kept `{kept}`: {} (aim {:.0} steps; 95th percentile of ΔE {:.2}). Merit {merit:.2} = 2·reach − 0.5·leakage − ΔE out of 1 to 8; score {score} = 2.5 + merit, rounded, at most 4.",
-                figures(seen), aim.steps(), seen.difference.p95,
+                " Kept `{kept}`: {} (aim {:.0} {}; 95th percentile of ΔE {:.2}). \
+                 Merit {merit:.2} = 2·reach − 0.5·leakage − ΔE out of 1 to 8; \
+                 score {score} = 2.5 + merit, rounded, at most 4.",
+                figures(seen),
+                aim.wanted(),
+                if aim.measurable { "steps" } else { "of mean ΔE" },
+                seen.difference.p95,
             ));
         }
         None => text.push_str(&format!(" Abandoned: {}.", why_abandoned(branch))),
@@ -124,7 +130,8 @@ pub(super) fn note(memory: &Memory) -> Option<String> {
     });
     let (branch, seen, _) = kept.reduce(|best, next| if next.2 > best.2 { next } else { best })?;
     Some(format!(
-        "Measured by the numeric explorer: on this photo {} moved {} by {:.1} just-noticeable steps, at a mean ΔE of {:.1} and a leakage of {:.2}.",
+        "Measured by the numeric explorer: on this photo {} moved {} by {:.1} \
+         just-noticeable steps, at a mean ΔE of {:.1} and a leakage of {:.2}.",
         seen.ops.join(" with "),
         branch.aim.axes_in_words(),
         seen.check.moved,
