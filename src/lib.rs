@@ -14,6 +14,7 @@
 //!     provider     wires to language models, and the offline explorer
 //!     prompts      the template store
 //!     metrics      numbers from pixels
+//!  0  budget  gate  transcript  clock  ids  error  hint  durable  assets
 //!  0  budget  gate  transcript  conversation  clock  ids  error  redact  durable  assets
 //! ```
 //!
@@ -33,6 +34,7 @@ pub mod darktable;
 pub mod durable;
 pub mod error;
 pub mod gate;
+pub mod hint;
 pub mod ids;
 pub mod metrics;
 pub mod photo;
@@ -40,5 +42,6 @@ pub mod prompts;
 pub mod provider;
 pub mod redact;
 pub mod session;
+pub mod tools;
 pub mod transcript;
 pub mod vocabulary;

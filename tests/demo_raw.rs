@@ -1,6 +1,6 @@
 //! The demo raw is a raw: real darktable develops it, and what comes out is the photograph.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::path::Path;
 use std::process::Command;
 
 use chemigram::darktable::dng::{self, DngOptions};
@@ -9,15 +9,18 @@ use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 
 /// Develops a raw with darktable's defaults; the picture, and what darktable said.
-fn develop(raw: &[u8], folder: &Path) -> (Picture, String) {
-    let (input, output) = (folder.join("in.dng"), folder.join("out.png"));
+fn develop(raw: &[u8]) -> (Picture, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.dng"), folder.path().join("out.png"));
     std::fs::write(&input, raw).unwrap();
-    let _ = std::fs::remove_file(&output);
     let result = Command::new("darktable-cli")
         .args([&input, &output])
         .args(["--width", "1024", "--height", "1024", "--hq", "false", "--apply-custom-presets", "false"])
-        .args(["--core", "--library", ":memory:", "--disable-opencl", "-d", "perf", "--configdir"])
-        .arg(folder.join("config"))
+        .args(["--core", "--library", ":memory:", "--disable-opencl", "-d", "perf"])
+        .arg("--configdir")
+        .arg(folder.path().join("config"))
+        .arg("--cachedir")
+        .arg(folder.path().join("cache"))
         .output()
         .unwrap();
     let said =
@@ -29,12 +32,37 @@ fn develop(raw: &[u8], folder: &Path) -> (Picture, String) {
 
 #[test]
 fn darktable_develops_the_demo_raw_into_the_photograph() {
-    let folder = tempfile::tempdir().unwrap();
-    let (developed, said) = develop(&dng::demo_raw().unwrap(), folder.path());
-    std::fs::copy(folder.path().join("out.png"), "/tmp/demo_out.png").unwrap();
-    println!("{said}");
+    let (developed, said) = develop(&dng::demo_raw().unwrap());
+    for step in ["raw black/white point", "white balance", "demosaic"] {
+        assert!(said.contains(step), "the raw pipeline did not run: no `{step}` in {said}");
+    }
+    assert_eq!((developed.width, developed.height), (1024, 683));
+
+    // The default development is another rendering of the same scene: near, in place and in colour.
     let photo = dng::demo_photo().unwrap();
-    println!("{:?}", Difference::between(&photo, &developed).unwrap());
-    println!("{:#?} {:#?} {photo:?} {developed:?}", ImageStats::of(&photo), ImageStats::of(&developed));
-    let _ = DngOptions::default();
+    let difference = Difference::between(&photo, &developed).unwrap();
+    assert!(difference.mean < 10.0, "{difference:?}");
+    let mirrored = Picture {
+        rgb: developed.rgb.chunks_exact(3).rev().flatten().copied().collect(),
+        ..developed.clone()
+    };
+    let wrong = Difference::between(&photo, &mirrored).unwrap();
+    assert!(wrong.mean > 2.0 * difference.mean, "{wrong:?} is no worse than {difference:?}");
+
+    let (before, after) = (ImageStats::of(&photo), ImageStats::of(&developed));
+    assert!((before.a_mean - after.a_mean).abs() < 6.0, "{before:?} {after:?}");
+    assert!((before.b_mean - after.b_mean).abs() < 6.0, "{before:?} {after:?}");
+    // Room to work in: hardly anything is clipped.
+    assert!(after.clip_high_pct < 1.0 && after.clip_low_pct < 2.0, "{after:?}");
+}
+
+#[test]
+fn orientation_and_exposure_reach_the_picture() {
+    let photo = dng::demo_photo().unwrap();
+    let (upright, _) = develop(&dng::write_dng(&photo, &DngOptions::default()).unwrap());
+    let options = DngOptions { orientation: 6, exposure_ev: 1.0, ..DngOptions::default() };
+    let (turned, _) = develop(&dng::write_dng(&photo, &options).unwrap());
+    assert_eq!((upright.width, upright.height), (turned.height, turned.width));
+    let (before, after) = (ImageStats::of(&upright), ImageStats::of(&turned));
+    assert!(after.lightness.mean > before.lightness.mean + 8.0, "{before:?} {after:?}");
 }

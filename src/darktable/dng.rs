@@ -107,9 +107,10 @@ impl Coded for DngError {
     }
 }
 
-/// The demo's photograph as a raw file.
+/// The demo's photograph as a raw file, at twice its size: its finest detail is as fine as its pixels, which
+/// a mosaic of the same size would turn into false colour.
 pub fn demo_raw() -> Result<Vec<u8>, DngError> {
-    write_dng(&demo_photo()?, &DngOptions { noise: 0.5, ..DngOptions::default() })
+    write_dng(&doubled(&demo_photo()?), &DngOptions::default())
 }
 
 /// The demo's photograph as it is carried in the binary.
@@ -117,6 +118,32 @@ pub fn demo_photo() -> Result<Picture, DngError> {
     let file = Overlay::demo().read("photo.png").ok_or(DngError::NoPhoto)?;
     let image = image::load_from_memory(&file).map_err(DngError::Decode)?.into_rgb8();
     Ok(Picture { width: image.width(), height: image.height(), rgb: image.into_raw() })
+}
+
+/// Twice the size, by bilinear interpolation in integers.
+fn doubled(picture: &Picture) -> Picture {
+    let (width, height) = (picture.width as usize, picture.height as usize);
+    let sample = |x: usize, y: usize, channel: usize| {
+        let at = 3 * (y.min(height - 1) * width + x.min(width - 1)) + channel;
+        picture.rgb.get(at).copied().map_or(0, u16::from)
+    };
+    // A new pixel lies a quarter of an old one off its nearest neighbour, towards the second nearest.
+    let neighbours = |new: usize| {
+        if new.is_multiple_of(2) { (new / 2, (new / 2).saturating_sub(1)) } else { (new / 2, new / 2 + 1) }
+    };
+    let mut rgb = Vec::with_capacity(picture.rgb.len() * 4);
+    for y in 0..2 * height {
+        let (near_y, far_y) = neighbours(y);
+        for x in 0..2 * width {
+            let (near_x, far_x) = neighbours(x);
+            for channel in 0..3 {
+                let near = 3 * sample(near_x, near_y, channel) + sample(far_x, near_y, channel);
+                let far = 3 * sample(near_x, far_y, channel) + sample(far_x, far_y, channel);
+                rgb.push(((3 * near + far + 8) / 16) as u8);
+            }
+        }
+    }
+    Picture { width: 2 * picture.width, height: 2 * picture.height, rgb }
 }
 
 /// Makes the bytes of a DNG. An odd last column or row is left out, since the mosaic has whole cells only.
@@ -400,6 +427,23 @@ mod tests {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / values.len() as f64;
         assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+    }
+
+    #[test]
+    fn the_demo_is_in_the_binary_with_its_brief_and_licence() {
+        let photo = demo_photo().unwrap();
+        assert_eq!((photo.width, photo.height), (600, 400));
+        assert!(Overlay::demo().text("brief.md").unwrap().starts_with("# "));
+        assert!(Overlay::demo().text("LICENSE.md").unwrap().contains("CC0 1.0"));
+    }
+
+    #[test]
+    fn doubling_keeps_flat_areas_and_steps_in_quarters() {
+        let step = Picture { width: 2, height: 1, rgb: vec![0, 0, 0, 80, 80, 80] };
+        let twice = doubled(&step);
+        assert_eq!((twice.width, twice.height), (4, 2));
+        let red: Vec<u8> = twice.rgb.iter().step_by(3).copied().collect();
+        assert_eq!(red, [0, 20, 60, 80, 0, 20, 60, 80]);
     }
 
     #[test]

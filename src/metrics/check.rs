@@ -217,11 +217,14 @@ mod tests {
         for axis in Axis::ALL {
             assert!(cases.iter().any(|case| case.0 == axis), "{axis} has no case");
         }
-        let scene = scene();
-        for (axis, sign, now) in &cases {
-            let asked = check(&[(*axis, *sign)], &scene, now);
+        let base = scene();
+        let before = ImageStats::of(&base);
+        for (axis, sign, now) in cases {
+            let after = ImageStats::of(&now);
+            let diff = Difference::between(&base, &now).unwrap();
+            let asked = VectorCheck::of(&[(axis, sign)], &before, &after, &diff);
             assert_eq!(asked.direction, Verdict::Met, "{axis} {sign}: {asked:?}");
-            let reverse = check(&[(*axis, -sign)], &scene, now);
+            let reverse = VectorCheck::of(&[(axis, -sign)], &before, &after, &diff);
             assert_eq!((reverse.direction, reverse.moved), (Verdict::Missed, -asked.moved), "{axis} {sign}");
         }
     }

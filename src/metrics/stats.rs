@@ -111,17 +111,18 @@ pub struct HueStats {
 const NEUTRAL: f32 = 5.0;
 
 impl ImageStats {
-    /// Measures a picture. One without pixels, or with fewer than its size says, gives zeros.
+    /// Measures a picture. One that does not have as many pixels as its size says measures 0 throughout.
     ///
     /// Figures are rounded (three decimals; luminance five), so that they read well and survive JSON.
     pub fn of(picture: &Picture) -> Self {
-        let (width, height) = (picture.width as usize, picture.height as usize);
-        let planes = Planes::of(picture);
-        let complete = !planes.pixels.is_empty() && planes.pixels.len() == width * height;
-        let (width, height) = if complete { (width, height) } else { (0, 0) };
-
+        let (mut width, mut height) = (picture.width as usize, picture.height as usize);
+        let mut rgb = picture.rgb.as_slice();
+        if rgb.len() != width * height * 3 {
+            (width, height, rgb) = (0, 0, &[]);
+        }
+        let planes = Planes::of(rgb);
         let mut tally = Tally::default();
-        for (lab, rgb) in planes.pixels.iter().zip(picture.rgb.chunks_exact(3)) {
+        for (lab, rgb) in planes.pixels.iter().zip(rgb.chunks_exact(3)) {
             tally.add(*lab, rgb);
         }
         let ranks = Ranks::of(&planes.pixels);
@@ -149,13 +150,13 @@ impl ImageStats {
             clip_high_pct: milli(100.0 * tally.clip_high as f64 / count),
             clip_low_pct: milli(100.0 * tally.clip_low as f64 / count),
             chroma_mean: milli(tally.chroma / count),
-            colourfulness: milli(colourfulness(picture)),
+            colourfulness: milli(if rgb.is_empty() { 0.0 } else { colourfulness(picture) }),
             a_mean: milli(tally.a / count),
             b_mean: milli(tally.b / count),
-            shadow_a: milli(thirds.dark.a()),
-            shadow_b: milli(thirds.dark.b()),
-            highlight_a: milli(thirds.bright.a()),
-            highlight_b: milli(thirds.bright.b()),
+            shadow_a: milli(thirds.dark.a.mean()),
+            shadow_b: milli(thirds.dark.b.mean()),
+            highlight_a: milli(thirds.bright.a.mean()),
+            highlight_b: milli(thirds.bright.b.mean()),
             local_contrast: milli(blocks.mean_deviation()),
             sharpness: milli(structure::laplacian_deviation(&planes.pixels, width, height)),
             noise_sigma: milli(blocks.noise(&planes.pixels, width)),
@@ -178,11 +179,11 @@ struct Planes {
 }
 
 impl Planes {
-    fn of(picture: &Picture) -> Self {
+    fn of(rgb: &[u8]) -> Self {
         let mut luminance = 0.0;
-        let mut pixels = Vec::with_capacity(picture.rgb.len() / 3);
+        let mut pixels = Vec::with_capacity(rgb.len() / 3);
         let mut last = ([0_u8; 3], Lab::default(), 0.0_f64);
-        for rgb in picture.rgb.chunks_exact(3) {
+        for rgb in rgb.chunks_exact(3) {
             let &[r, g, b] = rgb else { continue };
             // Neighbours are often equal: skies, clipped and masked areas.
             if last.0 != [r, g, b] {
@@ -298,26 +299,17 @@ struct Thirds {
     bright: Cast,
 }
 
+/// The colour of some of the pixels.
 #[derive(Default)]
 struct Cast {
-    a: f64,
-    b: f64,
-    count: u64,
+    a: Moments,
+    b: Moments,
 }
 
 impl Cast {
     fn add(&mut self, lab: Lab) {
-        self.a += f64::from(lab.a);
-        self.b += f64::from(lab.b);
-        self.count += 1;
-    }
-
-    fn a(&self) -> f64 {
-        self.a / self.count.max(1) as f64
-    }
-
-    fn b(&self) -> f64 {
-        self.b / self.count.max(1) as f64
+        self.a.add(lab.a.into());
+        self.b.add(lab.b.into());
     }
 }
 
@@ -475,6 +467,7 @@ mod tests {
         for broken in [
             Picture { width: 0, height: 0, rgb: Vec::new() },
             Picture { width: 5, height: 5, rgb: vec![9; 10] },
+            Picture { width: 300, height: 0, rgb: Vec::new() },
             flat(1, 1, [7, 8, 9]),
             flat(2, 1, [7, 8, 9]),
         ] {

@@ -7,9 +7,14 @@ use crate::metrics::moments::Moments;
 const BLOCK: usize = 16;
 
 /// The picture cut into whole blocks; a smaller picture has none.
-pub(super) struct Blocks {
-    /// Left, top, mean and standard deviation of L*.
-    blocks: Vec<(usize, usize, f64, f64)>,
+pub(super) struct Blocks(Vec<Block>);
+
+/// One block: its top left corner, and mean and standard deviation of L*.
+struct Block {
+    left: usize,
+    top: usize,
+    mean: f64,
+    deviation: f64,
 }
 
 impl Blocks {
@@ -23,25 +28,26 @@ impl Blocks {
                         lightness.add(lab.l.into());
                     }
                 }
-                blocks.push((left, top, lightness.mean(), lightness.deviation()));
+                let (mean, deviation) = (lightness.mean(), lightness.deviation());
+                blocks.push(Block { left, top, mean, deviation });
             }
         }
-        Self { blocks }
+        Self(blocks)
     }
 
     pub(super) fn mean_deviation(&self) -> f64 {
-        self.blocks.iter().map(|block| block.3).sum::<f64>() / self.blocks.len().max(1) as f64
+        self.0.iter().map(|block| block.deviation).sum::<f64>() / self.0.len().max(1) as f64
     }
 
     /// The median absolute diagonal Haar coefficient over 0.6745 (Donoho and Johnstone 1994), on the quarter
     /// of the unclipped blocks that is flattest: there, what is left of the finest diagonal band is noise.
     pub(super) fn noise(&self, pixels: &[Lab], width: usize) -> f64 {
-        let mut flat: Vec<_> = self.blocks.iter().filter(|block| (2.0..98.0).contains(&block.2)).collect();
-        flat.sort_by(|one, two| one.3.total_cmp(&two.3));
+        let mut flat: Vec<_> = self.0.iter().filter(|block| (2.0..98.0).contains(&block.mean)).collect();
+        flat.sort_by(|one, two| one.deviation.total_cmp(&two.deviation));
         flat.truncate(flat.len().div_ceil(4));
         let mut diagonal = Vec::with_capacity(flat.len() * BLOCK * BLOCK / 4);
-        for &&(left, top, ..) in &flat {
-            let mut block = rows(pixels, width, left, top);
+        for block in &flat {
+            let mut block = rows(pixels, width, block.left, block.top);
             while let (Some(upper), Some(lower)) = (block.next(), block.next()) {
                 for (up, down) in upper.chunks_exact(2).zip(lower.chunks_exact(2)) {
                     if let ([a, b], [c, d]) = (up, down) {

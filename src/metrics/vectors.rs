@@ -389,7 +389,8 @@ mod tests {
 
     #[test]
     fn photographers_words_name_their_axes() {
-        let cases: &[(&str, &str, &[(Axis, i8)])] = &[
+        type Case = (&'static str, &'static str, &'static [(Axis, i8)]);
+        let cases: &[Case] = &[
             ("tone", "more dramatic shadow lift", &[(Shadows, 1)]),
             ("tone", "more dramatic", &[(Contrast, 1)]),
             ("tone", "darker, moodier", &[(Brightness, -1)]),

@@ -1,7 +1,19 @@
 //! Wires to language models. One neutral conversation, one adapter a dialect, one attempt a call:
 //! retrying is the session's business, because every attempt needs a permit.
 
+pub mod check;
+pub mod classify;
 pub mod explorer;
+mod fenced;
+mod key;
+pub mod openai_chat;
+pub mod profile;
+mod registry;
+pub mod script;
+pub mod sse;
+pub mod wire;
+
+pub use registry::{BASE_URL_ENV, Choice, Registry, connect};
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,1 +1,31 @@
-//! Placeholder.
+//! The vocabulary: what an agent may do to a photograph, by name and in photographers' units.
+//!
+//! A *move* drives named fields of one darktable module. Its file says which; nothing here holds a blob. Four
+//! rules make moves safe to combine:
+//!
+//! 1. **Set, not add.** A move sets its fields; the same move twice is the same state. Fields that it does not
+//!    name keep their values, so moves on one module accumulate.
+//! 2. **Relative to the photo.** Where the photo's baseline already uses the module, a field becomes the baseline's
+//!    value plus what the move asks (white balance: times); elsewhere the module starts from rest.
+//! 3. **Rest is nothing.** When every field that moves drive is back at its neutral value, the module goes back to
+//!    what the baseline has, which is mostly: gone. Neutral is therefore not nearly the same picture, but the same state.
+//! 4. **A mask makes an instance.** A masked move works on an instance of its own, named after the move, that
+//!    starts from rest; the global one is left alone.
+//!
+//! Tone mappers (`filmicrgb`, `sigmoid`) exclude each other: a move on one switches the other off, and at rest
+//! the baseline's mapper comes back.
+
+pub mod apply;
+mod error;
+mod form;
+mod list;
+mod load;
+pub mod mask;
+mod white_balance;
+
+pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
+pub use error::VocabularyError;
+pub use form::{Form, Target};
+pub use list::{Filter, ListedMove, ListedParameter};
+pub use load::{ModuleRules, Move, Parameter, Vocabulary};
+pub use mask::{MaskSpec, Orientation};

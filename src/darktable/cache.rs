@@ -1,0 +1,330 @@
+//! Rendered pictures on disk, so that nothing is rendered twice: not in one session, not on another branch,
+//! not next year.
+//!
+//! An entry is a file named by the SHA-256 of everything that decides its pixels. It is a plain PNG that any
+//! viewer opens, followed by the 64 hexadecimal digits of its pixel hash (decoders stop at the PNG's end).
+//! An entry is believed only after that hash was checked. Several processes may share a folder: an entry
+//! appears whole or not at all, and equal names mean equal content.
+
+use std::fs;
+use std::io::{self, Cursor, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::{ExtendedColorType, ImageEncoder};
+use serde::Serialize;
+
+use crate::clock::Deadline;
+use crate::darktable::checks;
+use crate::darktable::render::{Picture, RenderError, RenderRequest, Rendered, Renderer};
+use crate::ids::Hash;
+
+/// Goes up whenever the key, the entry's form or the way of rendering changes.
+const FORMAT: u32 = 1;
+const SUFFIX: &str = ".png";
+/// The prefix of files that are being written.
+const PART: &str = ".part-";
+/// A part this old was left behind by a process that was killed.
+const STALE: Duration = Duration::from_secs(3600);
+const DIGITS: usize = 64;
+
+/// A folder of rendered pictures.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+    limit: u64,
+}
+
+/// What a cache holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CacheInfo {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// Pictures.
+    pub entries: u64,
+    /// Their size on disk.
+    pub bytes: u64,
+    /// How large it may become.
+    pub limit: u64,
+}
+
+struct Entry {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+}
+
+impl Cache {
+    /// A cache in `folder`, made when first written to, of at most `limit` bytes.
+    pub fn new(folder: impl Into<PathBuf>, limit: u64) -> Self {
+        Self { folder: folder.into(), limit }
+    }
+
+    /// Counts what is there.
+    pub fn info(&self) -> io::Result<CacheInfo> {
+        let entries = self.entries()?;
+        Ok(CacheInfo {
+            folder: self.folder.clone(),
+            entries: entries.len() as u64,
+            bytes: entries.iter().map(|e| e.bytes).sum(),
+            limit: self.limit,
+        })
+    }
+
+    /// Removes every entry and tells what was removed.
+    pub fn clear(&self) -> io::Result<CacheInfo> {
+        let info = self.info()?;
+        for entry in self.entries()? {
+            remove(&entry.path)?;
+        }
+        Ok(info)
+    }
+
+    fn path(&self, key: &Hash) -> PathBuf {
+        self.folder.join(format!("{key}{SUFFIX}"))
+    }
+
+    /// The picture under `key`, checked. A damaged entry is removed.
+    fn get(&self, key: &Hash) -> Option<(Picture, Hash)> {
+        let path = self.path(key);
+        let bytes = fs::read(&path).ok()?;
+        let found = open_entry(&bytes);
+        match &found {
+            Some(_) => {
+                // The order of eviction; nothing else depends on it.
+                let touched = fs::File::open(&path).and_then(|f| f.set_modified(SystemTime::now()));
+                if let Err(error) = touched {
+                    tracing::debug!(%error, "cannot note the use of a cached render");
+                }
+            }
+            None => {
+                tracing::warn!(entry = %path.display(), "a damaged cached render was dropped");
+                let _ = remove(&path);
+            }
+        }
+        found
+    }
+
+    fn put(&self, key: &Hash, picture: &Picture, pixel_hash: &Hash) -> io::Result<()> {
+        let bytes = close_entry(picture, pixel_hash)?;
+        fs::create_dir_all(&self.folder)?;
+        // No sync: a torn entry after a power cut is found by its hash and rendered again.
+        let mut part = tempfile::Builder::new().prefix(PART).tempfile_in(&self.folder)?;
+        part.write_all(&bytes)?;
+        part.persist(self.path(key)).map_err(|e| e.error)?;
+        self.evict()
+    }
+
+    /// Removes the entries that were not used for longest until the rest fits.
+    fn evict(&self) -> io::Result<()> {
+        let mut entries = self.entries()?;
+        let mut total: u64 = entries.iter().map(|e| e.bytes).sum();
+        entries.sort_by_key(|e| e.used);
+        for entry in entries {
+            if total <= self.limit {
+                break;
+            }
+            remove(&entry.path)?;
+            total = total.saturating_sub(entry.bytes);
+        }
+        Ok(())
+    }
+
+    /// The entries; parts that killed processes left are removed on the way.
+    fn entries(&self) -> io::Result<Vec<Entry>> {
+        let listing = match fs::read_dir(&self.folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut entries = Vec::new();
+        for item in listing {
+            let item = item?;
+            let name = item.file_name();
+            let name = name.to_string_lossy();
+            // Another process may have removed it meanwhile.
+            let Ok(about) = item.metadata() else { continue };
+            let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if name.strip_suffix(SUFFIX).is_some_and(|key| key.parse::<Hash>().is_ok()) {
+                entries.push(Entry { path: item.path(), bytes: about.len(), used });
+            } else if name.starts_with(PART) && used.elapsed().is_ok_and(|age| age > STALE) {
+                remove(&item.path())?;
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// Removes a file that another process may have removed.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn close_entry(picture: &Picture, pixel_hash: &Hash) -> io::Result<Vec<u8>> {
+    let mut bytes = Cursor::new(Vec::new());
+    PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::Adaptive)
+        .write_image(&picture.rgb, picture.width, picture.height, ExtendedColorType::Rgb8)
+        .map_err(io::Error::other)?;
+    let mut bytes = bytes.into_inner();
+    bytes.extend_from_slice(pixel_hash.as_str().as_bytes());
+    Ok(bytes)
+}
+
+/// `None` if anything about the entry is damaged.
+fn open_entry(bytes: &[u8]) -> Option<(Picture, Hash)> {
+    let (png, digits) = bytes.split_at_checked(bytes.len().checked_sub(DIGITS)?)?;
+    let promised: Hash = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    let picture = checks::decode(png).ok()?;
+    (picture.pixel_hash() == promised).then_some((picture, promised))
+}
+
+/// A renderer that looks into a [`Cache`] first. A cache that cannot be written costs time, never a picture.
+pub struct Cached {
+    inner: Arc<dyn Renderer>,
+    cache: Cache,
+}
+
+impl std::fmt::Debug for Cached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cached").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+impl Cached {
+    /// Puts `cache` before `inner`.
+    pub fn new(inner: Arc<dyn Renderer>, cache: Cache) -> Self {
+        Self { inner, cache }
+    }
+
+    /// The name of everything that decides the pixels of an answer. The raw's own hash is taken at its word.
+    fn key(&self, request: &RenderRequest<'_>) -> Hash {
+        Hash::of(format!(
+            "chemigram render {FORMAT}\nraw {}\nstate {}\nedge {}\nquality {}\ndarktable {}\nopencl off\n",
+            request.raw.sha256,
+            request.state.hash(),
+            request.long_edge,
+            request.quality.as_str(),
+            self.inner.darktable_version(),
+        ))
+    }
+}
+
+impl Renderer for Cached {
+    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        let started = Instant::now();
+        let key = self.key(request);
+        if let Some((picture, pixel_hash)) = self.cache.get(&key) {
+            let picture = Arc::new(picture);
+            return Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: true });
+        }
+        let rendered = self.inner.render(request, deadline)?;
+        if let Err(error) = self.cache.put(&key, &rendered.picture, &rendered.pixel_hash) {
+            tracing::warn!(%error, "a render could not be cached");
+        }
+        Ok(rendered)
+    }
+
+    fn darktable_version(&self) -> &str {
+        self.inner.darktable_version()
+    }
+
+    /// Opens and checks the entry, so that a yes is a yes.
+    fn is_cached(&self, request: &RenderRequest<'_>) -> bool {
+        self.cache.get(&self.key(request)).is_some() || self.inner.is_cached(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(seed: u8) -> Picture {
+        let rgb = (0..64 * 48 * 3).map(|i| (i % 251) as u8 ^ seed).collect();
+        Picture { width: 64, height: 48, rgb }
+    }
+
+    fn key(n: u8) -> Hash {
+        Hash::of([n])
+    }
+
+    fn put(cache: &Cache, n: u8) {
+        let picture = picture(n);
+        cache.put(&key(n), &picture, &picture.pixel_hash()).unwrap();
+    }
+
+    #[test]
+    fn what_was_put_comes_back_to_the_pixel_and_any_viewer_can_open_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path().join("deep"), u64::MAX);
+        assert_eq!(cache.info().unwrap().entries, 0);
+        put(&cache, 1);
+        let (found, hash) = cache.get(&key(1)).unwrap();
+        assert_eq!(found, picture(1));
+        assert_eq!(hash, picture(1).pixel_hash());
+        let opened = image::open(cache.path(&key(1))).unwrap().into_rgb8();
+        assert_eq!(opened.into_raw(), picture(1).rgb);
+        assert!(cache.get(&key(2)).is_none());
+        assert_eq!(cache.clear().unwrap().entries, 1);
+        assert_eq!(cache.info().unwrap().bytes, 0);
+    }
+
+    #[test]
+    fn damage_of_any_kind_is_found_and_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path(), u64::MAX);
+        let whole = close_entry(&picture(1), &picture(1).pixel_hash()).unwrap();
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 0x40;
+        let wrong = close_entry(&picture(2), &picture(1).pixel_hash()).unwrap();
+        for damaged in [&whole[..whole.len() - 1], &whole[..40], &[], &flipped, &wrong] {
+            fs::write(cache.path(&key(1)), damaged).unwrap();
+            assert!(cache.get(&key(1)).is_none());
+            assert!(!cache.path(&key(1)).exists());
+        }
+    }
+
+    #[test]
+    fn the_limit_removes_what_was_not_used_for_longest() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path(), u64::MAX);
+        for n in 0..4 {
+            put(&cache, n);
+            let age = Duration::from_secs(100 - u64::from(n));
+            fs::File::open(cache.path(&key(n))).unwrap().set_modified(SystemTime::now() - age).unwrap();
+        }
+        assert!(cache.get(&key(0)).is_some(), "and thereby used just now");
+        let one = fs::metadata(cache.path(&key(0))).unwrap().len();
+        let small = Cache::new(dir.path(), one * 5 / 2);
+        small.evict().unwrap();
+        let left: Vec<u8> = (0..4).filter(|&n| small.path(&key(n)).exists()).collect();
+        assert_eq!(left, [0, 3]);
+        assert!(small.info().unwrap().bytes <= small.limit);
+    }
+
+    #[test]
+    fn several_writers_and_readers_agree() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path(), 40_000);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in (0..6).cycle().take(24) {
+                        put(&cache, n);
+                        if let Some((found, _)) = cache.get(&key(n)) {
+                            assert_eq!(found, picture(n));
+                        }
+                    }
+                });
+            }
+        });
+        assert!(cache.info().unwrap().bytes <= 40_000);
+        let parts = fs::read_dir(dir.path())
+            .unwrap()
+            .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with(PART));
+        assert_eq!(parts.count(), 0);
+    }
+}

@@ -1,0 +1,252 @@
+//! Whether what darktable left behind may be believed.
+//!
+//! darktable ends with status 0 on nearly every sidecar it cannot read in full, and says so only in passing.
+//! The lines below were measured on 4.2.1 (and the last two `Dropped` ones also occur on 5.4.1).
+
+use std::fs;
+use std::io::{self, Cursor};
+use std::path::Path;
+
+use image::{DynamicImage, ImageFormat, ImageReader};
+
+use crate::darktable::process::Ended;
+use crate::darktable::render::{Picture, RenderError};
+use crate::darktable::scratch::{LARGEST_EDGE, PICTURE};
+
+/// Lines that mean: part of the edit was dropped or misread.
+const DROPPED: [&str; 6] = [
+    "version mismatch",
+    "is not installed",
+    "history module not used but enabled",
+    "parsed with errors",
+    "cannot get iop-order",
+    "can't find history entry",
+];
+/// Lines that mean: the photograph itself is damaged, or of a kind that darktable cannot read. The first
+/// two come with status 0 and half a picture.
+const DAMAGED: [&str; 9] = [
+    "Premature end of JPEG file",
+    "Corrupt JPEG data",
+    "[rawspeed]",
+    "[tiff_open] error",
+    "[png_open]",
+    "[jpeg_open]",
+    "libpng error: Read Error",
+    "can't open file",
+    "no images to export",
+];
+/// How many of [`DAMAGED`], from the front, count after a success too.
+const DAMAGED_ANYWAY: usize = 2;
+/// Lines that mean: the sidecar cannot be read at all.
+const REFUSED_SIDECAR: [&str; 1] = ["can't open XMP file"];
+/// Lines that mean: the picture could not be written.
+const UNWRITTEN: [&str; 2] = ["could not export to file", "libpng error: Write Error"];
+/// A file system with less than this is full.
+const FULL: u64 = 1 << 20;
+/// The most memory that decoding a picture may take.
+const DECODE_BYTES: u64 = 1 << 30;
+/// A picture whose brightest sample is not above this is black.
+const BLACK: u8 = 2;
+
+/// Whether a line that darktable prints tells of a fault.
+pub fn is_telling(line: &str) -> bool {
+    [&DROPPED[..], &DAMAGED, &REFUSED_SIDECAR, &UNWRITTEN].iter().any(|list| any(line, list))
+}
+
+fn any(line: &str, list: &[&str]) -> bool {
+    list.iter().any(|words| line.contains(words))
+}
+
+/// Judges a run by its ending alone. `raw` is the photograph as the user knows it, `output` the folder that
+/// was written to.
+pub fn ending(ended: &Ended, raw: &Path, output: &Path) -> Result<(), RenderError> {
+    let first = |list: &[&str]| ended.watched.iter().find(|line| any(line, list)).map(|line| plain(line));
+    let damaged = |list| first(list).map(|reason| RenderError::Raw { path: raw.to_owned(), reason });
+    if ended.status.success() {
+        if let Some(error) = damaged(&DAMAGED[..DAMAGED_ANYWAY]) {
+            return Err(error);
+        }
+        return first(&DROPPED).map_or(Ok(()), |line| Err(RenderError::Dropped { line }));
+    }
+    if let Some(line) = first(&REFUSED_SIDECAR) {
+        return Err(RenderError::Encode(line));
+    }
+    if first(&UNWRITTEN).is_some() && free_bytes(output).is_some_and(|free| free < FULL) {
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        return Err(RenderError::Io { path: output.to_owned(), source });
+    }
+    if let Some(error) = damaged(&DAMAGED) {
+        return Err(error);
+    }
+    Err(RenderError::Failed { status: ended.status.to_string(), stderr: last_words(ended) })
+}
+
+/// Judges the picture that a run left in `folder`, and decodes it.
+pub fn output(folder: &Path, long_edge: u32) -> Result<Picture, RenderError> {
+    let picture = decoded(folder, long_edge)?;
+    not_blank(&picture)?;
+    Ok(picture)
+}
+
+/// [`output`] for a photograph that may be blank.
+pub fn decoded(folder: &Path, long_edge: u32) -> Result<Picture, RenderError> {
+    let at = |source| RenderError::Io { path: folder.to_owned(), source };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(at)? {
+        names.push(entry.map_err(at)?.file_name());
+    }
+    if names.is_empty() {
+        return Err(RenderError::Untrusted("darktable ended well but wrote no file".into()));
+    }
+    if names != [PICTURE] {
+        return Err(RenderError::Untrusted(format!("darktable wrote {names:?} instead of {PICTURE}")));
+    }
+    let path = folder.join(PICTURE);
+    let bytes = fs::read(&path).map_err(|source| RenderError::Io { path, source })?;
+    let picture = decode(&bytes).map_err(RenderError::Untrusted)?;
+    fits(&picture, long_edge)?;
+    Ok(picture)
+}
+
+/// Decodes an 8-bit RGB PNG in full, within limits of size and memory. The error says what is wrong with it.
+pub fn decode(png: &[u8]) -> Result<Picture, String> {
+    let mut limits = image::Limits::default();
+    limits.max_image_width = Some(LARGEST_EDGE);
+    limits.max_image_height = Some(LARGEST_EDGE);
+    limits.max_alloc = Some(DECODE_BYTES);
+    let mut reader = ImageReader::with_format(Cursor::new(png), ImageFormat::Png);
+    reader.limits(limits);
+    match reader.decode().map_err(|e| format!("it does not decode: {e}"))? {
+        DynamicImage::ImageRgb8(image) => {
+            let (width, height) = image.dimensions();
+            Ok(Picture { width, height, rgb: image.into_raw() })
+        }
+        other => Err(format!("it is {:?}, not 8-bit RGB", other.color())),
+    }
+}
+
+/// Refuses a picture that is empty or larger than asked.
+pub fn fits(picture: &Picture, long_edge: u32) -> Result<(), RenderError> {
+    let (width, height) = (picture.width, picture.height);
+    if width == 0 || height == 0 || width.max(height) > long_edge {
+        return Err(RenderError::Untrusted(format!(
+            "it is {width}x{height}, the long edge was to be {long_edge}"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a picture that is black throughout or of one single colour: no edit of a photograph gives that,
+/// but a value that is not a number does.
+pub fn not_blank(picture: &Picture) -> Result<(), RenderError> {
+    if picture.rgb.iter().all(|&v| v <= BLACK) {
+        return Err(RenderError::Untrusted("it is black throughout".into()));
+    }
+    let (pixels, _) = picture.rgb.as_chunks::<3>();
+    if pixels.first().is_some_and(|first| pixels.iter().all(|pixel| pixel == first)) {
+        return Err(RenderError::Untrusted("it is one flat colour".into()));
+    }
+    Ok(())
+}
+
+/// A line without control characters, which a file's metadata may have put there, and of bounded length.
+fn plain(line: &str) -> String {
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>().trim().to_owned()
+}
+
+/// The last few lines that a failed run printed, without the remark about running as root.
+fn last_words(ended: &Ended) -> String {
+    let text = format!("{}\n{}", ended.stdout, ended.stderr);
+    let lines: Vec<String> =
+        text.lines().map(plain).filter(|l| !l.is_empty() && !l.contains("darktable as root")).collect();
+    if lines.is_empty() {
+        return "it printed nothing".to_owned();
+    }
+    lines.get(lines.len().saturating_sub(8)..).unwrap_or_default().join("; ")
+}
+
+/// Bytes left on the file system of `folder`, if the system tells.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(folder).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    fn ended(code: i32, stderr: &str) -> Ended {
+        let watched = stderr.lines().filter(|l| is_telling(l)).map(str::to_owned).collect();
+        let status = ExitStatus::from_raw(code << 8);
+        Ended { status, stdout: String::new(), stderr: stderr.to_owned(), watched }
+    }
+
+    fn judge(code: i32, stderr: &str) -> Result<(), RenderError> {
+        ending(&ended(code, stderr), Path::new("photo.dng"), Path::new("/"))
+    }
+
+    #[test]
+    fn a_quiet_success_passes() {
+        let usual =
+            "WARNING: either your user id or the effective user id are 0. are you running darktable as root?";
+        assert!(judge(0, usual).is_ok());
+        assert!(judge(0, "[export_job] exported to `/tmp/picture.png'").is_ok());
+    }
+
+    #[test]
+    fn every_measured_line_of_a_dropped_edit_is_seen() {
+        for line in [
+            "[dev_read_history] module `exposure' version mismatch: history is 99, darktable is 6.",
+            "[dev_read_history] the module `nosuchop' requested by image `i.dng' is not installed on this computer!",
+            "cannot get iop-order for exposure instance 1",
+            "[dt_ioppr_check_iop_order] history module not used but enabled!! exposure (2147483647) image 1",
+            "[_dev_read_masks_history] can't find history entry 42 while adding mask x(5)",
+            "XML '/tmp/edit.xmp' parsed with errors",
+        ] {
+            let error = judge(0, line).unwrap_err();
+            assert!(matches!(&error, RenderError::Dropped { line: l } if l == line), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_photograph_is_told_from_a_failing_darktable() {
+        assert!(matches!(judge(0, "Premature end of JPEG file"), Err(RenderError::Raw { .. })));
+        assert!(matches!(
+            judge(1, "[rawspeed] (a.dng) line 46: File too small"),
+            Err(RenderError::Raw { .. })
+        ));
+        // rawspeed also remarks on photographs that it goes on to read.
+        assert!(judge(0, "[rawspeed] Unable to find camera in database").is_ok());
+        assert!(matches!(judge(1, "error: can't open XMP file x.xmp"), Err(RenderError::Encode(_))));
+        let error = judge(134, "free(): \u{1b}[31minvalid next size").unwrap_err();
+        assert_eq!(error.to_string(), "darktable failed (exit status: 134): free():  [31minvalid next size");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_another_failure_to_write() {
+        let line = "[imageio_storage_disk] could not export to file: `/x/picture.png'!";
+        let at = |folder: &Path| ending(&ended(1, line), Path::new("p.dng"), folder).unwrap_err();
+        assert!(
+            matches!(at(Path::new("/")), RenderError::Failed { .. }),
+            "or the disk of this machine is full"
+        );
+        // The process file system has no space at all.
+        #[cfg(target_os = "linux")]
+        assert!(
+            matches!(at(Path::new("/proc")), RenderError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+        );
+    }
+
+    #[test]
+    fn blank_pictures_are_refused_and_dark_ones_are_not() {
+        let picture = |rgb: Vec<u8>| Picture { width: 2, height: 1, rgb };
+        assert!(not_blank(&picture(vec![0, 1, 2, 2, 1, 0])).is_err());
+        assert!(not_blank(&picture(vec![90, 80, 70, 90, 80, 70])).is_err());
+        assert!(not_blank(&picture(vec![0, 0, 0, 0, 0, 3])).is_ok());
+        assert!(fits(&picture(vec![0; 6]), 2).is_ok());
+        assert!(fits(&picture(vec![0; 6]), 1).is_err());
+    }
+}

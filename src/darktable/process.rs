@@ -1,0 +1,382 @@
+//! Running a child that may hang, crash, flood or leave children behind, and still answering on time.
+//!
+//! One loop on the caller's thread does everything: it drains both pipes without blocking, looks whether the
+//! child has ended, and kills its whole process group when the deadline passes. No reader thread exists that
+//! a forgotten grandchild with an open pipe could hold up.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use crate::clock::Deadline;
+
+/// How often a running child is looked at.
+const TICK: Duration = Duration::from_millis(4);
+/// How long a killed child may take to die before it is left to a thread that only reaps it.
+const DEATH: Duration = Duration::from_millis(80);
+/// How much of each stream is kept: its end.
+const KEEP: usize = 64 * 1024;
+/// A line longer than this is looked at by its beginning only.
+const LINE: usize = 4 * 1024;
+/// How many watched lines are kept.
+const WATCHED: usize = 32;
+/// The largest file that a child may write.
+#[cfg(target_os = "linux")]
+const FILE_LIMIT: u64 = 8 << 30;
+
+/// One program to run, without a shell, in a cleared environment.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The program, as an absolute path.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// `HOME` of the child: a private folder.
+    pub home: &'a Path,
+    /// `TMPDIR` and working directory of the child: a private folder.
+    pub temp: &'a Path,
+    /// Picks the lines of output that are kept whole, however much else is printed.
+    pub watch: fn(&str) -> bool,
+}
+
+/// How a child ended by itself.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its status.
+    pub status: ExitStatus,
+    /// The end of what it printed to standard output.
+    pub stdout: String,
+    /// The end of what it printed to standard error.
+    pub stderr: String,
+    /// The lines that [`Job::watch`] picked, of both streams.
+    pub watched: Vec<String>,
+}
+
+/// Why a child has no ending of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The program cannot be started.
+    #[error("cannot start {program}: {source}")]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The deadline passed or the work was cancelled; the whole process group is gone.
+    #[error("cut after {after:?}")]
+    Cut {
+        /// How long it ran.
+        after: Duration,
+        /// Whether by cancellation rather than by the clock.
+        cancelled: bool,
+    },
+    /// The system refused to watch the child.
+    #[error("cannot watch a child process: {0}")]
+    Watch(io::Error),
+}
+
+impl Job<'_> {
+    /// Runs the child until it ends or `deadline` passes, whichever is first. Returns within about 100 ms of
+    /// the deadline. When it returns, no process of the child's group is left.
+    pub fn run(&self, deadline: &Deadline) -> Result<Ended, RunError> {
+        let started = Instant::now();
+        let cut = || RunError::Cut { after: started.elapsed(), cancelled: deadline.is_cancelled() };
+        if deadline.expired() {
+            return Err(cut());
+        }
+        let child = self
+            .command()
+            .spawn()
+            .map_err(|source| RunError::Start { program: self.program.to_owned(), source })?;
+        let mut group = Group { child: Some(child) };
+        limit(group.pid());
+        let (stdout, stderr) = group.pipes();
+        let mut stdout = Drain::new(stdout, self.watch).map_err(RunError::Watch)?;
+        let mut stderr = Drain::new(stderr, self.watch).map_err(RunError::Watch)?;
+        loop {
+            // Looked at before draining, so that the last drain happens after the last write.
+            let ended = group.has_ended().map_err(RunError::Watch)?;
+            stdout.drain(deadline);
+            stderr.drain(deadline);
+            if ended {
+                break;
+            }
+            if deadline.expired() {
+                return Err(cut());
+            }
+            std::thread::sleep(TICK.min(deadline.remaining()));
+        }
+        let status = group.finish().map_err(RunError::Watch)?;
+        let mut watched = stdout.end();
+        watched.append(&mut stderr.end());
+        Ok(Ended { status, stdout: stdout.text(), stderr: stderr.text(), watched })
+    }
+
+    /// The command with everything set but the limits. The environment is an allow-list: no key, token or
+    /// setting of the caller reaches the child.
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.program);
+        let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+        command
+            .args(&self.args)
+            .env_clear()
+            .env("PATH", path)
+            .env("LANG", "C.UTF-8")
+            .env("LC_ALL", "C.UTF-8")
+            .env("HOME", self.home)
+            .env("TMPDIR", self.temp)
+            .current_dir(self.temp)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        command
+    }
+}
+
+/// No core dumps of a photographer's picture, and no runaway file. Best effort: a child that has already
+/// ended, or a system without `prlimit`, is no reason to fail.
+#[cfg(target_os = "linux")]
+fn limit(pid: Option<Pid>) {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    if pid.is_some() {
+        let of = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        let _ = prlimit(pid, Resource::Core, of(0));
+        let _ = prlimit(pid, Resource::Fsize, of(FILE_LIMIT));
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn limit(_pid: Option<Pid>) {}
+
+/// A child that leads its own process group. Dropping it kills the group and reaps the child.
+struct Group {
+    child: Option<Child>,
+}
+
+impl Group {
+    fn pid(&self) -> Option<Pid> {
+        self.child.as_ref().map(Pid::from_child)
+    }
+
+    fn pipes(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
+        let child = self.child.as_mut();
+        child.map_or((None, None), |c| (c.stdout.take(), c.stderr.take()))
+    }
+
+    /// Whether the leader has ended. It stays a zombie, so that its number still names this group.
+    fn has_ended(&self) -> io::Result<bool> {
+        let Some(pid) = self.pid() else { return Ok(true) };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match rustix::process::waitid(WaitId::Pid(pid), options) {
+            Ok(status) => Ok(status.is_some()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Kills what the leader left behind and reaps the leader, which has ended.
+    fn finish(mut self) -> io::Result<ExitStatus> {
+        self.kill();
+        match self.child.take() {
+            Some(mut child) => child.wait(),
+            None => Err(io::Error::other("the child is gone")),
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(pid) = self.pid() {
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+        let Some(mut child) = self.child.take() else { return };
+        let killed = Instant::now();
+        while matches!(child.try_wait(), Ok(None)) {
+            if killed.elapsed() > DEATH {
+                // Stuck in the kernel (a dead network disk): it dies when the kernel lets it.
+                std::thread::spawn(move || child.wait());
+                return;
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+}
+
+/// Reads one pipe without blocking: keeps its end, and the lines that are watched for.
+struct Drain<R> {
+    pipe: Option<R>,
+    kept: Vec<u8>,
+    line: Vec<u8>,
+    watch: fn(&str) -> bool,
+    watched: Vec<String>,
+}
+
+impl<R: Read + AsFd> Drain<R> {
+    fn new(pipe: Option<R>, watch: fn(&str) -> bool) -> io::Result<Self> {
+        if let Some(pipe) = &pipe {
+            let flags = rustix::fs::fcntl_getfl(pipe)?;
+            rustix::fs::fcntl_setfl(pipe, flags | rustix::fs::OFlags::NONBLOCK)?;
+        }
+        Ok(Self { pipe, kept: Vec::new(), line: Vec::new(), watch, watched: Vec::new() })
+    }
+
+    /// Reads what is there. Stops at the deadline too: a child may print faster than it can be read.
+    fn drain(&mut self, deadline: &Deadline) {
+        let mut buffer = [0; 16 * 1024];
+        while let Some(pipe) = &mut self.pipe {
+            match pipe.read(&mut buffer) {
+                Ok(n) if n > 0 => self.take(buffer.get(..n).unwrap_or_default()),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => self.pipe = None,
+            }
+            if deadline.expired() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.kept.extend_from_slice(bytes);
+        if self.kept.len() > 2 * KEEP {
+            self.kept.drain(..self.kept.len() - KEEP);
+        }
+        for part in bytes.split_inclusive(|&b| b == b'\n') {
+            let room = LINE.saturating_sub(self.line.len()).min(part.len());
+            self.line.extend_from_slice(part.get(..room).unwrap_or_default());
+            if part.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = String::from_utf8_lossy(&self.line);
+        let line = line.trim_end();
+        if self.watched.len() < WATCHED && (self.watch)(line) {
+            self.watched.push(line.to_owned());
+        }
+        self.line.clear();
+    }
+
+    /// The watched lines; a last line without its newline counts.
+    fn end(&mut self) -> Vec<String> {
+        self.end_line();
+        std::mem::take(&mut self.watched)
+    }
+
+    fn text(&self) -> String {
+        let from = self.kept.len().saturating_sub(KEEP);
+        String::from_utf8_lossy(self.kept.get(from..).unwrap_or_default()).into_owned()
+    }
+}
+
+/// Turns anything that names arguments into what [`Job::args`] holds.
+pub fn arguments<'a>(args: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>) -> Vec<OsString> {
+    args.into_iter().map(|a| a.as_ref().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::{Cancel, SystemClock};
+
+    fn sh(script: &str, deadline: &Deadline) -> Result<Ended, RunError> {
+        let dir = tempfile::tempdir().unwrap();
+        let args = arguments(["-c", script]);
+        let watch = |line: &str| line.contains("drift");
+        Job { program: Path::new("/bin/sh"), args, home: dir.path(), temp: dir.path(), watch }.run(deadline)
+    }
+
+    fn within(millis: u64) -> Deadline {
+        Deadline::after(Arc::new(SystemClock), Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn an_ending_has_its_status_and_both_streams() {
+        let ended = sh("echo out; echo err >&2; exit 3", &within(5_000)).unwrap();
+        assert_eq!(ended.status.code(), Some(3));
+        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("out\n", "err\n"));
+    }
+
+    #[test]
+    fn a_flood_is_bounded_and_does_not_wash_a_watched_line_away() {
+        let script =
+            "echo 'drift here' >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; echo; printf 'drift end'";
+        let ended = sh(script, &within(20_000)).unwrap();
+        assert!(ended.status.success());
+        assert_eq!(ended.stderr.len(), KEEP);
+        assert_eq!(ended.watched, ["drift end", "drift here"]);
+    }
+
+    #[test]
+    fn a_deadline_kills_the_whole_group_even_if_it_ignores_term() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("alive");
+        let script = format!(
+            "trap '' TERM HUP; (trap '' TERM HUP; sleep 1.2; echo > '{}') & sleep 60",
+            mark.display()
+        );
+        let started = Instant::now();
+        let error = sh(&script, &within(150)).unwrap_err();
+        let took = started.elapsed();
+        assert!(matches!(error, RunError::Cut { cancelled: false, .. }), "{error}");
+        assert!(took < Duration::from_millis(400), "{took:?}");
+        std::thread::sleep(Duration::from_millis(1_300));
+        assert!(!mark.exists(), "a grandchild survived");
+    }
+
+    #[test]
+    fn a_grandchild_outside_the_group_that_holds_the_pipe_does_not_delay_the_answer() {
+        let started = Instant::now();
+        let ended = sh("setsid sleep 3 & echo done", &within(10_000)).unwrap();
+        assert_eq!(ended.stdout, "done\n");
+        assert!(started.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_cancellation_is_told_from_the_clock() {
+        let cancel = Cancel::default();
+        let deadline = Deadline::never().with_cancel(cancel.clone());
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            cancel.cancel();
+        });
+        let error = sh("sleep 60", &deadline).unwrap_err();
+        other.join().unwrap();
+        assert!(matches!(error, RunError::Cut { cancelled: true, .. }), "{error}");
+    }
+
+    #[test]
+    fn the_environment_is_an_allow_list() {
+        let ended = sh("env", &within(5_000)).unwrap();
+        let names: Vec<_> = ended.stdout.lines().filter_map(|l| l.split_once('=')).map(|(n, _)| n).collect();
+        // The shell adds the last two or three by itself.
+        let allowed = ["PATH", "LANG", "LC_ALL", "HOME", "TMPDIR", "PWD", "SHLVL", "_", "OLDPWD"];
+        assert!(names.contains(&"HOME"));
+        assert!(names.iter().all(|n| allowed.contains(n)), "{names:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_limits_hold() {
+        let ended = sh("sleep 0.1; ulimit -c; ulimit -f", &within(5_000)).unwrap();
+        let limits: Vec<_> = ended.stdout.lines().collect();
+        assert_eq!(limits.first(), Some(&"0"));
+        assert_ne!(limits.last(), Some(&"unlimited"));
+    }
+}

@@ -1,0 +1,275 @@
+//! The folder that one run of darktable works in, and the command line it runs with.
+//!
+//! darktable reads any sidecar that lies beside a picture, resolves symbolic links in some versions, expands
+//! `$(…)` in output names and renames instead of overwriting. So the photograph appears under a plain name in
+//! a fresh folder, the output goes to another fresh folder, and every path is absolute.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use crate::clock::Deadline;
+use crate::darktable::checks;
+use crate::darktable::probe::DarktableCli;
+use crate::darktable::process::{Ended, Job, RunError, arguments};
+use crate::darktable::render::{Quality, RenderError};
+
+/// The name of the picture that darktable writes.
+pub const PICTURE: &str = "picture.png";
+/// The largest long edge that is asked for; darktable never enlarges, so this means full size.
+pub const LARGEST_EDGE: u32 = 30_000;
+const PREFIX: &str = "render-";
+/// A scratch folder this old was left behind by a process that was killed.
+const STALE: Duration = Duration::from_secs(24 * 3600);
+
+/// A private base folder: darktable's configuration, its home, and the scratch folders.
+#[derive(Clone, Debug)]
+pub struct Base {
+    folder: PathBuf,
+}
+
+impl Base {
+    /// Uses `folder`, and makes it if need be (mode 0700). Scratch folders that killed processes left there
+    /// more than a day ago are removed.
+    pub fn new(folder: &Path) -> Result<Self, RenderError> {
+        let folder = std::path::absolute(folder).map_err(at(folder))?;
+        let base = Self { folder };
+        make_private(&base.scratch())?;
+        make_private(&base.home())?;
+        base.sweep();
+        Ok(base)
+    }
+
+    fn scratch(&self) -> PathBuf {
+        self.folder.join("scratch")
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.join("home")
+    }
+
+    /// One configuration folder a version: they refuse each other's.
+    fn config(&self, cli: &DarktableCli) -> PathBuf {
+        self.folder.join(format!("config-{}", cli.version()))
+    }
+
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(self.scratch()) else { return };
+        for entry in entries.flatten() {
+            let age =
+                entry.metadata().and_then(|m| m.modified()).map(|t| SystemTime::now().duration_since(t));
+            if let Ok(Ok(age)) = age
+                && age > STALE
+                && entry.file_name().to_string_lossy().starts_with(PREFIX)
+            {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+/// One run's folder; gone when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: TempDir,
+    home: PathBuf,
+    input: PathBuf,
+}
+
+/// What one run is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// The sidecar, or `None` for darktable's own defaults.
+    pub sidecar: Option<&'a Path>,
+    /// The longest side in pixels.
+    pub long_edge: u32,
+    /// The level.
+    pub quality: Quality,
+    /// Whether darktable should write its default history beside the (linked) input.
+    pub write_sidecar: bool,
+}
+
+impl Scratch {
+    /// Makes a fresh folder and puts the photograph into it under a plain name: a hard link, or a copy where
+    /// a link cannot be made (another file system, another owner).
+    pub fn new(base: &Base, raw: &Path) -> Result<Self, RenderError> {
+        let extension = check_raw(raw)?;
+        let parent = base.scratch();
+        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent).map_err(at(&parent))?;
+        let input = dir.path().join("in").join(format!("photo.{extension}"));
+        let scratch = Self { home: base.home(), input, dir };
+        for folder in [scratch.dir.path().join("in"), scratch.output()] {
+            fs::create_dir(&folder).map_err(at(&folder))?;
+        }
+        // The link must be to the file itself: a hard link to a symbolic link would be one.
+        let source = fs::canonicalize(raw).map_err(|e| unreadable(raw, &e))?;
+        if fs::hard_link(&source, &scratch.input).is_err() {
+            fs::copy(&source, &scratch.input).map_err(at(&scratch.input))?;
+        }
+        Ok(scratch)
+    }
+
+    /// Where the linked photograph is.
+    pub fn input(&self) -> &Path {
+        &self.input
+    }
+
+    /// The folder that the picture appears in.
+    pub fn output(&self) -> PathBuf {
+        self.dir.path().join("out")
+    }
+
+    /// Writes the sidecar of the edit, under a name that darktable does not look for by itself.
+    pub fn write_sidecar(&self, text: &str) -> Result<PathBuf, RenderError> {
+        let path = self.dir.path().join("edit.xmp");
+        fs::write(&path, text).map_err(at(&path))?;
+        Ok(path)
+    }
+
+    /// Runs darktable-cli once.
+    pub fn run(
+        &self,
+        cli: &DarktableCli,
+        base: &Base,
+        order: &Order<'_>,
+        deadline: &Deadline,
+    ) -> Result<Ended, RenderError> {
+        let config = base.config(cli);
+        make_private(&config)?;
+        let job = Job {
+            program: cli.path(),
+            args: self.command_line(order, &config),
+            home: &self.home,
+            temp: self.dir.path(),
+            watch: checks::is_telling,
+        };
+        job.run(deadline).map_err(|error| match error {
+            RunError::Cut { after, cancelled } => RenderError::Cut { after, cancelled },
+            RunError::Start { .. } => RenderError::Missing(error.to_string()),
+            RunError::Watch(source) => RenderError::Io { path: cli.path().to_owned(), source },
+        })
+    }
+
+    /// Measured on 4.2.1: `--apply-custom-presets false` keeps darktable off its preset database, which
+    /// otherwise admits one process at a time; `--hq` defaults to true, sidecar writing to the user's taste.
+    fn command_line(&self, order: &Order<'_>, config: &Path) -> Vec<OsString> {
+        let edge = order.long_edge.min(LARGEST_EDGE).to_string();
+        let hq = match order.quality {
+            Quality::Preview => "false",
+            Quality::Judge => "true",
+        };
+        let sidecars =
+            if order.write_sidecar { "write_sidecar_files=on import" } else { "write_sidecar_files=never" };
+        let mut args = arguments([self.input.as_os_str()]);
+        args.extend(order.sidecar.map(|path| path.as_os_str().to_owned()));
+        args.push(self.output().join(PICTURE).into_os_string());
+        args.extend(arguments(["--width", &edge, "--height", &edge, "--hq", hq]));
+        args.extend(arguments([
+            "--icc-type",
+            "SRGB",
+            "--apply-custom-presets",
+            "false",
+            "--core",
+            "--configdir",
+        ]));
+        args.push(config.as_os_str().to_owned());
+        args.extend(arguments(["--library", ":memory:", "--disable-opencl"]));
+        args.extend(arguments(["--conf", sidecars, "--conf", "plugins/imageio/format/png/bpp=8"]));
+        // Fast: the picture is decoded at once and thrown away.
+        args.extend(arguments(["--conf", "plugins/imageio/format/png/compression=1"]));
+        args
+    }
+}
+
+/// Whether `raw` is a readable, non-empty file, and the extension that tells darktable what it is.
+fn check_raw(raw: &Path) -> Result<String, RenderError> {
+    let refuse = |reason: &str| RenderError::Raw { path: raw.to_owned(), reason: reason.to_owned() };
+    let about = fs::File::open(raw).and_then(|f| f.metadata()).map_err(|e| unreadable(raw, &e))?;
+    if !about.is_file() {
+        return Err(refuse("it is not a file"));
+    }
+    if about.len() == 0 {
+        return Err(refuse("it is empty"));
+    }
+    raw.extension()
+        .and_then(|e| e.to_str())
+        .filter(|e| !e.is_empty() && e.len() <= 8 && e.bytes().all(|b| b.is_ascii_alphanumeric()))
+        .map(str::to_ascii_lowercase)
+        .ok_or_else(|| refuse("its name has no extension that says what kind of picture it is"))
+}
+
+fn unreadable(raw: &Path, error: &io::Error) -> RenderError {
+    RenderError::Raw { path: raw.to_owned(), reason: error.to_string() }
+}
+
+/// Names the file that an I/O error is about.
+pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> RenderError {
+    move |source| RenderError::Io { path: path.to_owned(), source }
+}
+
+fn make_private(folder: &Path) -> Result<(), RenderError> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(at(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_names_become_plain_and_no_sidecar_comes_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::new(&dir.path().join("base")).unwrap();
+        let raw = dir.path().join("-x $(FILE_NAME) \u{202e};'\".DNG");
+        fs::write(&raw, "pixels").unwrap();
+        fs::write(dir.path().join("-x $(FILE_NAME) \u{202e};'\".DNG.xmp"), "foreign").unwrap();
+        let link = dir.path().join("link.nef");
+        std::os::unix::fs::symlink(&raw, &link).unwrap();
+        for (path, name) in [(&raw, "photo.dng"), (&link, "photo.nef")] {
+            let scratch = Scratch::new(&base, path).unwrap();
+            assert_eq!(scratch.input().file_name().unwrap(), name);
+            assert_eq!(fs::read(scratch.input()).unwrap(), b"pixels");
+            assert!(!fs::symlink_metadata(scratch.input()).unwrap().is_symlink());
+            assert_eq!(fs::read_dir(scratch.input().parent().unwrap()).unwrap().count(), 1);
+        }
+        assert_eq!(fs::read_dir(base.scratch()).unwrap().count(), 0, "scratch folders stay behind");
+    }
+
+    #[test]
+    fn what_is_no_picture_file_is_refused_before_darktable_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::new(dir.path()).unwrap();
+        fs::write(dir.path().join("empty.dng"), "").unwrap();
+        fs::write(dir.path().join("none"), "x").unwrap();
+        fs::write(dir.path().join("odd.a b"), "x").unwrap();
+        fs::create_dir(dir.path().join("folder.dng")).unwrap();
+        for (name, word) in [
+            ("missing.dng", "No such file"),
+            ("empty.dng", "empty"),
+            ("folder.dng", "not a file"),
+            ("none", "extension"),
+            ("odd.a b", "extension"),
+        ] {
+            let error = Scratch::new(&base, &dir.path().join(name)).unwrap_err();
+            assert!(matches!(error, RenderError::Raw { .. }), "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_that_a_killed_process_left_are_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::new(dir.path()).unwrap();
+        let [old, new] = ["render-old", "render-new"].map(|n| base.scratch().join(n));
+        fs::create_dir(&old).unwrap();
+        fs::create_dir(&new).unwrap();
+        let long_ago = SystemTime::now() - 2 * STALE;
+        fs::File::open(&old).unwrap().set_modified(long_ago).unwrap();
+        Base::new(dir.path()).unwrap();
+        assert!(!old.exists() && new.exists());
+    }
+}

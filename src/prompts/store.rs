@@ -1,0 +1,574 @@
+//! Finding a template by name and version, checking it against the manifest, and filling it in.
+
+use std::collections::BTreeMap;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::assets::{Origin, Overlay};
+use crate::error::{Coded, ErrorCode};
+use crate::hint::{did_you_mean, toml_error};
+use crate::ids::Hash;
+
+/// Steps one rendering may take; the longest of ours needs a few hundred.
+const FUEL: u64 = 200_000;
+
+/// A prompt that cannot be found, trusted or filled in.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PromptError {
+    /// The manifest is not readable.
+    #[error("the prompt manifest cannot be used: {0}")]
+    Manifest(String),
+    /// No prompt of that name.
+    #[error("there is no prompt `{name}`{suggestion}")]
+    UnknownPrompt {
+        /// The name as given.
+        name: String,
+        /// `; did you mean …?`, or nothing.
+        suggestion: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The prompt has no such version.
+    #[error("prompt `{name}` has no version `{version}`")]
+    MissingVersion {
+        /// The prompt.
+        name: String,
+        /// The version as given.
+        version: String,
+        /// The versions there are.
+        known: Vec<String>,
+    },
+    /// A published template is not the one that was published.
+    #[error(
+        "prompt `{name}@{version}` was changed after it was published: its hash is {found}, not {expected}"
+    )]
+    HashMismatch {
+        /// The prompt.
+        name: String,
+        /// The version.
+        version: String,
+        /// The manifest's hash.
+        expected: String,
+        /// The file's hash.
+        found: Hash,
+    },
+    /// The context lacks something the prompt needs.
+    #[error("prompt `{name}` needs `{key}`")]
+    MissingContext {
+        /// The prompt.
+        name: String,
+        /// The key that is missing.
+        key: String,
+    },
+    /// The context holds something the prompt does not take.
+    #[error("prompt `{name}` takes no `{key}`{suggestion}")]
+    UnknownContext {
+        /// The prompt.
+        name: String,
+        /// The key too many.
+        key: String,
+        /// `; did you mean …?`, or nothing.
+        suggestion: String,
+        /// The keys it takes.
+        allowed: Vec<String>,
+    },
+    /// The template itself is wrong, or does not fit its context.
+    #[error("prompt `{name}@{version}` cannot be rendered: {cause}")]
+    Render {
+        /// The prompt.
+        name: String,
+        /// The version.
+        version: String,
+        /// Where and why.
+        cause: String,
+    },
+}
+
+impl Coded for PromptError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownPrompt { .. } | Self::MissingVersion { .. } => ErrorCode::NotFound,
+            Self::HashMismatch { .. } => ErrorCode::VersioningError,
+            Self::Manifest(_)
+            | Self::MissingContext { .. }
+            | Self::UnknownContext { .. }
+            | Self::Render { .. } => ErrorCode::InvalidInput,
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::UnknownPrompt { known, .. } => Some(format!("name one of: {}", known.join(", "))),
+            Self::MissingVersion { known, .. } => Some(format!("name one of: {}", known.join(", "))),
+            Self::HashMismatch { .. } => {
+                Some("published prompts are not edited: add a version beside it".to_owned())
+            }
+            Self::UnknownContext { allowed, .. } => Some(format!("it takes: {}", allowed.join(", "))),
+            Self::Manifest(_) | Self::MissingContext { .. } | Self::Render { .. } => None,
+        }
+    }
+}
+
+/// `MANIFEST.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    #[serde(default)]
+    prompts: BTreeMap<String, Declared>,
+}
+
+/// One prompt in the manifest.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Declared {
+    #[serde(default)]
+    summary: String,
+    active: String,
+    #[serde(default)]
+    context_required: Vec<String>,
+    #[serde(default)]
+    context_optional: Vec<String>,
+    /// Version to SHA-256 of the template.
+    versions: BTreeMap<String, String>,
+}
+
+/// One prompt, for a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// The name, such as `mode_b/system`.
+    pub name: String,
+    /// What it is for, in one line.
+    pub summary: String,
+    /// The version that is used when none is named.
+    pub active: String,
+    /// Keys the context must hold.
+    pub context_required: Vec<String>,
+    /// Keys it may hold.
+    pub context_optional: Vec<String>,
+    /// All versions, in the order they were made (`v2` before `v10`).
+    pub versions: Vec<Version>,
+}
+
+/// One version of a prompt.
+#[derive(Clone, Debug, Serialize)]
+pub struct Version {
+    /// `v1`, `v2`…
+    pub version: String,
+    /// SHA-256 of the template.
+    pub template_sha256: Hash,
+    /// Whether it comes from the user's own folder.
+    pub user: bool,
+}
+
+/// A template as it stands.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// The prompt.
+    pub name: String,
+    /// The version.
+    pub version: String,
+    /// The text of the template.
+    pub source: String,
+    /// SHA-256 of the template.
+    pub template_sha256: Hash,
+    /// Where it was found.
+    pub origin: Origin,
+}
+
+/// A template filled in.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// What the model reads.
+    pub text: String,
+    /// The prompt.
+    pub name: String,
+    /// The version.
+    pub version: String,
+    /// SHA-256 of the template (of the text: `Hash::of(&rendered.text)`).
+    pub template_sha256: Hash,
+    /// Where the template was found.
+    pub origin: Origin,
+}
+
+/// All prompts: the embedded ones and the user's own.
+pub struct Store {
+    files: Overlay,
+    declared: BTreeMap<String, Declared>,
+}
+
+impl Store {
+    /// Reads the manifests: the embedded one, and a user's own, which may add prompts and versions and
+    /// choose another active version, but cannot take back a published one.
+    pub fn new(files: Overlay) -> Result<Self, PromptError> {
+        let mut declared = manifest(&Overlay::prompts(None))?;
+        for (name, mine) in manifest(&files)? {
+            match declared.get_mut(&name) {
+                Some(known) => {
+                    known.active = mine.active;
+                    for (version, hash) in mine.versions {
+                        known.versions.entry(version).or_insert(hash);
+                    }
+                }
+                None => {
+                    declared.insert(name, mine);
+                }
+            }
+        }
+        Ok(Self { files, declared })
+    }
+
+    /// All prompts of the manifests, by name.
+    pub fn list(&self) -> Vec<Entry> {
+        let entry = |(name, declared): (&String, &Declared)| Entry {
+            name: name.clone(),
+            summary: declared.summary.clone(),
+            active: declared.active.clone(),
+            context_required: declared.context_required.clone(),
+            context_optional: declared.context_optional.clone(),
+            versions: self
+                .versions(name)
+                .into_iter()
+                .filter_map(|(version, origin)| {
+                    let source = self.files.text(&path(name, &version))?;
+                    Some(Version {
+                        version,
+                        template_sha256: Hash::of(source.as_bytes()),
+                        user: origin != Origin::Embedded,
+                    })
+                })
+                .collect(),
+        };
+        self.declared.iter().map(entry).collect()
+    }
+
+    /// The template of a prompt; its active version when none is named.
+    pub fn show(&self, name: &str, version: Option<&str>) -> Result<Template, PromptError> {
+        let versions = self.versions(name);
+        let declared = self.declared.get(name);
+        if versions.is_empty() && declared.is_none() {
+            let known = || self.declared.keys().map(String::as_str);
+            return Err(PromptError::UnknownPrompt {
+                name: name.to_owned(),
+                suggestion: did_you_mean(name, known()),
+                known: known().map(str::to_owned).collect(),
+            });
+        }
+        let version = match (version, declared) {
+            (Some(version), _) => version.to_owned(),
+            (None, Some(declared)) => declared.active.clone(),
+            (None, None) => versions.last().map(|(v, _)| v.clone()).unwrap_or_default(),
+        };
+        let missing = || PromptError::MissingVersion {
+            name: name.to_owned(),
+            version: version.clone(),
+            known: versions.iter().map(|(v, _)| v.clone()).collect(),
+        };
+        let origin =
+            versions.iter().find(|(v, _)| *v == version).map(|(_, o)| o.clone()).ok_or_else(missing)?;
+        let source = self.files.text(&path(name, &version)).ok_or_else(missing)?.into_owned();
+        let template_sha256 = Hash::of(source.as_bytes());
+        let published = declared.and_then(|d| d.versions.get(&version));
+        if origin == Origin::Embedded && published.is_none_or(|hash| hash != template_sha256.as_str()) {
+            return Err(PromptError::HashMismatch {
+                name: name.to_owned(),
+                version,
+                expected: published.cloned().unwrap_or_else(|| "in no manifest".to_owned()),
+                found: template_sha256,
+            });
+        }
+        Ok(Template { name: name.to_owned(), version, source, template_sha256, origin })
+    }
+
+    /// Fills in `name` or `name@version` with a context, a JSON object.
+    pub fn render(&self, prompt: &str, context: &Value) -> Result<Rendered, PromptError> {
+        let (name, version) = match prompt.split_once('@') {
+            Some((name, version)) => (name, Some(version)),
+            None => (prompt, None),
+        };
+        let template = self.show(name, version)?;
+        if let Some(declared) = self.declared.get(name) {
+            check_context(name, declared, context)?;
+        }
+        let file = path(name, &template.version);
+        let text =
+            environment().and_then(|env| env.render_named_str(&file, &template.source, Serde(context)));
+        let text = text.map_err(|e| PromptError::Render {
+            name: name.to_owned(),
+            version: template.version.clone(),
+            cause: e.to_string(),
+        })?;
+        let Template { name, version, template_sha256, origin, .. } = template;
+        Ok(Rendered { text, name, version, template_sha256, origin })
+    }
+
+    /// The versions that have a file, oldest first, each with its origin.
+    fn versions(&self, name: &str) -> Vec<(String, Origin)> {
+        let (folder, base) = name.rsplit_once('/').unwrap_or(("", name));
+        let mut found: Vec<(u32, Origin)> = self
+            .files
+            .list(folder, ".j2")
+            .into_iter()
+            .filter_map(|(file, origin)| {
+                let digits = file.strip_prefix(base)?.strip_prefix("_v")?.strip_suffix(".j2")?;
+                Some((digits.parse().ok()?, origin))
+            })
+            .collect();
+        found.sort_by_key(|(number, _)| *number);
+        found.into_iter().map(|(number, origin)| (format!("v{number}"), origin)).collect()
+    }
+}
+
+fn path(name: &str, version: &str) -> String {
+    format!("{name}_{version}.j2")
+}
+
+fn manifest(files: &Overlay) -> Result<BTreeMap<String, Declared>, PromptError> {
+    let Some(text) = files.text("MANIFEST.toml") else {
+        return Err(PromptError::Manifest("MANIFEST.toml is missing or not UTF-8".to_owned()));
+    };
+    let parsed = toml::from_str::<Manifest>(&text);
+    parsed.map(|m| m.prompts).map_err(|e| PromptError::Manifest(toml_error(&text, &e)))
+}
+
+fn check_context(name: &str, declared: &Declared, context: &Value) -> Result<(), PromptError> {
+    let given = context.as_object();
+    let missing = declared.context_required.iter().find(|key| !given.is_some_and(|c| c.contains_key(*key)));
+    if let Some(key) = missing {
+        return Err(PromptError::MissingContext { name: name.to_owned(), key: key.clone() });
+    }
+    let allowed = || declared.context_required.iter().chain(&declared.context_optional);
+    let strange = given.into_iter().flat_map(|c| c.keys()).find(|key| !allowed().any(|a| a == *key));
+    match strange {
+        None => Ok(()),
+        Some(key) => Err(PromptError::UnknownContext {
+            name: name.to_owned(),
+            key: key.clone(),
+            suggestion: did_you_mean(key, allowed().map(String::as_str)),
+            allowed: allowed().cloned().collect(),
+        }),
+    }
+}
+
+/// No file access, no escaping (a prompt is not HTML), no undefined values, an end to every loop.
+fn environment() -> Result<Environment<'static>, minijinja::Error> {
+    let mut env = Environment::new();
+    env.set_undefined_behavior(UndefinedBehavior::Strict);
+    env.set_auto_escape_callback(|_| AutoEscape::None);
+    env.set_fuel(Some(FUEL));
+    env.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    Ok(env)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn store(user: Option<&Path>) -> Store {
+        Store::new(Overlay::prompts(user.map(Path::to_owned))).unwrap()
+    }
+
+    fn context() -> Value {
+        json!({
+            "photo_id": "img_42",
+            "brief": "Keep {{ the }} fog <quiet>.",
+            "criteria": "",
+            "vectors": [
+                {"name": "warm", "direction": "warmer light", "intensity": "subtle", "branch": "branch_b_warm"},
+                {"name": "hush", "direction": "less contrast", "intensity": null, "branch": "branch_b_hush"},
+            ],
+            "budget": {"time_seconds": 1800, "max_iterations": 50, "max_branches": 3},
+            "baseline": "3f2a",
+            "vision": true,
+        })
+    }
+
+    /// The folder with files written to it.
+    fn user_files(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn every_embedded_template_is_published_unchanged_and_has_its_changelog() {
+        let store = store(None);
+        let files = Overlay::prompts(None);
+        for entry in store.list() {
+            let declared = &store.declared[&entry.name];
+            let names: BTreeSet<&String> = entry.versions.iter().map(|v| &v.version).collect();
+            assert_eq!(names, declared.versions.keys().collect(), "{}: files and manifest", entry.name);
+            assert!(declared.versions.contains_key(&entry.active));
+            for version in names {
+                store.show(&entry.name, Some(version)).unwrap();
+                assert!(files.read(&format!("{}_{version}.changelog.md", entry.name)).is_some());
+            }
+        }
+        for folder in ["", "mode_b"] {
+            for file in files.list(folder, ".j2").keys() {
+                let name = format!("{folder}/{}", file.rsplit_once("_v").unwrap().0);
+                assert!(
+                    store.declared.contains_key(name.trim_start_matches('/')),
+                    "{file} is in no manifest"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_standing_orders_render_with_and_without_vectors_and_eyes() {
+        let store = store(None);
+        let full = store.render("mode_b/system", &context()).unwrap();
+        assert_eq!((full.version.as_str(), &full.origin), ("v1", &Origin::Embedded));
+        for part in [
+            "Keep {{ the }} fog <quiet>.",
+            "- warm, on branch `branch_b_warm`: warmer light (intensity: subtle)\n- hush, on branch `branch_b_hush`: less contrast\n\nAllowance: 1800 seconds of wall clock, 50 tool calls, 3 branches.",
+            "No criteria were given",
+            "really look",
+        ] {
+            assert!(full.text.contains(part), "{part}\n---\n{}", full.text);
+        }
+        assert!(!full.text.contains("\n\n\n"), "blank lines pile up:\n{}", full.text);
+        let words = full.text.split_whitespace().count();
+        assert!((900..=1700).contains(&words), "{words} words");
+        assert_eq!(full.text, store.render("mode_b/system@v1", &context()).unwrap().text, "byte-stable");
+
+        let mut bare = context();
+        bare["vectors"] = json!([]);
+        bare["vision"] = json!(false);
+        bare["budget"]["max_branches"] = json!(1);
+        let bare = store.render("mode_b/system", &bare).unwrap().text;
+        assert!(bare.contains("branch_b_depth_1") && bare.contains("50 tool calls, 1 branch."));
+        assert!(bare.contains("You cannot see pictures") && !bare.contains("really look"));
+        assert!(!bare.contains("\n\n\n"));
+    }
+
+    #[test]
+    fn the_standing_orders_name_only_tools_there_are() {
+        const TOOLS: &[&str] = &[
+            "confirm_session",
+            "ask_clarification",
+            "mode_b_status",
+            "record_judgment",
+            "end_mode_b_session",
+            "read_context",
+            "get_state",
+            "list_vocabulary",
+            "render_preview",
+            "compare",
+            "image_stats",
+            "log",
+            "diff",
+            "read_session_transcript",
+            "apply_primitive",
+            "remove_module",
+            "reset",
+            "snapshot",
+            "branch",
+            "checkout",
+            "tag",
+            "log_vocabulary_gap",
+            "propose_taste_update",
+            "propose_notes_update",
+        ];
+        const OTHER: &[&str] = &[
+            "main",
+            "judged_reasoning",
+            "key_moves",
+            "comparable_to_baseline",
+            "abandoned",
+            "BUDGET_EXHAUSTED",
+        ];
+        let text = store(None).render("mode_b/system", &context()).unwrap().text;
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let known = TOOLS.contains(&quoted) || OTHER.contains(&quoted) || quoted.starts_with("branch_b_");
+            assert!(known, "`{quoted}` is no tool");
+        }
+    }
+
+    #[test]
+    fn a_context_must_fit() {
+        let store = store(None);
+        let mut less = context();
+        less.as_object_mut().unwrap().remove("budget");
+        let error = store.render("mode_b/system", &less).unwrap_err();
+        assert_eq!(error.to_string(), "prompt `mode_b/system` needs `budget`");
+        let mut more = context();
+        more["visions"] = json!(1);
+        let error = store.render("mode_b/system", &more).unwrap_err();
+        assert_eq!(error.to_string(), "prompt `mode_b/system` takes no `visions`; did you mean `vision`?");
+        let mut deep = context();
+        deep["budget"] = json!({"time_seconds": 1});
+        let error = store.render("mode_b/system", &deep).unwrap_err();
+        assert!(error.to_string().contains("undefined"), "{error}");
+    }
+
+    #[test]
+    fn unknown_names_and_versions_are_told_apart() {
+        let store = store(None);
+        let error = store.render("mode_b/sytem", &context()).unwrap_err();
+        assert_eq!(error.to_string(), "there is no prompt `mode_b/sytem`; did you mean `mode_b/system`?");
+        assert_eq!(error.code(), ErrorCode::NotFound);
+        let error = store.render("mode_b/system@v99", &context()).unwrap_err();
+        assert_eq!(error.to_string(), "prompt `mode_b/system` has no version `v99`");
+        assert_eq!(error.remedy().as_deref(), Some("name one of: v1"));
+    }
+
+    #[test]
+    fn a_user_may_override_extend_and_choose_but_not_unpublish() {
+        let manifest = "[prompts.\"mode_b/system\"]\nactive = \"v7\"\n[prompts.\"mode_b/system\".versions]\nv1 = \"00\"\n";
+        let dir = user_files(&[
+            ("mode_b/system_v7.j2", "seven {{ photo_id }}"),
+            ("my/own_v2.j2", "two {{ x }}"),
+            ("my/own_v10.j2", "ten {{ x }}"),
+            ("MANIFEST.toml", manifest),
+        ]);
+        let store = store(Some(dir.path()));
+        let seven = store.render("mode_b/system", &context()).unwrap();
+        assert_eq!((seven.text.as_str(), seven.version.as_str()), ("seven img_42", "v7"));
+        assert!(matches!(seven.origin, Origin::User(_)));
+        assert_eq!(store.render("my/own", &json!({"x": 1})).unwrap().text, "ten 1", "the newest, by number");
+        store.show("mode_b/system", Some("v1")).expect("the embedded hash stands");
+
+        let dir = user_files(&[("mode_b/system_v1.j2", "mine")]);
+        let mine = Store::new(Overlay::prompts(Some(dir.path().to_owned()))).unwrap();
+        let mine = mine.render("mode_b/system", &context()).unwrap();
+        assert_eq!(mine.text, "mine");
+        assert!(matches!(mine.origin, Origin::User(_)));
+    }
+
+    #[test]
+    fn an_embedded_template_that_is_not_the_published_one_is_refused() {
+        let mut store = store(None);
+        let wrong = "0".repeat(64);
+        store.declared.get_mut("mode_b/system").unwrap().versions.insert("v1".to_owned(), wrong);
+        let error = store.render("mode_b/system", &context()).unwrap_err();
+        assert!(matches!(error, PromptError::HashMismatch { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_template_cannot_run_for_ever_or_read_files() {
+        let dir = user_files(&[
+            (
+                "loop_v1.j2",
+                "{% for a in range(9999) %}{% for b in range(9999) %}{{ a * b }}{% endfor %}{% endfor %}",
+            ),
+            ("read_v1.j2", "{% include 'MANIFEST.toml' %}"),
+        ]);
+        let store = store(Some(dir.path()));
+        assert!(store.render("loop", &json!({})).unwrap_err().to_string().contains("fuel"));
+        assert!(store.render("read", &json!({})).unwrap_err().to_string().contains("not found"));
+    }
+}

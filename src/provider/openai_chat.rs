@@ -1,0 +1,395 @@
+//! OpenAI Chat Completions over HTTP, and everything that imitates it: one call, one request, no more.
+
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use super::classify::{self, Verdict};
+use super::key::Redactor;
+use super::profile::{ImageRules, Profile, SetupError, Wire};
+use super::sse::Sse;
+use super::wire::{Draft, request_body};
+use super::{
+    Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
+};
+use crate::clock::{Clock, SystemClock};
+
+/// How long a connection may take to come up.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The largest body that is read. A reply is text; this is hundreds of times the longest.
+const BODY: usize = 32 << 20;
+
+/// One model behind one Chat Completions address.
+#[derive(Debug)]
+pub struct OpenAiChat {
+    info: ModelInfo,
+    url: reqwest::Url,
+    client: reqwest::Client,
+    headers: HeaderMap,
+    redactor: Redactor,
+    key_env: Option<String>,
+    wire: Wire,
+    image: ImageRules,
+    model_body: Map<String, Value>,
+}
+
+impl OpenAiChat {
+    /// Makes the client; sends nothing. `url` is the whole address, `/chat/completions` included.
+    pub fn new(
+        profile: &Profile,
+        info: ModelInfo,
+        url: reqwest::Url,
+        key: Option<SecretString>,
+    ) -> Result<Self, SetupError> {
+        let failed = |cause: String| SetupError::Client { provider: profile.name.clone(), cause };
+        let bad_header = |name: &str| failed(format!("header `{name}` is not legal"));
+        let mut headers =
+            HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        for (name, value) in &profile.wire.headers {
+            let legal = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
+            let (name, value) = legal.ok_or_else(|| bad_header(name))?;
+            headers.insert(name, value);
+        }
+        if let Some(key) = &key {
+            let bearer = format!("Bearer {}", key.expose_secret());
+            let mut value = HeaderValue::try_from(bearer).map_err(|_| bad_header("authorization"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = client(&url).map_err(|e| failed(chain(&e)))?;
+        Ok(Self {
+            model_body: profile.model(&info.model).map(|m| m.body.clone()).unwrap_or_default(),
+            redactor: Redactor::new(key.as_ref()),
+            key_env: profile.key_env.clone(),
+            wire: profile.wire.clone(),
+            image: profile.image.clone(),
+            info,
+            url,
+            client,
+            headers,
+        })
+    }
+
+    async fn ask(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
+        let body = request_body(&self.wire, &self.image, &self.model_body, self.info.vision, request)
+            .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))?;
+        let patience = Duration::from_secs(self.wire.first_byte_seconds);
+        let started = Instant::now();
+        let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body.to_string());
+        let answer = timeout(patience, post.send()).await;
+        let answer = answer.map_err(|_| self.silent(patience))?.map_err(|e| self.transport(&e))?;
+
+        let status = answer.status();
+        let head = answer.headers().clone();
+        let streams = status.is_success()
+            && head.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"));
+        let mut incoming = Incoming::default();
+        let end = self.read(answer, streams, &mut incoming, started, request.on_progress).await;
+        if !status.is_success() {
+            // What came of an error's body is enough to judge it by.
+            return Err(self.refused(status.as_u16(), &head, incoming.raw));
+        }
+        if let Err(mut fault) = end {
+            fault.status = Some(status.as_u16());
+            fault.usage = incoming.draft.usage();
+            fault.raw = self.redactor.bytes(incoming.raw);
+            return Err(fault);
+        }
+        let first_byte = incoming.first_byte;
+        incoming.finish();
+        let raw = self.redactor.bytes(std::mem::take(&mut incoming.raw));
+        match incoming.verdict() {
+            Err(verdict) => Err(ProviderFault {
+                status: Some(status.as_u16()),
+                usage: incoming.draft.usage(),
+                raw,
+                ..self.judged(verdict)
+            }),
+            Ok(note) => {
+                let mut decoded = incoming.draft.decode(request);
+                decoded.notes.extend(note);
+                Ok(ModelReply {
+                    message: self.clean(decoded.message),
+                    finish: decoded.finish,
+                    usage: decoded.usage,
+                    cost_micro_usd: decoded.cost_micro_usd,
+                    model_served: decoded.model_served,
+                    raw,
+                    first_byte,
+                    notes: decoded.notes,
+                })
+            }
+        }
+    }
+
+    /// Reads the body to its end, or to the end of its stream.
+    async fn read(
+        &self,
+        mut answer: reqwest::Response,
+        streams: bool,
+        incoming: &mut Incoming,
+        started: Instant,
+        on_progress: &(dyn Fn(usize) + Send + Sync),
+    ) -> Result<(), ProviderFault> {
+        let first = Duration::from_secs(self.wire.first_byte_seconds);
+        let idle = Duration::from_secs(self.wire.idle_seconds);
+        incoming.sse = streams.then(Sse::default);
+        loop {
+            let (patience, whole) = match incoming.first_byte {
+                None => (first.saturating_sub(started.elapsed()), first),
+                Some(_) => (idle, idle),
+            };
+            let piece = timeout(patience, answer.chunk()).await.map_err(|_| self.silent(whole))?;
+            let Some(piece) = piece.map_err(|e| self.transport(&e))? else { return Ok(()) };
+            incoming.first_byte.get_or_insert_with(|| started.elapsed());
+            incoming.push(&piece);
+            on_progress(incoming.draft.size());
+            if incoming.raw.len() > BODY {
+                return Err(self.fault(FaultClass::Garbage, format!("the body has more than {BODY} bytes")));
+            }
+            if incoming.ended() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Judges an answer that is no success.
+    fn refused(&self, status: u16, head: &HeaderMap, raw: Vec<u8>) -> ProviderFault {
+        let raw = self.redactor.bytes(raw);
+        let mut fault = self.judged(classify::http(status, head, &raw, SystemClock.wall()));
+        fault.status = Some(status);
+        fault.raw = raw;
+        match status {
+            300..=399 => {
+                fault.message.push_str(": the address has moved, and requests are not sent on elsewhere");
+                fault.remedy = Some("put the new address into base_url".to_owned());
+            }
+            404 | 405 => {
+                fault.remedy = Some(format!(
+                    "check --model {} and the address {}",
+                    self.info.model,
+                    self.url.authority()
+                ));
+            }
+            _ => {}
+        }
+        fault
+    }
+
+    fn judged(&self, verdict: Verdict) -> ProviderFault {
+        let remedy = match verdict.class {
+            FaultClass::Auth => Some(match &self.key_env {
+                Some(name) => format!("check the key in {name}"),
+                None => "this server wants a key; name its variable as key_env".to_owned(),
+            }),
+            FaultClass::Quota => Some("add credit, or raise the limit, at the provider".to_owned()),
+            FaultClass::TooLarge => Some("a model with a larger context, or smaller previews".to_owned()),
+            FaultClass::BadRequest if verdict.message.contains("reasoning_effort") => Some(
+                "this model takes tools only with reasoning_effort = \"none\", or not over this dialect"
+                    .to_owned(),
+            ),
+            FaultClass::BadRequest if verdict.message.contains("image input is not supported") => {
+                Some("set vision = false for this model, or load its vision part".to_owned())
+            }
+            _ => None,
+        };
+        ProviderFault {
+            remedy,
+            retry_after: verdict.retry_after,
+            ..self.fault(verdict.class, verdict.message)
+        }
+    }
+
+    fn silent(&self, patience: Duration) -> ProviderFault {
+        self.fault(FaultClass::Transport, format!("{} sent nothing for {patience:?}", self.url.authority()))
+    }
+
+    fn transport(&self, error: &reqwest::Error) -> ProviderFault {
+        let host = self.url.authority();
+        let mut fault = if error.is_connect() {
+            self.fault(FaultClass::Transport, format!("{host} cannot be reached: {}", chain(error)))
+        } else {
+            self.fault(FaultClass::Transport, format!("the connection to {host} was lost: {}", chain(error)))
+        };
+        if error.is_connect() {
+            fault.remedy = Some(format!("is the server at {host} running?"));
+        }
+        fault
+    }
+
+    fn fault(&self, class: FaultClass, message: String) -> ProviderFault {
+        ProviderFault {
+            provider: self.info.provider.clone(),
+            class,
+            status: None,
+            message: self.redactor.text(&message),
+            remedy: None,
+            retry_after: None,
+            usage: Usage::default(),
+            raw: Vec::new(),
+        }
+    }
+
+    /// The message without the key, should the model have been told it.
+    fn clean(&self, mut message: Message) -> Message {
+        if let Message::Assistant { text, calls, .. } = &mut message {
+            *text = self.redactor.text(text);
+            for call in calls {
+                call.arguments = self.redactor.text(&call.arguments);
+            }
+        }
+        message
+    }
+}
+
+impl Provider for OpenAiChat {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+        Box::pin(self.ask(request))
+    }
+}
+
+/// A body as it arrives.
+#[derive(Default)]
+struct Incoming {
+    raw: Vec<u8>,
+    first_byte: Option<Duration>,
+    /// The splitter, if the body is an event stream.
+    sse: Option<Sse>,
+    draft: Draft,
+    /// `[DONE]` was seen.
+    done: bool,
+    error: Option<Verdict>,
+}
+
+impl Incoming {
+    fn push(&mut self, piece: &[u8]) {
+        self.raw.extend_from_slice(piece);
+        for payload in self.sse.as_mut().map(|sse| sse.push(piece)).unwrap_or_default() {
+            self.take(&payload);
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.done || self.error.is_some()
+    }
+
+    /// Takes the end of the body. A body that is not what its content type says is read as what it is.
+    fn finish(&mut self) {
+        let bare = self.raw.trim_ascii_start();
+        let json = bare.starts_with(b"{") || bare.starts_with(b"[");
+        let events = [&b"data:"[..], b"event:", b":"].iter().any(|mark| bare.starts_with(mark));
+        match self.sse.take() {
+            Some(sse) if !json || self.ended() || self.draft.any_choice() => {
+                for payload in sse.end() {
+                    self.take(&payload);
+                }
+            }
+            None if events => {
+                let mut sse = Sse::default();
+                let payloads = sse.push(&self.raw);
+                for payload in payloads.into_iter().chain(sse.end()) {
+                    self.take(&payload);
+                }
+            }
+            _ => {
+                // One whole body: with its end it has all it needs.
+                self.done = true;
+                match serde_json::from_slice::<Value>(&self.raw) {
+                    Ok(value) => self.take_value(&value),
+                    Err(e) => self.garbage(format!("the body is not JSON: {e}")),
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, payload: &str) {
+        if self.ended() {
+            return;
+        }
+        if payload.trim() == "[DONE]" {
+            self.done = true;
+            return;
+        }
+        match serde_json::from_str::<Value>(payload) {
+            Ok(value) => self.take_value(&value),
+            Err(e) => self.garbage(format!("an event of the stream is not JSON: {e}")),
+        }
+    }
+
+    fn take_value(&mut self, value: &Value) {
+        // Usage first: a failed attempt is charged too.
+        self.draft.absorb(value);
+        let choice = value.get("choices").and_then(|c| c.get(0));
+        let within = choice.filter(|c| c.get("error").is_some_and(|e| !e.is_null()));
+        let error = value.get("error").filter(|e| !e.is_null());
+        let is_error = value.get("object").and_then(Value::as_str) == Some("error")
+            || value.get("choices").is_none()
+                && (value.get("message").or_else(|| value.get("detail"))).is_some();
+        if let Some(holder) = within.or_else(|| (error.is_some() || is_error).then_some(value)) {
+            self.error = Some(classify::in_body(holder));
+        }
+    }
+
+    fn garbage(&mut self, message: String) {
+        self.error = Some(Verdict { class: FaultClass::Garbage, message, retry_after: None });
+    }
+
+    /// Whether this is a reply, perhaps with a note, or why it is not.
+    fn verdict(&self) -> Result<Option<String>, Verdict> {
+        let fault = |class, message: &str| Verdict { class, message: message.to_owned(), retry_after: None };
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        match (self.draft.finish_reason(), self.done) {
+            (Some("error"), _) => Err(fault(FaultClass::Transient, "the provider broke the reply off")),
+            (None, false) => Err(fault(FaultClass::Transport, "the stream was cut before its end")),
+            _ if !self.draft.any_choice() => {
+                Err(fault(FaultClass::Garbage, "the body is JSON but holds no reply"))
+            }
+            (None, true) => Ok(Some("the reply gave no finish reason".to_owned())),
+            (Some(_), _) => Ok(None),
+        }
+    }
+}
+
+/// The HTTP client: no redirects (a key must not travel to another host), no retries of its own (each
+/// attempt needs a permit), no proxy for a server on this machine.
+fn client(url: &reqwest::Url) -> Result<reqwest::Client, reqwest::Error> {
+    static RING: Once = Once::new();
+    RING.call_once(|| {
+        // An error means that another part of the process chose a provider before; that one serves too.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    let local = match url.host_str() {
+        Some("localhost" | "[::1]") => true,
+        Some(host) => host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback()),
+        None => false,
+    };
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("chemigram/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT);
+    if local { builder.no_proxy().build() } else { builder.build() }
+}
+
+/// An error with its causes, without the address (which the caller names).
+fn chain(error: &reqwest::Error) -> String {
+    let mut parts = Vec::new();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        parts.push(cause.to_string());
+        source = cause.source();
+    }
+    // The innermost cause is the one that means something to a person.
+    parts.pop().unwrap_or_else(|| "no cause given".to_owned())
+}

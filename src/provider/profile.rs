@@ -1,0 +1,420 @@
+//! A provider is a TOML file: which dialect, which address, which key, which models at which price.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Price;
+use crate::assets::Origin;
+use crate::error::{Coded, ErrorCode};
+use crate::hint::toml_error;
+
+/// A provider that cannot be set up. Nothing was sent.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SetupError {
+    /// No provider of that name.
+    #[error("there is no provider `{name}`{suggestion}")]
+    UnknownProvider {
+        /// The name as given.
+        name: String,
+        /// `; did you mean …?`, or nothing.
+        suggestion: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The provider's file lists its models, and this is not among them.
+    #[error("provider `{provider}` has no model `{model}`{suggestion}")]
+    UnknownModel {
+        /// The provider.
+        provider: String,
+        /// The model as given.
+        model: String,
+        /// `; did you mean …?`, or nothing.
+        suggestion: String,
+        /// The models there are.
+        known: Vec<String>,
+    },
+    /// No model was named and the provider's file has no default.
+    #[error("provider `{provider}` needs a model")]
+    NoModel {
+        /// The provider.
+        provider: String,
+    },
+    /// The file does not describe a provider.
+    #[error("provider file {file} cannot be used: {cause}")]
+    BadProfile {
+        /// The file.
+        file: String,
+        /// Where and why.
+        cause: String,
+    },
+    /// No key in the environment.
+    #[error("provider `{provider}` needs a key and {env} is not set")]
+    MissingKey {
+        /// The provider.
+        provider: String,
+        /// The environment variable.
+        env: String,
+    },
+    /// The key holds blanks, control or non-ASCII characters.
+    #[error("the key of provider `{provider}` holds characters that no key has")]
+    BadKey {
+        /// The provider.
+        provider: String,
+    },
+    /// The command that prints the key failed.
+    #[error("the key command of provider `{provider}` failed: {cause}")]
+    KeyCommand {
+        /// The provider.
+        provider: String,
+        /// Why.
+        cause: String,
+    },
+    /// The address is not an HTTP address.
+    #[error("provider `{provider}`: `{url}` is not a usable address: {cause}")]
+    BadUrl {
+        /// The provider.
+        provider: String,
+        /// The address, without user name and password.
+        url: String,
+        /// Why.
+        cause: String,
+    },
+    /// A script file that cannot be read or understood.
+    #[error("script {path} cannot be used: {cause}")]
+    Script {
+        /// The file.
+        path: String,
+        /// Where and why.
+        cause: String,
+    },
+    /// The HTTP client could not be made (no certificates…).
+    #[error("provider `{provider}`: the HTTP client could not be made: {cause}")]
+    Client {
+        /// The provider.
+        provider: String,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl Coded for SetupError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownProvider { .. } | Self::UnknownModel { .. } => ErrorCode::NotFound,
+            Self::NoModel { .. } | Self::BadProfile { .. } | Self::BadUrl { .. } | Self::Script { .. } => {
+                ErrorCode::InvalidInput
+            }
+            Self::MissingKey { .. } | Self::BadKey { .. } | Self::KeyCommand { .. } | Self::Client { .. } => {
+                ErrorCode::ProviderError
+            }
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::UnknownProvider { known, .. } => Some(format!("name one of: {}", known.join(", "))),
+            Self::UnknownModel { known, .. } => Some(format!(
+                "name one of: {}; or add the model to your own copy of the provider's file",
+                known.join(", ")
+            )),
+            Self::NoModel { .. } => Some("add --model NAME".to_owned()),
+            Self::MissingKey { env, .. } => {
+                Some(format!("set {env}, or use --provider explorer, which needs no key"))
+            }
+            Self::BadKey { .. } => Some("look for quotes, blanks or line ends around the key".to_owned()),
+            Self::BadUrl { .. } => {
+                Some("an address looks like https://host/v1, without user name and password".to_owned())
+            }
+            Self::BadProfile { .. } | Self::KeyCommand { .. } | Self::Script { .. } | Self::Client { .. } => {
+                None
+            }
+        }
+    }
+}
+
+/// The language a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// The embedded numeric explorer; no wire at all.
+    Explorer,
+    /// Replies from a file; the model is the file's path.
+    Script,
+    /// OpenAI Chat Completions and what imitates it.
+    OpenaiChat,
+}
+
+/// One provider, as its file describes it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// The name: also the file's, without `.toml`.
+    pub name: String,
+    /// One line for a list.
+    pub summary: String,
+    /// The dialect.
+    pub dialect: Dialect,
+    /// The address before `/chat/completions`.
+    pub base_url: Option<String>,
+    /// The environment variable of the key.
+    pub key_env: Option<String>,
+    /// Whether it works without a key.
+    #[serde(default)]
+    pub key_optional: bool,
+    /// A command, with its arguments, that prints the key. Only in a user's own file.
+    #[serde(default)]
+    pub key_cmd: Vec<String>,
+    /// Whether calls cost no money by nature.
+    #[serde(default)]
+    pub free: bool,
+    /// The model when none is named.
+    pub default_model: Option<String>,
+    /// What the dialect needs to know.
+    #[serde(default)]
+    pub wire: Wire,
+    /// What it wants of pictures.
+    #[serde(default)]
+    pub image: ImageRules,
+    /// Models with known properties.
+    #[serde(default, rename = "model")]
+    pub models: Vec<Model>,
+    /// Properties of models that are not listed; absent, they are refused.
+    pub other_models: Option<OtherModels>,
+}
+
+/// Quirks of an OpenAI-shaped server.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wire {
+    /// The field that bounds the reply.
+    pub max_tokens_field: MaxTokensField,
+    /// Whether to stream.
+    pub stream: bool,
+    /// Whether to ask for usage in the stream.
+    pub stream_usage: bool,
+    /// Sent as `parallel_tool_calls`; absent, not sent.
+    pub parallel_tool_calls: Option<bool>,
+    /// Sent as `tool_choice`; absent, not sent.
+    pub tool_choice: Option<String>,
+    /// Whether the session id is sent as `prompt_cache_key`.
+    pub prompt_cache_key: bool,
+    /// Whether the seed is sent.
+    pub seed: bool,
+    /// Seconds to wait for the first byte of the body.
+    pub first_byte_seconds: u64,
+    /// Seconds of silence after it.
+    pub idle_seconds: u64,
+    /// More headers. Not for keys: files are no place for them.
+    pub headers: BTreeMap<String, String>,
+    /// More fields of the request body.
+    pub body: Map<String, Value>,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self {
+            max_tokens_field: MaxTokensField::MaxTokens,
+            stream: true,
+            stream_usage: true,
+            parallel_tool_calls: None,
+            tool_choice: None,
+            prompt_cache_key: false,
+            seed: false,
+            first_byte_seconds: 30,
+            idle_seconds: 120,
+            headers: BTreeMap::new(),
+            body: Map::new(),
+        }
+    }
+}
+
+/// The field that bounds the reply in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokensField {
+    /// `max_tokens`: what imitators know.
+    MaxTokens,
+    /// `max_completion_tokens`: what OpenAI's reasoning models insist on.
+    MaxCompletionTokens,
+}
+
+/// What a provider wants of pictures.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ImageRules {
+    /// The longest edge worth sending, in pixels.
+    pub max_edge: u32,
+    /// `detail` of the picture part; absent, not sent.
+    pub detail: Option<ImageDetail>,
+    /// Where the picture of a tool result goes.
+    pub place: ImagePlace,
+}
+
+impl Default for ImageRules {
+    fn default() -> Self {
+        Self { max_edge: 1024, detail: None, place: ImagePlace::NextUserMessage }
+    }
+}
+
+/// `detail` of a picture part, as Chat Completions names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageDetail {
+    /// The provider decides.
+    Auto,
+    /// Few tokens.
+    Low,
+    /// Many tokens.
+    High,
+    /// Never scaled down.
+    Original,
+}
+
+/// Where the picture of a tool result goes. A `tool` message of Chat Completions carries text alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImagePlace {
+    /// Into one user message after all results of the turn.
+    NextUserMessage,
+}
+
+/// One model with known properties.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The id at the provider.
+    pub id: String,
+    /// Context window in tokens.
+    pub context: Option<u64>,
+    /// Whether it sees pictures.
+    #[serde(default)]
+    pub vision: bool,
+    /// Tokens of one picture at `max_edge`: an upper bound.
+    pub image_tokens: Option<u64>,
+    /// Prices, as people write them.
+    pub price: Option<PriceEntry>,
+    /// Fields of the request body that only this model wants.
+    #[serde(default)]
+    pub body: Map<String, Value>,
+}
+
+/// Properties assumed of a model that is not listed; its price stays unknown.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherModels {
+    /// Context window in tokens.
+    pub context: Option<u64>,
+    /// Whether it is taken to see pictures.
+    pub vision: bool,
+    /// Tokens of one picture: an upper bound.
+    pub image_tokens: Option<u64>,
+}
+
+/// US dollars per million tokens.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceEntry {
+    /// Fresh input.
+    pub input: Option<f64>,
+    /// Output.
+    pub output: Option<f64>,
+    /// Cache read.
+    pub cache_read: Option<f64>,
+    /// Cache write.
+    pub cache_write: Option<f64>,
+    /// The day they were looked up.
+    pub as_of: String,
+}
+
+impl PriceEntry {
+    /// In micro-dollars per million tokens, rounded up; `None` for a figure that is no price.
+    pub fn price(&self) -> Option<Price> {
+        let part = |usd: Option<f64>| match usd {
+            None => Some(None),
+            Some(usd) => micro_usd(usd).map(Some),
+        };
+        Some(Price {
+            input: part(self.input)?,
+            output: part(self.output)?,
+            cache_read: part(self.cache_read)?,
+            cache_write: part(self.cache_write)?,
+        })
+    }
+}
+
+/// Dollars in micro-dollars, rounded up, by the shortest decimal form of the number, so that 0.075 is
+/// 75000 and not 75001. `None` for what is negative, not finite or too large.
+pub fn micro_usd(usd: f64) -> Option<u64> {
+    let text = format!("{usd}");
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let (kept, rest) = fraction.split_at(fraction.len().min(6));
+    let whole: u64 = whole.parse().ok()?;
+    let micro: u64 = format!("{kept:0<6}").parse().ok()?;
+    let up = u64::from(rest.bytes().any(|b| b != b'0'));
+    whole.checked_mul(1_000_000)?.checked_add(micro)?.checked_add(up)
+}
+
+impl Profile {
+    /// Reads the text of a provider's file and checks what the types cannot.
+    pub fn parse(file: &str, text: &str, origin: &Origin) -> Result<Self, SetupError> {
+        let bad = |cause: String| SetupError::BadProfile { file: file.to_owned(), cause };
+        let profile: Self = toml::from_str(text).map_err(|e| bad(toml_error(text, &e)))?;
+        if file.rsplit('/').next() != Some(&format!("{}.toml", profile.name)) {
+            return Err(bad(format!("name = \"{}\" is not the file's name", profile.name)));
+        }
+        if !profile.key_cmd.is_empty() && *origin == Origin::Embedded {
+            return Err(bad("key_cmd is for a user's own file".to_owned()));
+        }
+        if profile.dialect == Dialect::OpenaiChat && profile.base_url.is_none() {
+            return Err(bad("base_url is missing".to_owned()));
+        }
+        if let Some(name) = profile.wire.headers.keys().find(|n| n.eq_ignore_ascii_case("authorization")) {
+            return Err(bad(format!("header {name}: keys come from key_env or key_cmd")));
+        }
+        if profile.models.iter().filter_map(|m| m.price.as_ref()).any(|p| p.price().is_none()) {
+            return Err(bad("a price is negative or not a number".to_owned()));
+        }
+        Ok(profile)
+    }
+
+    /// The listed model of that id.
+    pub fn model(&self, id: &str) -> Option<&Model> {
+        self.models.iter().find(|m| m.id == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_become_exact_micro_dollars() {
+        for (usd, micro) in [(0.0, 0), (0.075, 75_000), (4.5, 4_500_000), (10.0, 10_000_000), (0.1, 100_000)]
+        {
+            assert_eq!(micro_usd(usd), Some(micro), "{usd}");
+        }
+        assert_eq!(micro_usd(0.000_000_1), Some(1), "rounded up");
+        assert_eq!(micro_usd(-1.0), None);
+        assert_eq!(micro_usd(f64::NAN), None);
+        assert_eq!(micro_usd(f64::INFINITY), None);
+    }
+
+    #[test]
+    fn a_broken_file_says_where_and_why() {
+        let parse =
+            |file: &str, text: &str| Profile::parse(file, text, &Origin::Embedded).unwrap_err().to_string();
+        let base = "name = \"x\"\nsummary = \"\"\ndialect = \"openai_chat\"\n";
+        assert!(
+            parse("x.toml", &format!("{base}colour = 1\n"))
+                .contains("line 4, column 1: unknown field `colour`")
+        );
+        assert!(parse("x.toml", base).contains("base_url is missing"));
+        let whole = format!("{base}base_url = \"http://h/v1\"\n");
+        assert!(parse("y.toml", &whole).contains("not the file's name"));
+        assert!(parse("x.toml", &format!("{whole}key_cmd = [\"pass\"]\n")).contains("user's own file"));
+        let header = format!("{whole}[wire.headers]\nauthorization = \"Bearer x\"\n");
+        assert!(parse("x.toml", &header).contains("key_env"));
+    }
+}

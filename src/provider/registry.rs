@@ -1,0 +1,308 @@
+//! The providers there are, and the way from a name to one that answers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::openai_chat::OpenAiChat;
+use super::profile::{Dialect, Profile, SetupError};
+use super::script::Script;
+use super::{ModelInfo, Price, Provider, key};
+use crate::assets::{Origin, Overlay};
+use crate::hint::did_you_mean;
+
+/// Overrides the address of a provider that is reached over HTTP.
+pub const BASE_URL_ENV: &str = "CHEMIGRAM_BASE_URL";
+
+/// Tokens of one picture when nobody has said: above every figure measured for 1024 pixels.
+const IMAGE_TOKENS: u64 = 1600;
+
+/// Where environment variables are read.
+type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// All provider files, embedded and the user's own.
+pub struct Registry {
+    entries: BTreeMap<String, Entry>,
+    env: Env,
+}
+
+struct Entry {
+    origin: Origin,
+    profile: Result<Profile, SetupError>,
+}
+
+/// Which provider and model a person wants.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// The provider's name.
+    pub provider: String,
+    /// The model; else the provider's default. For `script` the path of its file.
+    pub model: Option<String>,
+    /// Another address; before the environment's and the file's.
+    pub base_url: Option<String>,
+    /// The seed of the explorer.
+    pub seed: u64,
+}
+
+impl Registry {
+    /// Reads all provider files. A file that is broken is reported when its provider is asked for.
+    pub fn new(files: &Overlay) -> Self {
+        Self::with_env(files, |name| std::env::var(name).ok())
+    }
+
+    /// As [`Registry::new`], with environment variables from elsewhere.
+    pub fn with_env(files: &Overlay, env: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        let entries = files
+            .list("", ".toml")
+            .into_iter()
+            .map(|(file, origin)| {
+                let shown = match &origin {
+                    Origin::Embedded => file.clone(),
+                    Origin::User(path) => path.display().to_string(),
+                };
+                let profile = match files.text(&file) {
+                    Some(text) => Profile::parse(&shown, &text, &origin),
+                    None => Err(SetupError::BadProfile { file: shown, cause: "it is not UTF-8".to_owned() }),
+                };
+                (file.trim_end_matches(".toml").to_owned(), Entry { origin, profile })
+            })
+            .collect();
+        Self { entries, env: Arc::new(env) }
+    }
+
+    /// Every provider by name, with where its file is; broken files as their error.
+    pub fn list(&self) -> impl Iterator<Item = (&str, &Origin, Result<&Profile, &SetupError>)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.origin, entry.profile.as_ref()))
+    }
+
+    /// The provider of that name.
+    pub fn get(&self, name: &str) -> Result<&Profile, SetupError> {
+        match self.entries.get(name) {
+            Some(entry) => entry.profile.as_ref().map_err(Clone::clone),
+            None => Err(SetupError::UnknownProvider {
+                name: name.to_owned(),
+                suggestion: did_you_mean(name, self.entries.keys().map(String::as_str)),
+                known: self.entries.keys().cloned().collect(),
+            }),
+        }
+    }
+
+    /// Whether the key of a provider is at hand (or none is needed). Commands are not run.
+    pub fn has_key(&self, profile: &Profile) -> bool {
+        let found =
+            profile.key_env.as_ref().is_some_and(|name| (self.env)(name).is_some_and(|k| !k.is_empty()));
+        found || profile.key_optional || profile.key_env.is_none() || !profile.key_cmd.is_empty()
+    }
+
+    /// What is known of the model that `choice` names. Reads no key and opens no connection.
+    pub fn model_info(&self, choice: &Choice) -> Result<ModelInfo, SetupError> {
+        let profile = self.get(&choice.provider)?;
+        let id = choice
+            .model
+            .clone()
+            .or_else(|| profile.default_model.clone())
+            .ok_or_else(|| SetupError::NoModel { provider: profile.name.clone() })?;
+        let mut info = ModelInfo {
+            provider: profile.name.clone(),
+            model: id.clone(),
+            vision: false,
+            context: None,
+            free: profile.free,
+            price: Price::default(),
+            image_tokens: IMAGE_TOKENS,
+            facts: BTreeMap::new(),
+        };
+        if let Some(model) = profile.model(&id) {
+            info.vision = model.vision;
+            info.context = model.context;
+            info.image_tokens = model.image_tokens.unwrap_or(IMAGE_TOKENS);
+            if let Some(entry) = &model.price {
+                info.price = entry.price().unwrap_or_default();
+                info.facts.insert("price_as_of".to_owned(), entry.as_of.clone());
+            }
+        } else if let Some(other) = &profile.other_models {
+            info.vision = other.vision;
+            info.context = other.context;
+            info.image_tokens = other.image_tokens.unwrap_or(IMAGE_TOKENS);
+        } else {
+            let known = || profile.models.iter().map(|m| m.id.as_str());
+            return Err(SetupError::UnknownModel {
+                provider: profile.name.clone(),
+                suggestion: did_you_mean(&id, known()),
+                known: known().map(str::to_owned).collect(),
+                model: id,
+            });
+        }
+        if profile.dialect == Dialect::OpenaiChat {
+            let url = self.base_url(profile, choice)?;
+            info.facts.insert("endpoint_host".to_owned(), url.authority().to_owned());
+        }
+        Ok(info)
+    }
+
+    /// The address: the argument's, else the environment's, else the file's.
+    fn base_url(&self, profile: &Profile, choice: &Choice) -> Result<reqwest::Url, SetupError> {
+        let text = choice
+            .base_url
+            .clone()
+            .or_else(|| (self.env)(BASE_URL_ENV).filter(|u| !u.is_empty()))
+            .or_else(|| profile.base_url.clone())
+            .unwrap_or_default();
+        let bad =
+            |url: String, cause: String| SetupError::BadUrl { provider: profile.name.clone(), url, cause };
+        let mut url = reqwest::Url::parse(&text).map_err(|e| bad(text.clone(), e.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad(url.host_str().unwrap_or_default().to_owned(), "it holds a password".to_owned()));
+        }
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(bad(text, "it must begin with http:// or https://".to_owned()));
+        }
+        let path = format!("{}/chat/completions", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        Ok(url)
+    }
+}
+
+/// Makes the provider that `choice` names: reads its key, checks its address; sends nothing.
+pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>, SetupError> {
+    let profile = registry.get(&choice.provider)?;
+    match profile.dialect {
+        Dialect::Explorer => {
+            registry.model_info(choice)?;
+            explorer(profile, choice.seed)
+        }
+        Dialect::Script => {
+            let path = choice
+                .model
+                .as_deref()
+                .ok_or_else(|| SetupError::NoModel { provider: profile.name.clone() })?;
+            Ok(Arc::new(Script::open(Path::new(path))?))
+        }
+        Dialect::OpenaiChat => {
+            let info = registry.model_info(choice)?;
+            let url = registry.base_url(profile, choice)?;
+            let key = key::read(profile, registry.env.as_ref())?;
+            Ok(Arc::new(OpenAiChat::new(profile, info, url, key)?))
+        }
+    }
+}
+
+// HOOK: the explorer is made here, as `Ok(Arc::new(super::explorer::Explorer::new(seed)))`.
+fn explorer(profile: &Profile, _seed: u64) -> Result<Arc<dyn Provider>, SetupError> {
+    Err(SetupError::Client { provider: profile.name.clone(), cause: "it is not built in".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Coded;
+
+    fn registry(user: Option<&Path>, env: &'static [(&'static str, &'static str)]) -> Registry {
+        let files = Overlay::providers(user.map(Path::to_owned));
+        Registry::with_env(&files, |name| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    fn choice(provider: &str, model: Option<&str>) -> Choice {
+        Choice { provider: provider.to_owned(), model: model.map(str::to_owned), ..Choice::default() }
+    }
+
+    fn refusal(registry: &Registry, choice: &Choice) -> SetupError {
+        match connect(registry, choice) {
+            Ok(provider) => panic!("{:?} was connected", provider.info()),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn every_embedded_file_is_sound_and_its_default_model_is_known() {
+        let registry = registry(None, &[]);
+        let names: Vec<&str> = registry.list().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["explorer", "llamacpp", "ollama", "openai", "openrouter", "script"]);
+        for (name, origin, profile) in registry.list() {
+            let profile = profile.unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(*origin, Origin::Embedded);
+            for model in &profile.models {
+                let info = registry.model_info(&choice(name, Some(&model.id))).unwrap();
+                let price = info.price;
+                let full = [price.input, price.output, price.cache_read, price.cache_write]
+                    .iter()
+                    .all(Option::is_some);
+                assert!(info.free || full, "{}: a listed model that costs has a full price", model.id);
+            }
+            let default = profile.default_model.as_ref();
+            assert!(default.is_none_or(|id| profile.model(id).is_some()), "{name}: {default:?}");
+        }
+        let mini = registry.model_info(&choice("openai", None)).unwrap();
+        assert_eq!((mini.price.input, mini.price.cache_read), (Some(750_000), Some(75_000)));
+        assert_eq!(mini.facts["endpoint_host"], "api.openai.com");
+        assert_eq!(mini.facts["price_as_of"], "2026-11-21");
+        let stranger = registry.model_info(&choice("openai", Some("gpt-9"))).unwrap();
+        assert_eq!((stranger.price, stranger.free), (Price::default(), false), "unknown is not zero");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_remedy() {
+        let none = registry(None, &[]);
+        let error = refusal(&none, &choice("opnai", None));
+        assert_eq!(error.to_string(), "there is no provider `opnai`; did you mean `openai`?");
+        assert!(error.remedy().unwrap().contains("llamacpp, ollama"));
+        let error = refusal(&none, &choice("openai", None));
+        assert_eq!(error.to_string(), "provider `openai` needs a key and OPENAI_API_KEY is not set");
+        assert!(error.remedy().unwrap().starts_with("set OPENAI_API_KEY"));
+        assert!(!none.has_key(none.get("openai").unwrap()) && none.has_key(none.get("ollama").unwrap()));
+        assert_eq!(refusal(&none, &choice("ollama", None)).to_string(), "provider `ollama` needs a model");
+        let error = refusal(&none, &choice("explorer", Some("explorer-2")));
+        assert_eq!(
+            error.to_string(),
+            "provider `explorer` has no model `explorer-2`; did you mean `explorer-1`?"
+        );
+        let spoilt = registry(None, &[("OPENAI_API_KEY", "sk-se cret")]);
+        let error = refusal(&spoilt, &choice("openai", None));
+        assert!(!error.to_string().contains("cret") && matches!(error, SetupError::BadKey { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_address_is_the_arguments_then_the_environments_then_the_files() {
+        let plain = registry(None, &[]);
+        let moved = registry(None, &[(BASE_URL_ENV, "http://elsewhere:1/v1/")]);
+        let host = |registry: &Registry, url: Option<&str>| {
+            let choice = Choice { base_url: url.map(str::to_owned), ..choice("llamacpp", None) };
+            registry.model_info(&choice).map(|info| info.facts["endpoint_host"].clone())
+        };
+        assert_eq!(host(&plain, None).unwrap(), "localhost:8080");
+        assert_eq!(host(&moved, None).unwrap(), "elsewhere:1");
+        assert_eq!(host(&moved, Some("http://here:2")).unwrap(), "here:2");
+        let url = moved.base_url(moved.get("llamacpp").unwrap(), &choice("llamacpp", None)).unwrap();
+        assert_eq!(url.as_str(), "http://elsewhere:1/v1/chat/completions");
+        for bad in ["ftp://h/", "not an address", "file:///x"] {
+            assert!(matches!(host(&plain, Some(bad)), Err(SetupError::BadUrl { .. })), "{bad}");
+        }
+        let error = host(&plain, Some("http://me:hunter2@h/v1")).unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_users_file_extends_replaces_or_breaks_one_provider_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        let mine = |name: &str, command: &str| {
+            format!(
+                "name = \"{name}\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://h/v1\"\n\
+                 other_models = {{ vision = true }}\nkey_cmd = {command}\n"
+            )
+        };
+        write("openai.toml", "name = \"openai\"\nsumary = 1\n");
+        write("mine.toml", &mine("mine", "[\"printf\", \"sk-from-a-command\\\\n\"]"));
+        write("dumb.toml", &mine("dumb", "[\"false\"]"));
+        let registry = registry(Some(dir.path()), &[]);
+        let error = refusal(&registry, &choice("openai", None)).to_string();
+        assert!(
+            error.contains("openai.toml cannot be used: line 2, column 1: unknown field `sumary`"),
+            "{error}"
+        );
+        assert_eq!(connect(&registry, &choice("mine", Some("m"))).unwrap().info().model, "m");
+        let error = refusal(&registry, &choice("dumb", Some("m"))).to_string();
+        assert!(error.contains("`false` ended with"), "{error}");
+        registry.get("ollama").unwrap();
+    }
+}

@@ -1,0 +1,95 @@
+//! Server-sent events, from bytes that may be torn anywhere to the payloads of their `data:` lines.
+//!
+//! Format: WHATWG HTML, "Server-sent events". Beyond it, for servers that are careless: a complete JSON
+//! payload ends at its line even when the blank line after it is missing, and a bare JSON line counts as
+//! a payload (an error thrown into a running stream).
+
+/// Splits a byte stream into payloads.
+#[derive(Debug, Default)]
+pub struct Sse {
+    line: Vec<u8>,
+    data: String,
+    after_cr: bool,
+}
+
+impl Sse {
+    /// Takes the next bytes and gives the payloads that they complete.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut payloads = Vec::new();
+        for &byte in bytes {
+            let second_half = byte == b'\n' && self.after_cr;
+            self.after_cr = byte == b'\r';
+            match byte {
+                _ if second_half => {}
+                b'\r' | b'\n' => self.end_line(&mut payloads),
+                _ => self.line.push(byte),
+            }
+        }
+        payloads
+    }
+
+    /// Takes the end of the stream: a last line without its end counts.
+    pub fn end(mut self) -> Vec<String> {
+        let mut payloads = Vec::new();
+        self.end_line(&mut payloads);
+        self.dispatch(&mut payloads);
+        payloads
+    }
+
+    fn end_line(&mut self, payloads: &mut Vec<String>) {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim_start_matches('\u{feff}');
+        if line.is_empty() {
+            return self.dispatch(payloads);
+        }
+        let value = match line.strip_prefix("data:") {
+            Some(value) => value.strip_prefix(' ').unwrap_or(value),
+            None if line.starts_with('{') && whole(line) => line,
+            // Comments (`:`), `event:`, `id:`, `retry:`: the payload says all we need.
+            None => return,
+        };
+        if whole(&self.data) {
+            self.dispatch(payloads);
+        }
+        if !self.data.is_empty() {
+            self.data.push('\n');
+        }
+        self.data.push_str(value);
+    }
+
+    fn dispatch(&mut self, payloads: &mut Vec<String>) {
+        let data = std::mem::take(&mut self.data);
+        if !data.trim().is_empty() {
+            payloads.push(data);
+        }
+    }
+}
+
+/// Whether a payload is complete without its blank line.
+fn whole(data: &str) -> bool {
+    data.trim() == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str, at: usize) -> Vec<String> {
+        let mut sse = Sse::default();
+        let mut payloads = sse.push(&text.as_bytes()[..at]);
+        payloads.extend(sse.push(&text.as_bytes()[at..]));
+        payloads.extend(sse.end());
+        payloads
+    }
+
+    #[test]
+    fn torn_anywhere_the_payloads_are_the_same() {
+        let text = "\u{feff}: OPENROUTER PROCESSING\r\n\r\nevent: x\r\ndata: {\"a\":\r\ndata: \"é\"}\r\n\r\n\
+                    data:{\"b\":1}\rdata: {\"c\":2}\n\n{\"error\":\"x\"}\n\ndata: [DONE]";
+        let expected = ["{\"a\":\n\"é\"}", "{\"b\":1}", "{\"c\":2}", "{\"error\":\"x\"}", "[DONE]"];
+        for at in 0..=text.len() {
+            assert_eq!(split(text, at), expected, "split at {at}");
+        }
+    }
+}

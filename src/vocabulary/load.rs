@@ -1,0 +1,462 @@
+//! Reading the move files: strict, with every contradiction named before the first move is applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::assets::{Origin, Overlay};
+use crate::metrics::axes::Axis;
+use crate::vocabulary::error::VocabularyError;
+use crate::vocabulary::form::{Form, Target, is_name};
+
+/// The folder of the move files, within the vocabulary.
+const MOVES: &str = "moves";
+
+/// Every move there is, and the rules of the modules that they act on.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary {
+    moves: BTreeMap<String, Move>,
+    modules: BTreeMap<String, ModuleRules>,
+}
+
+/// One named edit with parameters.
+#[derive(Clone, Debug)]
+pub struct Move {
+    /// Its name: lower-case letters, digits, underscores.
+    pub name: String,
+    /// darktable's name of the module that it drives.
+    pub module: String,
+    /// What it does, in a photographer's words.
+    pub description: String,
+    /// What it pushes at its default values, and which way: +1 or -1.
+    pub axes: BTreeMap<Axis, i8>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// What can be chosen.
+    pub parameters: BTreeMap<String, Parameter>,
+    /// The fields that it sets, and to what.
+    pub set: BTreeMap<Target, Form>,
+    /// The fields whose baseline value it multiplies, and by what.
+    pub scale: BTreeMap<Target, Form>,
+    /// The file that defines it.
+    pub file: String,
+}
+
+/// One parameter of a move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// The unit, such as `EV` or `mired`; empty for a plain number.
+    pub unit: String,
+    /// The least value.
+    pub min: f64,
+    /// The greatest value.
+    pub max: f64,
+    /// The value when none is given.
+    pub default: f64,
+    /// The value at which the move does nothing.
+    #[serde(default)]
+    pub neutral: f64,
+    /// Whether it only says where the others go (a hue): it does nothing while they are neutral, whatever its value.
+    #[serde(default)]
+    pub direction: bool,
+}
+
+/// What holds for a module whatever move drives it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModuleRules {
+    /// The fields that moves drive, each with the value at which it rests; `None` for one that is only ever
+    /// multiplied, and so rests at the baseline's own value.
+    pub driven: BTreeMap<Target, Option<f64>>,
+    /// The fields that a fresh instance has other than darktable's defaults.
+    pub start: BTreeMap<Target, Constant>,
+    /// The group of modules of which one at most is on (the tone mappers).
+    pub exclusive: Option<String>,
+}
+
+/// A fixed value of a field.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Constant {
+    /// A number (enums and switches too).
+    Number(f64),
+    /// A whole array.
+    List(Vec<f64>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MoveFile {
+    #[serde(default)]
+    module: BTreeMap<String, ModuleEntry>,
+    #[serde(default, rename = "move")]
+    moves: Vec<MoveEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModuleEntry {
+    #[serde(default)]
+    exclusive: Option<String>,
+    #[serde(default)]
+    start: BTreeMap<String, Constant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MoveEntry {
+    name: String,
+    module: String,
+    description: String,
+    axes: BTreeMap<Axis, i8>,
+    tags: Vec<String>,
+    parameters: BTreeMap<String, Parameter>,
+    #[serde(default)]
+    set: BTreeMap<String, String>,
+    #[serde(default)]
+    scale: BTreeMap<String, String>,
+}
+
+impl Vocabulary {
+    /// Reads every move file. What is wrong in one is an error, never a move that is quietly missing.
+    pub fn load(assets: &Overlay) -> Result<Self, VocabularyError> {
+        let mut vocabulary = Self::default();
+        for (name, origin) in assets.list(MOVES, ".toml") {
+            let path = format!("{MOVES}/{name}");
+            let shown = match origin {
+                Origin::Embedded => path.clone(),
+                Origin::User(path) => path.display().to_string(),
+            };
+            let text = assets.text(&path).ok_or_else(|| VocabularyError::File {
+                file: shown.clone(),
+                reason: "not readable as UTF-8 text".into(),
+            })?;
+            vocabulary.add(&shown, &text)?;
+        }
+        vocabulary.settle()?;
+        Ok(vocabulary)
+    }
+
+    /// Every move, by name.
+    pub fn moves(&self) -> impl Iterator<Item = &Move> {
+        self.moves.values()
+    }
+
+    /// The move of this name; the error names those that are spelled like it.
+    pub fn get(&self, name: &str) -> Result<&Move, VocabularyError> {
+        self.moves.get(name).ok_or_else(|| VocabularyError::UnknownMove {
+            name: name.to_owned(),
+            near: nearest(name, self.moves.keys().map(String::as_str)),
+        })
+    }
+
+    /// The rules of a module; those without any entry have the empty ones.
+    pub(crate) fn rules(&self, op: &str) -> ModuleRules {
+        self.modules.get(op).cloned().unwrap_or_default()
+    }
+
+    /// The other modules of the group of which `op` is one.
+    pub(crate) fn rivals(&self, op: &str) -> Vec<&str> {
+        let group = |rules: &ModuleRules| rules.exclusive.clone();
+        let Some(mine) = self.modules.get(op).and_then(group) else { return Vec::new() };
+        self.modules
+            .iter()
+            .filter(|(other, rules)| {
+                other.as_str() != op && rules.exclusive.as_deref() == Some(mine.as_str())
+            })
+            .map(|(other, _)| other.as_str())
+            .collect()
+    }
+
+    fn add(&mut self, file: &str, text: &str) -> Result<(), VocabularyError> {
+        let bad = |reason: String| VocabularyError::File { file: file.to_owned(), reason };
+        let parsed: MoveFile =
+            toml::from_str(text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
+        for (op, entry) in parsed.module {
+            if self.modules.contains_key(&op) {
+                return Err(bad(format!("the rules of module {op} stand in another file already")));
+            }
+            let mut start = BTreeMap::new();
+            for (field, constant) in entry.start {
+                start.insert(field.parse().map_err(bad)?, constant);
+            }
+            let rules = ModuleRules { driven: BTreeMap::new(), start, exclusive: entry.exclusive };
+            self.modules.insert(op, rules);
+        }
+        for entry in parsed.moves {
+            let name = entry.name.clone();
+            let checked = entry.check(file).map_err(|reason| VocabularyError::Move {
+                file: file.to_owned(),
+                name: name.clone(),
+                reason,
+            })?;
+            if let Some(first) = self.moves.insert(name.clone(), checked) {
+                return Err(VocabularyError::Duplicate { name, first: first.file, second: file.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects what moves drive in each module, and holds moves on one module against each other: a field must
+    /// rest at one value, or the way back to the untouched photo would depend on who asks.
+    fn settle(&mut self) -> Result<(), VocabularyError> {
+        for entry in self.moves.values() {
+            let bad = |reason: String| VocabularyError::Move {
+                file: entry.file.clone(),
+                name: entry.name.clone(),
+                reason,
+            };
+            let neutral = entry.neutral();
+            let rules = self.modules.entry(entry.module.clone()).or_default();
+            let set = entry.set.iter().map(|(target, form)| (target, Some(form.value(&neutral))));
+            let scale = entry.scale.keys().map(|target| (target, None));
+            for (target, rest) in set.chain(scale) {
+                if rules.start.contains_key(target) {
+                    return Err(bad(format!("field {target} is fixed by the module's `start`")));
+                }
+                if *rules.driven.entry(target.clone()).or_insert(rest) != rest {
+                    return Err(bad(format!("field {target} rests at another value in another move")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Move {
+    /// All parameters at their neutral values.
+    pub fn neutral(&self) -> BTreeMap<String, f64> {
+        self.parameters.iter().map(|(name, p)| (name.clone(), p.neutral)).collect()
+    }
+
+    /// All parameters at their default values.
+    pub fn defaults(&self) -> BTreeMap<String, f64> {
+        self.parameters.iter().map(|(name, p)| (name.clone(), p.default)).collect()
+    }
+
+    /// Whether these values make the move do nothing.
+    pub fn is_idle(&self, values: &BTreeMap<String, f64>) -> bool {
+        self.parameters.iter().all(|(name, p)| p.direction || values.get(name) == Some(&p.neutral))
+    }
+
+    /// The given values, completed by defaults; refuses unknown names and values outside the range.
+    pub fn resolve(&self, values: &BTreeMap<String, f64>) -> Result<BTreeMap<String, f64>, VocabularyError> {
+        let mut resolved = self.defaults();
+        for (name, &value) in values {
+            let Some(parameter) = self.parameters.get(name) else {
+                return Err(VocabularyError::UnknownParameter {
+                    name: self.name.clone(),
+                    parameter: name.clone(),
+                    legal: self.legal(),
+                });
+            };
+            if !(parameter.min..=parameter.max).contains(&value) {
+                return Err(VocabularyError::OutOfRange {
+                    name: self.name.clone(),
+                    parameter: name.clone(),
+                    value,
+                    min: parameter.min,
+                    max: parameter.max,
+                    unit: parameter.unit.clone(),
+                });
+            }
+            resolved.insert(name.clone(), value);
+        }
+        Ok(resolved)
+    }
+
+    fn legal(&self) -> String {
+        let one = |(name, p): (&String, &Parameter)| {
+            format!("`{name}` ({} to {}{}{})", p.min, p.max, if p.unit.is_empty() { "" } else { " " }, p.unit)
+        };
+        self.parameters.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl MoveEntry {
+    fn check(self, file: &str) -> Result<Move, String> {
+        if !is_name(&self.name) {
+            return Err("the name may have lower-case letters, digits and underscores".into());
+        }
+        if self.description.trim().is_empty() || self.tags.is_empty() || self.axes.is_empty() {
+            return Err("description, tags and axes may not be empty".into());
+        }
+        if let Some((axis, sign)) = self.axes.iter().find(|(_, sign)| sign.abs() != 1) {
+            return Err(format!("axis {} has sign {sign}; write +1 or -1", axis.name()));
+        }
+        for (name, p) in &self.parameters {
+            let sound = [p.min, p.max].iter().all(|x| x.is_finite())
+                && p.min < p.max
+                && (p.min..=p.max).contains(&p.default)
+                && (p.min..=p.max).contains(&p.neutral);
+            if !sound || !is_name(name) {
+                return Err(format!(
+                    "parameter `{name}` needs min < max, with default and neutral between them"
+                ));
+            }
+        }
+        if self.parameters.values().all(|p| p.direction || p.default == p.neutral) {
+            return Err("its default values do nothing".into());
+        }
+        let checked = Move {
+            set: forms(&self.set)?,
+            scale: forms(&self.scale)?,
+            name: self.name,
+            module: self.module,
+            description: self.description,
+            axes: self.axes,
+            tags: self.tags,
+            parameters: self.parameters,
+            file: file.to_owned(),
+        };
+        let all = || checked.set.values().chain(checked.scale.values());
+        let used: BTreeSet<&str> = all().flat_map(Form::parameters).collect();
+        if let Some(name) = used.iter().find(|name| !checked.parameters.contains_key(**name)) {
+            return Err(format!("`{name}` is not one of its parameters"));
+        }
+        if let Some(name) = checked.parameters.keys().find(|name| !used.contains(name.as_str())) {
+            return Err(format!("its parameter `{name}` does nothing"));
+        }
+        if let Some(form) = all().position(|form| form.parameters().next().is_none()) {
+            return Err(format!(
+                "field number {form} is constant; a constant belongs in the module's `start`"
+            ));
+        }
+        let neutral = checked.neutral();
+        if let Some((target, _)) = checked.scale.iter().find(|(_, form)| form.value(&neutral) != 1.0) {
+            return Err(format!("the factor for {target} must be 1 when the move is neutral"));
+        }
+        Ok(checked)
+    }
+}
+
+fn forms(entries: &BTreeMap<String, String>) -> Result<BTreeMap<Target, Form>, String> {
+    entries.iter().map(|(field, form)| Ok((field.parse()?, form.parse()?))).collect()
+}
+
+/// Up to three names within a third of the length in edits, or that contain the word, nearest first.
+fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let limit = 1 + word.chars().count() / 3;
+    let mut close: Vec<(usize, &str)> = names
+        .filter_map(|name| {
+            let within = word.len() > 2 && (name.contains(word) || word.contains(name));
+            let distance = edit_distance(word, name);
+            (within || distance <= limit).then_some((distance, name))
+        })
+        .collect();
+    close.sort_unstable();
+    close.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// Levenshtein's distance, in characters.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut next = vec![i + 1];
+        for ((y, &above), &diagonal) in b.iter().zip(row.iter().skip(1)).zip(row.iter()) {
+            let left = next.last().copied().unwrap_or(0);
+            next.push((above + 1).min(left + 1).min(diagonal + usize::from(x != *y)));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[[move]]
+name = "shadows_lift"
+module = "toneequal"
+description = "Open the shadows."
+axes = { shadows = +1 }
+tags = ["tone"]
+parameters.amount = { unit = "EV", min = 0, max = 2, default = 0.6 }
+set.shadows = "amount"
+set.blacks = "0.4*amount"
+"#;
+
+    fn read(text: &str) -> Result<Vocabulary, VocabularyError> {
+        let mut vocabulary = Vocabulary::default();
+        vocabulary.add("a.toml", text)?;
+        vocabulary.settle()?;
+        Ok(vocabulary)
+    }
+
+    #[test]
+    fn what_ships_is_sound_and_large_enough() {
+        let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
+        let modules: BTreeSet<&str> = vocabulary.moves().map(|m| m.module.as_str()).collect();
+        assert!(vocabulary.moves().count() >= 40, "{}", vocabulary.moves().count());
+        assert!(modules.len() >= 16, "{modules:?}");
+    }
+
+    #[test]
+    fn each_contradiction_is_refused_and_named() {
+        assert!(read(GOOD).is_ok());
+        for (from, to, expected) in [
+            ("tags =", "tag =", "unknown field `tag`"),
+            ("name = \"shadows_lift\"", "name = \"Shadows\"", "lower-case"),
+            ("max = 2", "max = 0", "min < max"),
+            ("max = 2", "max = nan", "min < max"),
+            ("default = 0.6", "default = 2.1", "min < max"),
+            ("default = 0.6", "default = 0.0", "do nothing"),
+            ("shadows = +1", "shadows = 2", "sign 2"),
+            ("shadows = +1", "shadow = 1", "unknown variant `shadow`"),
+            ("\"amount\"", "\"amuont\"", "`amuont`"),
+            ("\"0.4*amount\"", "\"0.4\"", "constant"),
+            ("set.blacks", "scale.blacks", "must be 1"),
+            ("unit = \"EV\", ", "", "unit"),
+            ("[[move]]", "[module.toneequal]\nstart.shadows = 0.1\n[[move]]", "`start`"),
+        ] {
+            assert!(GOOD.contains(from), "{from}");
+            let error = read(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("a.toml"), "{from} -> {to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_twice_names_both_files() {
+        let mut vocabulary = read(GOOD).unwrap();
+        let error = vocabulary.add("b.toml", GOOD).unwrap_err().to_string();
+        assert!(
+            error.contains("a.toml") && error.contains("b.toml") && error.contains("shadows_lift"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn moves_on_one_field_must_rest_at_one_value() {
+        let other = GOOD.replace("shadows_lift", "other").replace("\"amount\"", "\"amount + 0.1\"");
+        let error = read(&format!("{GOOD}{other}")).unwrap_err().to_string();
+        assert!(error.contains("rests at another value"), "{error}");
+    }
+
+    #[test]
+    fn ranges_are_refused_with_the_legal_range() {
+        let vocabulary = read(GOOD).unwrap();
+        let lift = vocabulary.get("shadows_lift").unwrap();
+        for value in [-0.01, 2.01, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let error =
+                lift.resolve(&BTreeMap::from([("amount".to_owned(), value)])).unwrap_err().to_string();
+            assert!(error.contains("0 to 2 EV"), "{error}");
+        }
+        let error = lift.resolve(&BTreeMap::from([("strength".to_owned(), 1.0)])).unwrap_err().to_string();
+        assert!(error.contains("`amount` (0 to 2 EV)"), "{error}");
+        assert_eq!(lift.resolve(&BTreeMap::new()).unwrap()["amount"], 0.6);
+    }
+
+    #[test]
+    fn a_misspelled_move_is_answered_with_its_neighbours() {
+        let vocabulary = read(GOOD).unwrap();
+        for word in ["shadow_lift", "shadowslift", "shadows"] {
+            let error = vocabulary.get(word).unwrap_err().to_string();
+            assert!(error.contains("did you mean `shadows_lift`?"), "{error}");
+        }
+        assert!(!vocabulary.get("zebra").unwrap_err().to_string().contains("did you mean"));
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+    }
+}

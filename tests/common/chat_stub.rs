@@ -1,0 +1,337 @@
+//! A Chat Completions server on loopback that answers from a list and judges every request.
+//!
+//! Include it in a test with `#[path = "common/chat_stub.rs"] mod chat_stub;`, then
+//!
+//! ```ignore
+//! let stub = ChatStub::start(vec![
+//!     StubReply::call("read_context", json!({})),
+//!     StubReply::status(429, &[("retry-after-ms", "10")], r#"{"error":{"message":"slow down"}}"#),
+//!     StubReply::text("Done."),
+//! ]);
+//! // --provider openai, CHEMIGRAM_BASE_URL = stub.url(), OPENAI_API_KEY = anything
+//! ```
+//!
+//! The n-th request gets the n-th reply, streamed if it asked for a stream; after the last, the text
+//! `(no reply left)`. Each request must keep the protocol: one system message, first; every call of an
+//! assistant message answered by exactly one tool message, in order, before anything else; call ids unique;
+//! arguments JSON objects; pictures in user messages alone; and the conversation of one system prompt only
+//! appended to (`allow_compaction` lifts the last). A breach is answered 400 and fails the test on drop.
+//! It needs no async runtime, so it serves tests that start the binary as well.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub enum StubReply {
+    /// An assistant message: text and calls (name, arguments as JSON text).
+    Message { text: String, calls: Vec<(String, String)>, usage: Value },
+    /// A status with headers and a body.
+    Status { status: u16, headers: Vec<(String, String)>, body: String },
+    /// Bytes of a whole HTTP answer, piece by piece with a pause after each, then the connection is closed.
+    Raw { pieces: Vec<Vec<u8>>, pause: Duration },
+    /// Nothing, until the client leaves or the stub ends.
+    Hang,
+}
+
+impl StubReply {
+    pub fn text(text: &str) -> Self {
+        Self::Message { text: text.to_owned(), calls: Vec::new(), usage: usage() }
+    }
+
+    pub fn call(name: &str, arguments: Value) -> Self {
+        Self::calls(&[(name, arguments)])
+    }
+
+    pub fn calls(calls: &[(&str, Value)]) -> Self {
+        let calls =
+            calls.iter().map(|(name, arguments)| ((*name).to_owned(), arguments.to_string())).collect();
+        Self::Message { text: String::new(), calls, usage: usage() }
+    }
+
+    pub fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+        let headers = headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Self::Status { status, headers, body: body.to_owned() }
+    }
+
+    /// A stream of events that ends where the text ends.
+    pub fn events(text: &str) -> Self {
+        Self::Raw { pieces: vec![event_head(), text.as_bytes().to_vec()], pause: Duration::ZERO }
+    }
+}
+
+/// The head of an event stream without a length.
+pub fn event_head() -> Vec<u8> {
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec()
+}
+
+fn usage() -> Value {
+    json!({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+           "prompt_tokens_details": {"cached_tokens": 60}})
+}
+
+#[derive(Default)]
+struct Shared {
+    replies: Vec<StubReply>,
+    requests: Vec<Value>,
+    authorizations: Vec<Option<String>>,
+    breaches: Vec<String>,
+    allow_compaction: bool,
+    closing: bool,
+}
+
+/// The running server.
+pub struct ChatStub {
+    address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl ChatStub {
+    pub fn start(replies: Vec<StubReply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Mutex::new(Shared { replies, ..Shared::default() }));
+        let state = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if state.lock().unwrap().closing {
+                    return;
+                }
+                let state = state.clone();
+                std::thread::spawn(move || serve(stream, &state));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Lifts the rule that a conversation only grows.
+    pub fn allow_compaction(self) -> Self {
+        self.shared.lock().unwrap().allow_compaction = true;
+        self
+    }
+
+    /// The base URL: what stands before `/chat/completions`.
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The bodies of all requests so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.shared.lock().unwrap().requests.clone()
+    }
+
+    /// The `authorization` headers of all requests so far.
+    pub fn authorizations(&self) -> Vec<Option<String>> {
+        self.shared.lock().unwrap().authorizations.clone()
+    }
+}
+
+impl Drop for ChatStub {
+    fn drop(&mut self) {
+        let breaches = {
+            let mut shared = self.shared.lock().unwrap();
+            shared.closing = true;
+            shared.breaches.clone()
+        };
+        // Wakes the listener, which then ends.
+        let _ = TcpStream::connect(self.address);
+        if !std::thread::panicking() {
+            assert!(breaches.is_empty(), "requests broke the protocol: {breaches:#?}");
+        }
+    }
+}
+
+fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
+    let Some((head, body)) = read_request(&mut stream) else { return };
+    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let authorization = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("authorization").then(|| value.trim().to_owned())
+    });
+    let (turn, reply) = {
+        let mut shared = state.lock().unwrap();
+        let turn = shared.requests.len();
+        let breach = judge(&body)
+            .or_else(|| if shared.allow_compaction { None } else { grows(&shared.requests, &body) })
+            .or_else(|| {
+                let first = head.lines().next().unwrap_or_default();
+                (!first.starts_with("POST /v1/chat/completions ")).then(|| format!("asked for {first}"))
+            });
+        shared.requests.push(body.clone());
+        shared.authorizations.push(authorization);
+        let reply = match breach {
+            Some(breach) => {
+                shared.breaches.push(breach.clone());
+                StubReply::status(400, &[], &json!({"error": {"message": breach}}).to_string())
+            }
+            None => shared.replies.get(turn).cloned().unwrap_or_else(|| StubReply::text("(no reply left)")),
+        };
+        (turn, reply)
+    };
+    match reply {
+        StubReply::Message { text, calls, usage } => {
+            let streamed = body["stream"] == json!(true);
+            let (kind, payload) = if streamed {
+                ("text/event-stream", stream_of(turn, &text, &calls, &usage))
+            } else {
+                ("application/json", body_of(turn, &text, &calls, &usage))
+            };
+            answer(&mut stream, 200, &[("content-type".to_owned(), kind.to_owned())], payload.as_bytes());
+        }
+        StubReply::Status { status, headers, body } => answer(&mut stream, status, &headers, body.as_bytes()),
+        StubReply::Raw { pieces, pause } => {
+            let _ = stream.set_nodelay(true);
+            for piece in pieces {
+                if stream.write_all(&piece).is_err() {
+                    return;
+                }
+                std::thread::sleep(pause);
+            }
+        }
+        StubReply::Hang => {
+            // Ends when the client leaves.
+            let _ = stream.read(&mut [0; 64]);
+        }
+    }
+}
+
+fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 8192];
+    loop {
+        if let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let length: usize = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+            })?;
+            while bytes.len() < end + 4 + length {
+                match stream.read(&mut piece).ok()? {
+                    0 => return None,
+                    n => bytes.extend_from_slice(&piece[..n]),
+                }
+            }
+            return Some((head, bytes.split_off(end + 4)));
+        }
+        match stream.read(&mut piece).ok()? {
+            0 => return None,
+            n => bytes.extend_from_slice(&piece[..n]),
+        }
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], body: &[u8]) {
+    let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+fn finish(calls: &[(String, String)]) -> &'static str {
+    if calls.is_empty() { "stop" } else { "tool_calls" }
+}
+
+/// A whole reply. Call ids are `call_<turn>_<n>`.
+pub fn body_of(turn: usize, text: &str, calls: &[(String, String)], usage: &Value) -> String {
+    let mut message = json!({"role": "assistant", "content": text});
+    if !calls.is_empty() {
+        message["content"] = Value::Null;
+        message["tool_calls"] = calls
+            .iter()
+            .enumerate()
+            .map(|(n, (name, arguments))| {
+                json!({"id": format!("call_{turn}_{n}"), "type": "function",
+                       "function": {"name": name, "arguments": arguments}})
+            })
+            .collect();
+    }
+    let choice = json!({"index": 0, "message": message, "finish_reason": finish(calls)});
+    json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "stub",
+           "choices": [choice], "usage": usage})
+    .to_string()
+}
+
+/// The same reply as a stream, arguments in pieces of a few letters.
+pub fn stream_of(turn: usize, text: &str, calls: &[(String, String)], usage: &Value) -> String {
+    let chunk = |delta: Value, finish: Value| {
+        let choices = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
+        format!(
+            "data: {}\n\n",
+            json!({"model": "stub", "object": "chat.completion.chunk", "choices": choices})
+        )
+    };
+    let mut out = chunk(json!({"role": "assistant", "content": null}), Value::Null);
+    for word in text.split_inclusive(' ') {
+        out.push_str(&chunk(json!({"content": word}), Value::Null));
+    }
+    for (n, (name, arguments)) in calls.iter().enumerate() {
+        let head = json!({"index": n, "id": format!("call_{turn}_{n}"), "type": "function",
+                          "function": {"name": name, "arguments": ""}});
+        out.push_str(&chunk(json!({"tool_calls": [head]}), Value::Null));
+        for piece in arguments.chars().collect::<Vec<_>>().chunks(5) {
+            let piece: String = piece.iter().collect();
+            let call = json!({"index": n, "function": {"arguments": piece}});
+            out.push_str(&chunk(json!({"tool_calls": [call]}), Value::Null));
+        }
+    }
+    out.push_str(&chunk(json!({}), finish(calls).into()));
+    out.push_str(&format!("data: {}\n\n", json!({"model": "stub", "choices": [], "usage": usage})));
+    out.push_str("data: [DONE]\n\n");
+    out
+}
+
+/// Whether the conversation goes on from the one before it of the same system prompt.
+fn grows(earlier: &[Value], body: &Value) -> Option<String> {
+    let messages = body["messages"].as_array()?;
+    let before = earlier.iter().rev().find(|e| e["messages"][0] == messages[0])?["messages"].as_array()?;
+    (!messages.starts_with(before)).then(|| "the conversation was changed, not appended to".to_owned())
+}
+
+/// The first breach of the protocol in a request, if any.
+fn judge(body: &Value) -> Option<String> {
+    let messages = body["messages"].as_array().filter(|m| !m.is_empty())?;
+    let mut open: Vec<String> = Vec::new();
+    let mut ids = HashSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        let role = message["role"].as_str().unwrap_or_default();
+        if (role == "system") != (at == 0) {
+            return Some(format!("message {at} is `{role}`: one system message, and first"));
+        }
+        if role == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            if open.first().map(String::as_str) != Some(id) {
+                return Some(format!("message {at} answers `{id}`, but open are {open:?}"));
+            }
+            open.remove(0);
+        } else if !open.is_empty() {
+            return Some(format!("message {at} is `{role}` while calls {open:?} have no result"));
+        }
+        let parts = message["content"].as_array().cloned().unwrap_or_default();
+        for part in parts.iter().filter(|p| p["type"] == "image_url") {
+            let url = part["image_url"]["url"].as_str().unwrap_or_default();
+            if role != "user" || !url.starts_with("data:image/jpeg;base64,") {
+                return Some(format!("message {at} is `{role}` and holds a picture"));
+            }
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let id = call["id"].as_str().unwrap_or_default().to_owned();
+            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            if !serde_json::from_str::<Value>(arguments).is_ok_and(|a| a.is_object()) {
+                return Some(format!("call {id} has arguments {arguments:?}"));
+            }
+            if id.is_empty() || !ids.insert(id.clone()) {
+                return Some(format!("call id `{id}` is empty or used twice"));
+            }
+            open.push(id);
+        }
+    }
+    (!open.is_empty()).then(|| format!("calls {open:?} have no result"))
+}
