@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod classify;
+pub mod explorer;
 mod fenced;
 mod key;
 pub mod openai_chat;
