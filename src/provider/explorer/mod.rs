@@ -25,7 +25,7 @@
 //! aim   = 2, 4 or 7 just-noticeable steps (gentle, plain, strong), or a mean ΔE of 3
 //! band  = 0 for a mean ΔE of 1 to 8; below 1 it is 1 − ΔE, above 8 it is (ΔE − 8) / 4; at most 1;
 //!         0 when the frame changed its size, because ΔE tells nothing then; 0 for black and white, which is
-//!         taken to its end, so that no ΔE and no reach is too large
+//!         taken to its end: no ΔE and no reach is too large then, and blacker shadows are no warning
 //! score = 2.5 + merit, rounded, 1 to 4; an abandoned branch has 2
 //! ```
 //!

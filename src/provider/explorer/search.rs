@@ -211,9 +211,11 @@ fn propose(aim: &Aim, candidate: &Candidate, points: &[Point<'_>]) -> Option<f64
 /// The warnings about a setting that are not what was asked for.
 pub(super) fn objections<'a>(aim: &'a Aim, figures: &'a Figures) -> impl Iterator<Item = &'a str> {
     let asked = |warning: &str| {
-        (warning.starts_with("a very large edit") && aim.whole())
-            || (warning.starts_with("noise") && aim.asks(Axis::Noise))
-            || (figures.difference.resized && aim.asks(Axis::FrameArea) && warning.contains("size"))
+        let says = |words: &str| warning.starts_with(words);
+        // Dark colours turned grey reach black in all channels at once.
+        (aim.whole() && (says("a very large edit") || says("clipped shadows")))
+            || (aim.asks(Axis::Noise) && says("noise"))
+            || (aim.asks(Axis::FrameArea) && figures.difference.resized && warning.contains("size"))
     };
     figures.check.warnings.iter().map(String::as_str).filter(move |warning| !asked(warning))
 }
