@@ -1,5 +1,7 @@
 //! A provider on a real wire: what is sent, what is understood, what is an error, and how it ends.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 #[path = "common/chat_stub.rs"]
 mod chat_stub;
 
