@@ -384,10 +384,10 @@ pub struct RunArgs {
 #[derive(Args, Clone, Debug)]
 pub struct ChoiceArgs {
     /// The provider; `explorer` needs no key [default: explorer]
-    #[arg(long, value_name = "NAME", env = "CHEMIGRAM_PROVIDER", hide_env = true)]
+    #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
     /// Its model; for `script` a file
-    #[arg(long, value_name = "NAME", env = "CHEMIGRAM_MODEL", hide_env = true)]
+    #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The only place that writes to standard output and standard error.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::review::Style;
 const WIDTH: std::ops::RangeInclusive<usize> = 40..=110;
 
 /// How results, remarks and errors leave the program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Output {
     /// JSON instead of text.
     pub json: bool,
@@ -21,7 +21,7 @@ pub struct Output {
     pub quiet: bool,
     color: bool,
     /// Whether standard output was closed by its reader: from then on nothing is written to it.
-    closed: Mutex<bool>,
+    closed: Arc<Mutex<bool>>,
 }
 
 impl Output {
@@ -35,7 +35,12 @@ impl Output {
                 !unwanted && io::stdout().is_terminal()
             }
         };
-        Self { json: globals.json, quiet: globals.quiet, color, closed: Mutex::new(false) }
+        Self { json: globals.json, quiet: globals.quiet, color, closed: Arc::default() }
+    }
+
+    /// For errors in the arguments themselves, which leave nothing to go by but `--json`.
+    pub fn for_json() -> Self {
+        Self { json: true, quiet: true, color: false, closed: Arc::default() }
     }
 
     /// How a text is to be laid out.
