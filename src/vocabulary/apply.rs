@@ -25,6 +25,14 @@ pub struct PhotoFacts {
     pub orientation: Orientation,
 }
 
+impl PhotoFacts {
+    /// Columns and rows of what a state shows at full size: the whole picture less its crop. A render at a fixed
+    /// size does not tell, because it scales what is left to that size.
+    pub fn shown(&self, state: &EditState) -> [f64; 2] {
+        Frame::of(state, self).shown()
+    }
+}
+
 /// A move that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest<'a> {
@@ -763,6 +771,15 @@ mod tests {
             .apply(&request, &photo.state, &photo.facts, &photo.layouts, "3.0.0")
             .unwrap_err();
         assert!(matches!(error, VocabularyError::Unavailable { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_crop_shows_less_of_the_picture() {
+        let mut photo = Photo::new();
+        assert_eq!(photo.facts.shown(&photo.state), [300.0, 200.0]);
+        photo.apply("crop_left", &[("margin", 0.25)], None);
+        photo.apply("crop_bottom", &[("margin", 0.25)], None);
+        assert_eq!(photo.facts.shown(&photo.state), [225.0, 150.0]);
     }
 
     #[test]
