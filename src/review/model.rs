@@ -9,8 +9,7 @@ use crate::ids::{Hash, RefName};
 use crate::photo::{Operation, Workspace};
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
-use crate::session::state::BranchState;
-use crate::tools::{Measured, moves_of};
+use crate::tools::{BranchView, Measured, moves_of};
 use crate::transcript::{Event, Flag, JudgmentSource, Outcome, Vector};
 
 /// Everything worth telling about a session.
@@ -257,7 +256,7 @@ impl ReviewModel {
     }
 }
 
-fn review(workspace: &Workspace, session: &Session, branch: &BranchState) -> BranchReview {
+fn review(workspace: &Workspace, session: &Session, branch: &BranchView) -> BranchReview {
     let start = &session.state.start;
     let planned = start.branches.iter().find(|planned| planned.branch == branch.name);
     let vector = planned.and_then(|planned| planned.vector.clone());
@@ -287,7 +286,7 @@ fn review(workspace: &Workspace, session: &Session, branch: &BranchState) -> Bra
 
 /// The moves in effect at a branch's tip, and those that were tried and are not. Where the commits are gone
 /// (the branch was deleted and `gc` has run), the transcript tells what was done.
-fn moves(workspace: &Workspace, session: &Session, branch: &BranchState) -> (Vec<String>, Vec<String>) {
+fn moves(workspace: &Workspace, session: &Session, branch: &BranchView) -> (Vec<String>, Vec<String>) {
     let baseline = &session.state.start.baseline;
     let full = format!("refs/heads/{}", branch.name);
     let told = || {
