@@ -135,6 +135,7 @@ impl Writer {
 
     /// Sets `branch` back to the baseline's edit, as a new commit on top: nothing is lost.
     pub fn reset(&mut self, branch: &RefName) -> Result<CommitInfo, PhotoError> {
+        self.may_write_ref(RefKind::Branch, branch)?;
         let tip = self.workspace.branch(branch)?.ok_or_else(|| no_branch(branch))?;
         let state = self.workspace.state_of(self.workspace.baseline())?;
         self.record_edit(branch, &tip, &state, Operation::Reset, "")

@@ -569,13 +569,13 @@ mod tests {
     impl Photo {
         /// A photo as darktable 4.2.1 opens it.
         fn new() -> Self {
-            let mut baseline = EditState::default();
-            baseline.modules = vec![
+            let modules = vec![
                 module("temperature", 3, &[("red", 2.0), ("green", 1.0), ("blue", 1.6)]),
                 module("flip", 2, &[("orientation", 0.0)]),
                 module("exposure", 6, &[("exposure", 0.7), ("black", -0.000_244_140_63)]),
                 module("filmicrgb", 6, &[("white_point_source", 4.56)]),
             ];
+            let mut baseline = EditState { modules, ..EditState::default() };
             order::sort(&mut baseline);
             let facts = PhotoFacts {
                 baseline: baseline.clone(),

@@ -1,4 +1,10 @@
 //! The demo photo, opened by the installed darktable, with the vocabulary at hand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "test support: a failure is the test's failure"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
