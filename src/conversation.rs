@@ -141,3 +141,27 @@ pub enum Finish {
     /// Anything else, as the provider said it.
     Other(String),
 }
+
+impl Message {
+    /// Bytes of text in it, pictures not counted.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::User { text, .. } => text.len(),
+            Self::Assistant { text, calls, opaque } => {
+                text.len()
+                    + calls.iter().map(|c| c.name.len() + c.arguments.len() + c.id.len()).sum::<usize>()
+                    + opaque.iter().map(|o| o.block.to_string().len()).sum::<usize>()
+            }
+            Self::Results { results } => results.iter().map(|r| r.text.len() + r.call_id.len()).sum(),
+        }
+    }
+
+    /// Pictures in it.
+    pub fn images(&self) -> usize {
+        match self {
+            Self::User { images, .. } => images.len(),
+            Self::Assistant { .. } => 0,
+            Self::Results { results } => results.iter().map(|r| r.images.len()).sum(),
+        }
+    }
+}

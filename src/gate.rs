@@ -98,12 +98,13 @@ pub struct Gate {
     lease: Lease,
     stop: Stop,
     fresh: Vec<Line>,
+    refusal: Option<Exhausted>,
 }
 
 impl Gate {
     /// A gate over a transcript; `ledger` must be the fold of the lines that are already in it.
     pub fn new(ledger: Ledger, transcript: Transcript, lease: Lease, stop: Stop) -> Self {
-        Self { ledger, transcript, lease, stop, fresh: Vec::new() }
+        Self { ledger, transcript, lease, stop, fresh: Vec::new(), refusal: None }
     }
 
     /// The ledger.
@@ -152,6 +153,7 @@ impl Gate {
         };
         if let Err(exhausted) = self.check(&reserved) {
             self.lease.refuse(exhausted);
+            self.refusal = Some(exhausted);
             return Err(Refusal::Exhausted(exhausted));
         }
         let mutates = mutates(&intent);
@@ -181,6 +183,16 @@ impl Gate {
     pub fn record(&mut self, event: Event) -> Result<u64, TranscriptError> {
         let sync = !matches!(event, Event::BudgetReminder { .. } | Event::Note { .. } | Event::Render { .. });
         self.append(event, sync)
+    }
+
+    /// The cap of the last refusal, once: an effect within a tool may have met it.
+    pub fn take_refusal(&mut self) -> Option<Exhausted> {
+        self.refusal.take()
+    }
+
+    /// How many lines the transcript has.
+    pub fn lines(&self) -> u64 {
+        self.transcript.next_seq()
     }
 
     /// Adds the time that a crash hid; see [`Event::Resumed`].

@@ -42,5 +42,6 @@ pub mod prompts;
 pub mod provider;
 pub mod redact;
 pub mod session;
+pub mod tools;
 pub mod transcript;
 pub mod vocabulary;

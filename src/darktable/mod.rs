@@ -1,10 +1,12 @@
 //! darktable: its file formats, and pixels by running it as a process.
 
 pub mod baseline;
+pub mod blend;
 pub mod cache;
 pub mod checks;
 pub mod dng;
 pub mod faulty;
+pub mod forms;
 pub mod layout;
 pub mod oneshot;
 pub mod order;
@@ -15,3 +17,4 @@ pub mod render;
 pub mod scratch;
 pub mod srgb;
 pub mod state;
+pub mod xmp;

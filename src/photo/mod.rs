@@ -1,1 +1,48 @@
-//! Placeholder.
+//! One photograph as a project: a folder that a person can read, versioned like a git repository.
+//!
+//! Edits are immutable, content-addressed states; commits give them ancestry; refs give commits names.
+//! Reading needs nothing but the folder ([`Workspace`]). Changing needs the exclusive lock and an
+//! [`Authority`], both held by a [`Writer`]; every mutation checks the authority first, then writes content,
+//! then the op-log line, and the ref last, so that a kill at any moment leaves a whole workspace.
+//!
+//! Rejected: a git repository underneath (its commits carry time and author, so equal edits would have
+//! unequal hashes) and a database (a person could not read it).
+
+mod context;
+mod diff;
+mod error;
+mod exif;
+mod fsck;
+mod gaps;
+mod gc;
+mod history;
+mod ingest;
+mod jsonl;
+mod lock;
+mod objects;
+mod op;
+mod oplog;
+mod proposals;
+mod refs;
+mod tastes;
+mod workspace;
+mod writer;
+
+pub use context::{Context, Notes, read_context};
+pub use diff::{Change, ChangeKind, diff};
+pub use error::PhotoError;
+pub use exif::Exif;
+pub use fsck::{Finding, FsckReport};
+pub use gaps::{Gap, GapReport, RankedGap, rank};
+pub use gc::GcReport;
+pub use history::{LogEntry, Status};
+pub use ingest::{IngestOptions, Ingested, ingest};
+pub use lock::Holder;
+pub use objects::Commit;
+pub use op::{AppliedMove, Operation, Setting, Spot};
+pub use oplog::OpLine;
+pub use proposals::{Proposal, ProposalKind, ProposalStatus, ProposedText, TasteCategory};
+pub use refs::{Head, RefKind};
+pub use tastes::{Contradiction, Point, TasteFile};
+pub use workspace::{Library, Photo, PhotoKind, RawRecord, Workspace};
+pub use writer::{Authority, CommitInfo, Writer};

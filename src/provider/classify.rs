@@ -225,7 +225,8 @@ mod tests {
     fn every_row_of_the_table() {
         let openai =
             |code: &str| format!(r#"{{"error":{{"message":"m","type":"t","param":null,"code":"{code}"}}}}"#);
-        let rows: Vec<(u16, &[(&str, &str)], String, FaultClass)> = vec![
+        type Row<'a> = (u16, &'a [(&'static str, &'static str)], String, FaultClass);
+        let rows: Vec<Row<'_>> = vec![
             // OpenAI
             (400, &[], openai("x"), BadRequest),
             (401, &[], openai("invalid_api_key"), Auth),
@@ -282,9 +283,7 @@ mod tests {
             (301, &[], String::new(), BadRequest),
         ];
         for (status, pairs, body, class) in rows {
-            let pairs: Vec<(&'static str, &'static str)> =
-                pairs.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>();
-            let verdict = http(status, &headers(&pairs), body.as_bytes(), now());
+            let verdict = http(status, &headers(pairs), body.as_bytes(), now());
             assert_eq!(verdict.class, class, "{status} {body} gave {verdict:?}");
             assert!(verdict.message.starts_with(&format!("HTTP {status}")), "{verdict:?}");
         }

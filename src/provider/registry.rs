@@ -167,7 +167,10 @@ impl Registry {
 pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>, SetupError> {
     let profile = registry.get(&choice.provider)?;
     match profile.dialect {
-        Dialect::Explorer => explorer(profile, choice.seed),
+        Dialect::Explorer => {
+            registry.model_info(choice)?;
+            explorer(profile, choice.seed)
+        }
         Dialect::Script => {
             let path = choice
                 .model
@@ -187,4 +190,119 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
 // HOOK: the explorer is made here, as `Ok(Arc::new(super::explorer::Explorer::new(seed)))`.
 fn explorer(profile: &Profile, _seed: u64) -> Result<Arc<dyn Provider>, SetupError> {
     Err(SetupError::Client { provider: profile.name.clone(), cause: "it is not built in".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Coded;
+
+    fn registry(user: Option<&Path>, env: &'static [(&'static str, &'static str)]) -> Registry {
+        let files = Overlay::providers(user.map(Path::to_owned));
+        Registry::with_env(&files, |name| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    fn choice(provider: &str, model: Option<&str>) -> Choice {
+        Choice { provider: provider.to_owned(), model: model.map(str::to_owned), ..Choice::default() }
+    }
+
+    fn refusal(registry: &Registry, choice: &Choice) -> SetupError {
+        match connect(registry, choice) {
+            Ok(provider) => panic!("{:?} was connected", provider.info()),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn every_embedded_file_is_sound_and_its_default_model_is_known() {
+        let registry = registry(None, &[]);
+        let names: Vec<&str> = registry.list().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["explorer", "llamacpp", "ollama", "openai", "openrouter", "script"]);
+        for (name, origin, profile) in registry.list() {
+            let profile = profile.unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(*origin, Origin::Embedded);
+            for model in &profile.models {
+                let info = registry.model_info(&choice(name, Some(&model.id))).unwrap();
+                let price = info.price;
+                let full = [price.input, price.output, price.cache_read, price.cache_write]
+                    .iter()
+                    .all(Option::is_some);
+                assert!(info.free || full, "{}: a listed model that costs has a full price", model.id);
+            }
+            let default = profile.default_model.as_ref();
+            assert!(default.is_none_or(|id| profile.model(id).is_some()), "{name}: {default:?}");
+        }
+        let mini = registry.model_info(&choice("openai", None)).unwrap();
+        assert_eq!((mini.price.input, mini.price.cache_read), (Some(750_000), Some(75_000)));
+        assert_eq!(mini.facts["endpoint_host"], "api.openai.com");
+        assert_eq!(mini.facts["price_as_of"], "2026-11-21");
+        let stranger = registry.model_info(&choice("openai", Some("gpt-9"))).unwrap();
+        assert_eq!((stranger.price, stranger.free), (Price::default(), false), "unknown is not zero");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_remedy() {
+        let none = registry(None, &[]);
+        let error = refusal(&none, &choice("opnai", None));
+        assert_eq!(error.to_string(), "there is no provider `opnai`; did you mean `openai`?");
+        assert!(error.remedy().unwrap().contains("llamacpp, ollama"));
+        let error = refusal(&none, &choice("openai", None));
+        assert_eq!(error.to_string(), "provider `openai` needs a key and OPENAI_API_KEY is not set");
+        assert!(error.remedy().unwrap().starts_with("set OPENAI_API_KEY"));
+        assert!(!none.has_key(none.get("openai").unwrap()) && none.has_key(none.get("ollama").unwrap()));
+        assert_eq!(refusal(&none, &choice("ollama", None)).to_string(), "provider `ollama` needs a model");
+        let error = refusal(&none, &choice("explorer", Some("explorer-2")));
+        assert_eq!(
+            error.to_string(),
+            "provider `explorer` has no model `explorer-2`; did you mean `explorer-1`?"
+        );
+        let spoilt = registry(None, &[("OPENAI_API_KEY", "sk-se cret")]);
+        let error = refusal(&spoilt, &choice("openai", None));
+        assert!(!error.to_string().contains("cret") && matches!(error, SetupError::BadKey { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_address_is_the_arguments_then_the_environments_then_the_files() {
+        let plain = registry(None, &[]);
+        let moved = registry(None, &[(BASE_URL_ENV, "http://elsewhere:1/v1/")]);
+        let host = |registry: &Registry, url: Option<&str>| {
+            let choice = Choice { base_url: url.map(str::to_owned), ..choice("llamacpp", None) };
+            registry.model_info(&choice).map(|info| info.facts["endpoint_host"].clone())
+        };
+        assert_eq!(host(&plain, None).unwrap(), "localhost:8080");
+        assert_eq!(host(&moved, None).unwrap(), "elsewhere:1");
+        assert_eq!(host(&moved, Some("http://here:2")).unwrap(), "here:2");
+        let url = moved.base_url(moved.get("llamacpp").unwrap(), &choice("llamacpp", None)).unwrap();
+        assert_eq!(url.as_str(), "http://elsewhere:1/v1/chat/completions");
+        for bad in ["ftp://h/", "not an address", "file:///x"] {
+            assert!(matches!(host(&plain, Some(bad)), Err(SetupError::BadUrl { .. })), "{bad}");
+        }
+        let error = host(&plain, Some("http://me:hunter2@h/v1")).unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_users_file_extends_replaces_or_breaks_one_provider_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        let mine = |name: &str, command: &str| {
+            format!(
+                "name = \"{name}\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://h/v1\"\n\
+                 other_models = {{ vision = true }}\nkey_cmd = {command}\n"
+            )
+        };
+        write("openai.toml", "name = \"openai\"\nsumary = 1\n");
+        write("mine.toml", &mine("mine", "[\"printf\", \"sk-from-a-command\\\\n\"]"));
+        write("dumb.toml", &mine("dumb", "[\"false\"]"));
+        let registry = registry(Some(dir.path()), &[]);
+        let error = refusal(&registry, &choice("openai", None)).to_string();
+        assert!(
+            error.contains("openai.toml cannot be used: line 2, column 1: unknown field `sumary`"),
+            "{error}"
+        );
+        assert_eq!(connect(&registry, &choice("mine", Some("m"))).unwrap().info().model, "m");
+        let error = refusal(&registry, &choice("dumb", Some("m"))).to_string();
+        assert!(error.contains("`false` ended with"), "{error}");
+        registry.get("ollama").unwrap();
+    }
 }

@@ -277,3 +277,109 @@ impl Call {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::Blobs;
+
+    struct NoBlobs;
+
+    impl Blobs for NoBlobs {
+        fn bytes(&self, _: &Hash) -> std::io::Result<Vec<u8>> {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
+    }
+
+    const SCRIPT: &str = r#"
+        [model]
+        free = false
+        price = { input = 2.0, output = 10.0, cache_read = 0.1, cache_write = 2.5, as_of = "2026-11-21" }
+
+        [[reply]]
+        text = "I look."
+        calls = [{ name = "read_context" }, { name = "render_preview", arguments = { size = 8 } }]
+        usage = { input_fresh = 900, output = 40 }
+        fault = { class = "rate_limit", status = 429, retry_after_ms = 20, times = 2 }
+
+        [[reply]]
+        calls = [{ name = "look", arguments = "{broken" }]
+        repeat = 2
+
+        [[reply]]
+        raw = "<html>"
+        text = "after all"
+        finish = "length"
+    "#;
+
+    /// One attempt after `turns` assistant messages.
+    async fn at(script: &Script, turns: usize) -> Result<ModelReply, ProviderFault> {
+        let said = Message::Assistant { text: "x".to_owned(), calls: Vec::new(), opaque: Vec::new() };
+        let request = ModelRequest {
+            model: "m",
+            system: "s",
+            tools: &[],
+            messages: &vec![said; turns],
+            max_output_tokens: 9,
+            session: "s1",
+            seed: None,
+            blobs: &NoBlobs,
+            on_progress: &|_| {},
+        };
+        script.attempt(&request).await
+    }
+
+    fn shown(reply: &ModelReply) -> String {
+        let Message::Assistant { text, calls, .. } = &reply.message else { panic!("{reply:?}") };
+        let calls: Vec<String> =
+            calls.iter().map(|c| format!("{} {}{}", c.id, c.name, c.arguments)).collect();
+        format!("{text}|{}", calls.join("|"))
+    }
+
+    #[tokio::test]
+    async fn the_place_follows_from_the_conversation() {
+        let script = Script::parse("x.toml", SCRIPT).unwrap();
+        assert_eq!(script.info().price.output, Some(10_000_000));
+        for _ in 0..2 {
+            let fault = at(&script, 0).await.unwrap_err();
+            assert_eq!((fault.class, fault.status), (FaultClass::RateLimit, Some(429)));
+            assert_eq!(fault.retry_after, Some(Duration::from_millis(20)));
+        }
+        let first = at(&script, 0).await.unwrap();
+        assert_eq!(shown(&first), "I look.|call_0_0 read_context{}|call_0_1 render_preview{\"size\":8}");
+        assert_eq!((first.usage.total(), first.finish), (Some(940), Finish::ToolCalls));
+        assert_eq!(shown(&at(&script, 2).await.unwrap()), "|call_2_0 look{broken");
+        assert_eq!(shown(&at(&script, 1).await.unwrap()), "|call_1_0 look{broken");
+        let fault = at(&script, 3).await.unwrap_err();
+        assert_eq!((fault.class, fault.raw.as_slice()), (FaultClass::Garbage, b"<html>".as_slice()));
+        let last = at(&script, 3).await.unwrap();
+        assert_eq!((shown(&last), last.finish), ("after all|".to_owned(), Finish::Length));
+        for turns in [4, 90] {
+            assert_eq!(shown(&at(&script, turns).await.unwrap()), "(end of script)|");
+        }
+        let resumed = Script::parse("x.toml", SCRIPT).unwrap();
+        assert_eq!(shown(&at(&resumed, 2).await.unwrap()), "|call_2_0 look{broken");
+    }
+
+    #[tokio::test]
+    async fn a_json_script_may_go_on_for_ever() {
+        let text = r#"{"reply": [{"text": "again", "repeat": "forever"}]}"#;
+        let script = Script::parse("x.json", text).unwrap();
+        assert_eq!(shown(&at(&script, 5000).await.unwrap()), "again|");
+    }
+
+    #[test]
+    fn a_broken_script_says_where() {
+        let cause = |text: &str| Script::parse("x.toml", text).unwrap_err().to_string();
+        let stray = cause("[[reply]]\ntxt = 1\n");
+        assert!(stray.contains("line 2, column 1: unknown field `txt`"), "{stray}");
+        let none = cause("[[reply]]\nrepeat = 0\n");
+        assert!(none.contains("line 2, column 10: repeat is a number from 1"), "{none}");
+        let class = cause("[[reply]]\nfault = { class = \"tired\" }\n");
+        assert!(class.contains("unknown variant `tired`"), "{class}");
+        let json = cause("{\"reply\": [{\"calls\": [{\"nam\": 1}]}]}");
+        assert!(json.contains("reply[0].calls[0]") && json.contains("line 1"), "{json}");
+        let missing = Script::open(Path::new("/no/such/script.toml")).unwrap_err().to_string();
+        assert!(missing.starts_with("script /no/such/script.toml cannot be used: "), "{missing}");
+    }
+}

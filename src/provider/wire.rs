@@ -480,5 +480,5 @@ fn normal_usage(usage: &Value) -> Option<Usage> {
 /// A count that came as a floating-point number.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(value: f64) -> Option<u64> {
-    (value >= 0.0 && value <= 1e15 && value.fract() == 0.0).then_some(value as u64)
+    ((0.0..=1e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
 }

@@ -11,9 +11,9 @@ use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::error::ErrorCode;
 use crate::ids::{Hash, RefName};
 use crate::session::wording;
+use crate::tools::BranchView;
 use crate::transcript::{
-    EffectClass, Event, HeadState, Judgment, JudgmentSource, Line, Outcome, SessionEnd, SessionStart,
-    ToolIntent,
+    EffectClass, Event, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
 };
 
 /// Failed calls in a row after which the session wraps up.
@@ -36,17 +36,6 @@ pub enum Phase {
     WrappingUp,
     /// Closed.
     Ended,
-}
-
-/// One branch of the session.
-#[derive(Clone, Debug)]
-pub struct BranchState {
-    /// Its name.
-    pub name: RefName,
-    /// Its tip.
-    pub tip: Hash,
-    /// The latest judgment.
-    pub judgment: Option<Judgment>,
 }
 
 /// What a person asked of a running session.
@@ -123,7 +112,7 @@ pub struct State {
     /// Where the session stands.
     pub head: HeadState,
     /// The branches, in the order they were made.
-    pub branches: Vec<BranchState>,
+    pub branches: Vec<BranchView>,
     /// The vectors restated by the agent.
     pub restated: BTreeMap<String, String>,
     /// A question nobody has answered.
@@ -138,6 +127,8 @@ pub struct State {
     pub tool_calls: u64,
     /// Reminders given.
     pub reminders: BTreeSet<u8>,
+    /// Proposals made, for taste and for notes.
+    pub proposals: (usize, usize),
     /// The closing line.
     pub end: Option<SessionEnd>,
     /// Input tokens that the provider last reported, with the number of messages they covered.
@@ -148,10 +139,10 @@ pub struct State {
     pub render_ms: u64,
     /// Wall times of real renders, in milliseconds, by longest side and quality.
     pub render_times: BTreeMap<(u32, String), Vec<u64>>,
+    proposal_ids: BTreeSet<String>,
     pending: VecDeque<ToolCall>,
     results: Vec<ToolResult>,
     open_tool: Option<(u64, Box<ToolIntent>)>,
-    open_model: bool,
     interrupted: bool,
     turn: u64,
     attempt: u32,
@@ -161,6 +152,7 @@ pub struct State {
     silent: u32,
     wrap_up_replies: u32,
     repeats: BTreeMap<(String, String, Hash), u32>,
+    most_repeats: u32,
 }
 
 impl State {
@@ -179,6 +171,8 @@ impl State {
             stopped: false,
             tool_calls: 0,
             reminders: BTreeSet::new(),
+            proposals: (0, 0),
+            proposal_ids: BTreeSet::new(),
             end: None,
             last_input: None,
             model_ms: 0,
@@ -187,7 +181,6 @@ impl State {
             pending: VecDeque::new(),
             results: Vec::new(),
             open_tool: None,
-            open_model: false,
             interrupted: false,
             turn: 0,
             attempt: 0,
@@ -197,6 +190,7 @@ impl State {
             silent: 0,
             wrap_up_replies: 0,
             repeats: BTreeMap::new(),
+            most_repeats: 0,
             start: (**start).clone(),
         })
     }
@@ -221,14 +215,12 @@ impl State {
             }
             Event::ModelIntent { turn, attempt, .. } => {
                 (self.turn, self.attempt) = (*turn, *attempt);
-                self.open_model = true;
                 self.retry = None;
             }
             Event::Attempt { class, message, pause_ms, ms, .. } => {
                 self.attempt_failed(class, message, *pause_ms, *ms)
             }
             Event::ModelReply { message, usage, ms, .. } => {
-                self.open_model = false;
                 self.model_ms += ms;
                 let input = [usage.input_fresh, usage.input_cache_read, usage.input_cache_write];
                 if let Some(tokens) = input.iter().flatten().copied().reduce(u64::saturating_add) {
@@ -238,9 +230,17 @@ impl State {
             }
             Event::ToolCall(intent) => {
                 self.open_tool = Some((line.seq, intent.clone()));
-                *self.repeats.entry(self.repeat_key(&intent.call, intent.class)).or_default() += 1;
+                self.count(&intent.call);
             }
-            Event::ToolResult { result, code, head, .. } => self.answered(result, *code, head),
+            Event::ToolResult { intent, result, code, head, .. } => {
+                // A refused call was never dispatched, but it counts as one more of its kind.
+                if intent.is_none()
+                    && let Some(call) = self.pending.iter().find(|c| c.id == result.call_id).cloned()
+                {
+                    self.count(&call);
+                }
+                self.answered(result, *code, head);
+            }
             Event::Render { intent: Some(_), long_edge, quality, pixel_hash: Some(_), ms, .. } => {
                 self.render_ms += ms;
                 self.render_times.entry((*long_edge, quality.clone())).or_default().push(*ms);
@@ -261,10 +261,10 @@ impl State {
             Event::WrapUp { text, reason } => {
                 self.phase = Phase::WrappingUp;
                 self.stopped |= reason == wording::STOPPED;
-                self.open_model = false;
                 self.retry = None;
                 self.silent = 0;
                 self.bad_calls = 0;
+                self.most_repeats = 0;
                 self.say(text);
             }
             Event::EndRequested { summary, tag_suggestion } => {
@@ -272,7 +272,7 @@ impl State {
             }
             Event::Resumed { .. } => {
                 self.interrupted = true;
-                self.open_model = false;
+                self.take_back();
                 if self.end.take().is_some() || self.phase == Phase::Ended {
                     self.phase = if self.restated.is_empty() && self.branches.is_empty() {
                         Phase::Planned
@@ -294,7 +294,28 @@ impl State {
                 self.phase = Phase::Ended;
                 self.end = Some((**end).clone());
             }
-            Event::RenderIntent { .. } | Event::Proposal { .. } | Event::Gap { .. } | Event::Note { .. } => {}
+            Event::Proposal { id, target, .. } => {
+                // A call that a crash cut is made again and says the same proposal twice.
+                if self.proposal_ids.insert(id.clone()) {
+                    let count = if target == "taste" { &mut self.proposals.0 } else { &mut self.proposals.1 };
+                    *count += 1;
+                }
+            }
+            Event::RenderIntent { .. } | Event::Gap { .. } | Event::Note { .. } => {}
+        }
+    }
+
+    /// Forgets what a call did that a crash cut: it will be made again from where it began.
+    fn take_back(&mut self) {
+        let Some((_, intent)) = &self.open_tool else { return };
+        match &intent.target {
+            Some((name, None)) => self.branches.retain(|b| &b.name != name),
+            Some((name, Some(commit))) => {
+                if let Some(branch) = self.branches.iter_mut().find(|b| &b.name == name) {
+                    branch.tip = commit.clone();
+                }
+            }
+            None => {}
         }
     }
 
@@ -303,7 +324,6 @@ impl State {
     }
 
     fn attempt_failed(&mut self, class: &str, message: &str, pause_ms: Option<u64>, ms: u64) {
-        self.open_model = false;
         self.model_ms += ms;
         self.retry = match pause_ms {
             Some(pause) => {
@@ -355,8 +375,15 @@ impl State {
         let Some(Ok(name)) = name.strip_prefix("refs/heads/").map(str::parse::<RefName>) else { return };
         match self.branches.iter_mut().find(|b| b.name == name) {
             Some(branch) => branch.tip = commit.clone(),
-            None => self.branches.push(BranchState { name, tip: commit.clone(), judgment: None }),
+            None => self.branches.push(BranchView { name, tip: commit.clone(), judgment: None }),
         }
+    }
+
+    fn count(&mut self, call: &ToolCall) {
+        let Some(tool) = crate::tools::find(&call.name).filter(|t| t.name != "mode_b_status") else { return };
+        let count = self.repeats.entry(self.repeat_key(call, tool.class)).or_default();
+        *count += 1;
+        self.most_repeats = self.most_repeats.max(*count);
     }
 
     fn repeat_key(&self, call: &ToolCall, class: EffectClass) -> (String, String, Hash) {
@@ -369,6 +396,20 @@ impl State {
     /// How often this call was dispatched on the present state before.
     pub fn repeats(&self, call: &ToolCall, class: EffectClass) -> u32 {
         self.repeats.get(&self.repeat_key(call, class)).copied().unwrap_or(0)
+    }
+
+    /// The line of a call that was dispatched and has no result yet.
+    pub fn open_call(&self, call_id: &str) -> Option<u64> {
+        self.open_tool.as_ref().filter(|(_, intent)| intent.call.id == call_id).map(|(seq, _)| *seq)
+    }
+
+    /// The branches that nobody has judged, with their tips.
+    pub fn unjudged(&self) -> Vec<(RefName, Hash)> {
+        self.branches
+            .iter()
+            .filter(|b| b.judgment.is_none())
+            .map(|b| (b.name.clone(), b.tip.clone()))
+            .collect()
     }
 
     /// The calls of the last reply that wait for a result.
@@ -474,6 +515,10 @@ impl State {
         if self.bad_calls >= MAX_BAD_CALLS {
             let (used, limit) = (u64::from(self.bad_calls), u64::from(MAX_BAD_CALLS));
             return Some(Exhausted { cap: Cap::BadCalls, used, reserved: 0, limit, wanted: 1 });
+        }
+        if self.most_repeats >= REPEATS[2] {
+            let (used, limit) = (u64::from(self.most_repeats), u64::from(REPEATS[2]));
+            return Some(Exhausted { cap: Cap::Loop, used, reserved: 0, limit, wanted: 1 });
         }
         None
     }

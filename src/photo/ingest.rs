@@ -1,0 +1,245 @@
+//! Taking a raw into the library: once, whole, or not at all.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::darktable::render::RenderError;
+use crate::darktable::state::EditState;
+use crate::durable;
+use crate::ids::{Hash, PhotoId, RefName};
+use crate::photo::context::{BRIEF, NOTES};
+use crate::photo::error::PhotoError;
+use crate::photo::exif::Exif;
+use crate::photo::fsck::hash_file;
+use crate::photo::lock::{self, Lock};
+use crate::photo::objects::{Commit, Objects};
+use crate::photo::op::Operation;
+use crate::photo::oplog::{self, OpLine};
+use crate::photo::refs::{Head, RefKind, Refs};
+use crate::photo::workspace::{FORMAT, Library, PHOTO_FILE, Photo, PhotoKind, RawRecord, Workspace};
+
+/// What the folder of a photo in the making is called, in the library.
+const TEMPORARY: &str = ".ingest-";
+
+/// The library's own lock, held for moments.
+const LIBRARY_LOCK: &str = ".lock";
+
+/// Files that are finished pictures; everything else counts as sensor data.
+const RASTER: &[&str] = &[
+    "jpg", "jpeg", "png", "tif", "tiff", "webp", "avif", "heic", "heif", "jxl", "jp2", "exr", "pfm", "ppm",
+    "pgm", "bmp", "gif",
+];
+
+/// What may be said at ingest.
+#[derive(Clone, Debug, Default)]
+pub struct IngestOptions {
+    /// The id; derived from the file's name if absent.
+    pub id: Option<PhotoId>,
+    /// The text of `brief.md`.
+    pub brief: Option<String>,
+}
+
+/// A photo that was taken in.
+#[derive(Clone, Debug)]
+pub struct Ingested {
+    /// It.
+    pub workspace: Workspace,
+    /// A sidecar that lies beside the raw. It was left alone: the baseline is darktable's own.
+    pub foreign_sidecar: Option<PathBuf>,
+}
+
+/// Takes `raw` into `library`. `ask` is given the raw (through the link in the new folder, where no sidecar
+/// lies) and answers with darktable's default edit and its version. The folder is built beside its place and
+/// renamed into it at the end, so that a crash leaves no half photo.
+///
+/// A raw that is there already is [`PhotoError::AlreadyIngested`], which carries its id.
+pub fn ingest(
+    library: &Library,
+    raw: &Path,
+    options: IngestOptions,
+    ask: &dyn Fn(&Path) -> Result<(EditState, String), RenderError>,
+) -> Result<Ingested, PhotoError> {
+    let original = check_raw(raw)?;
+    let (sha256, bytes) = hash_file(&original).map_err(PhotoError::io("read", raw))?;
+    refuse_known(library, raw, &sha256)?;
+    if let Some(id) = options.id.as_ref().filter(|id| library.folder(id).exists()) {
+        return Err(PhotoError::IdTaken { id: id.clone() });
+    }
+    let (folder, _lock) = begin(library)?;
+    let name = link(&original, &folder.path().join("raw"))?;
+    let (state, darktable) = ask(&folder.path().join("raw").join(&name))?;
+    let baseline = first_commit(folder.path(), &state, &sha256)?;
+    for (file, text) in [(BRIEF, options.brief.unwrap_or_default()), (NOTES, String::new())] {
+        let path = folder.path().join(file);
+        fs::write(&path, text).map_err(PhotoError::io("write", &path))?;
+    }
+    for sub in ["sessions/mode_b", "previews", "exports"] {
+        let path = folder.path().join(sub);
+        fs::create_dir_all(&path).map_err(PhotoError::io("make", &path))?;
+    }
+    let mut photo = Photo {
+        format: FORMAT,
+        id: options.id.clone().map_or_else(|| derived_id(&original, 1), Ok)?,
+        raw: RawRecord { name, original: original.to_string_lossy().into_owned(), sha256, bytes },
+        kind: kind_of(&original),
+        exif: Exif::of(&original),
+        darktable,
+        baseline,
+    };
+
+    // From here to the rename nobody else takes an id or this raw.
+    let _library_lock = lock_library(library)?;
+    refuse_known(library, raw, &photo.raw.sha256)?;
+    let mut number = 1;
+    while library.folder(&photo.id).exists() {
+        if options.id.is_some() {
+            return Err(PhotoError::IdTaken { id: photo.id });
+        }
+        number += 1;
+        photo.id = derived_id(&original, number)?;
+    }
+    let path = folder.path().join(PHOTO_FILE);
+    let text = serde_json::to_string_pretty(&photo).map_err(|e| PhotoError::Invalid(e.to_string()))?;
+    durable::write(&path, format!("{text}\n").as_bytes()).map_err(PhotoError::io("write", &path))?;
+    let place = library.folder(&photo.id);
+    fs::rename(folder.path(), &place).map_err(PhotoError::io("make", &place))?;
+    // It has moved: there is nothing left to remove.
+    let _ = folder.keep();
+    durable::sync_folder(library.root()).map_err(PhotoError::io("write", library.root()))?;
+    Ok(Ingested { workspace: library.open(&photo.id)?, foreign_sidecar: sidecar(&original) })
+}
+
+/// The raw's own path, if it is a file with something in it.
+fn check_raw(raw: &Path) -> Result<PathBuf, PhotoError> {
+    let original = fs::canonicalize(raw).map_err(PhotoError::io("read", raw))?;
+    let meta = fs::metadata(&original).map_err(PhotoError::io("read", raw))?;
+    let bad = |reason| Err(PhotoError::BadRaw { path: raw.to_owned(), reason });
+    if meta.is_dir() {
+        return bad("it is a folder, not a photograph");
+    }
+    if !meta.is_file() {
+        return bad("it is not an ordinary file");
+    }
+    if meta.len() == 0 {
+        return bad("it is empty");
+    }
+    Ok(original)
+}
+
+fn refuse_known(library: &Library, raw: &Path, sha256: &Hash) -> Result<(), PhotoError> {
+    match library.find_raw(sha256)? {
+        Some(id) => Err(PhotoError::AlreadyIngested { path: raw.to_owned(), id }),
+        None => Ok(()),
+    }
+}
+
+/// A folder for the photo in the making, locked so that it is told from one that a crash left; those are
+/// swept away on this occasion.
+fn begin(library: &Library) -> Result<(tempfile::TempDir, Lock), PhotoError> {
+    let root = library.root();
+    fs::create_dir_all(root).map_err(PhotoError::io("make", root))?;
+    let _library_lock = lock_library(library)?;
+    for entry in fs::read_dir(root).map_err(PhotoError::io("list", root))? {
+        let path = entry.map_err(PhotoError::io("list", root))?.path();
+        let temporary = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(TEMPORARY));
+        if temporary && lock::held_by(&path).is_ok_and(|holder| holder.is_none()) {
+            // Best effort: what stays is hidden and swept next time.
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+    let folder = tempfile::Builder::new()
+        .prefix(TEMPORARY)
+        .tempdir_in(root)
+        .map_err(PhotoError::io("make a folder in", root))?;
+    let lock = Lock::take(folder.path(), "ingest", jiff::Timestamp::now())?;
+    Ok((folder, lock))
+}
+
+fn lock_library(library: &Library) -> Result<File, PhotoError> {
+    let path = library.root().join(LIBRARY_LOCK);
+    let io = || PhotoError::io("lock", &path);
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io())?;
+    file.lock().map_err(io())?;
+    Ok(file)
+}
+
+/// Links the original into `folder`, or, where links do not work, copies it; returns its name there.
+fn link(original: &Path, folder: &Path) -> Result<String, PhotoError> {
+    fs::create_dir_all(folder).map_err(PhotoError::io("make", folder))?;
+    let name = match original.file_name().and_then(|name| name.to_str()) {
+        Some(name) => name.to_owned(),
+        None => {
+            let extension = original.extension().and_then(|e| e.to_str());
+            extension.map_or_else(|| "raw".to_owned(), |e| format!("raw.{e}"))
+        }
+    };
+    let path = folder.join(&name);
+    #[cfg(unix)]
+    let linked = std::os::unix::fs::symlink(original, &path);
+    #[cfg(not(unix))]
+    let linked: std::io::Result<()> = Err(std::io::ErrorKind::Unsupported.into());
+    linked
+        .or_else(|_| fs::hard_link(original, &path))
+        .or_else(|_| fs::copy(original, &path).map(drop))
+        .map_err(PhotoError::io("link the raw to", &path))?;
+    Ok(name)
+}
+
+/// The baseline: its state, its commit, `main`, the tag `baseline`, HEAD, and the op-log's first line.
+fn first_commit(folder: &Path, state: &EditState, raw: &Hash) -> Result<Hash, PhotoError> {
+    let objects = Objects::of(folder);
+    let op = Operation::Ingest { raw: raw.clone() };
+    let commit = Commit {
+        label: "baseline".into(),
+        op: op.clone(),
+        parents: Vec::new(),
+        state: objects.put_state(state)?,
+    };
+    let hash = objects.put_commit(&commit.canonical()?)?;
+    let main: RefName = "main".parse()?;
+    let line = OpLine {
+        t: jiff::Timestamp::now(),
+        by: "person".into(),
+        call: None,
+        op,
+        reference: RefKind::Branch.full(&main),
+        before: None,
+        after: Some(hash.clone()),
+        label: commit.label,
+    };
+    oplog::append(folder, &line)?;
+    let refs = Refs::of(folder);
+    refs.write(RefKind::Tag, &"baseline".parse()?, &hash)?;
+    refs.write(RefKind::Branch, &main, &hash)?;
+    refs.set_head(&Head::Branch(main))?;
+    Ok(hash)
+}
+
+fn kind_of(path: &Path) -> PhotoKind {
+    let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    if RASTER.contains(&extension.as_str()) { PhotoKind::Raster } else { PhotoKind::Raw }
+}
+
+/// The file's stem as an id, with a number if it is not the first of that name.
+fn derived_id(path: &Path, number: usize) -> Result<PhotoId, PhotoError> {
+    let stem = path.file_stem().map(|s| s.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let mut id = String::new();
+    for c in stem.chars() {
+        let c = if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' { c } else { '-' };
+        if !(c == '-' && (id.is_empty() || id.ends_with('-'))) && !(c == '_' && id.is_empty()) {
+            id.push(c);
+        }
+    }
+    id.truncate(56);
+    let id = id.trim_end_matches(['-', '_']);
+    let id = if id.is_empty() { "photo" } else { id };
+    let numbered = if number > 1 { format!("{id}-{number}") } else { id.to_owned() };
+    Ok(numbered.parse()?)
+}
+
+/// `NAME.EXT.xmp` or `NAME.xmp` beside the raw.
+fn sidecar(original: &Path) -> Option<PathBuf> {
+    let mut full = original.as_os_str().to_owned();
+    full.push(".xmp");
+    [PathBuf::from(full), original.with_extension("xmp")].into_iter().find(|path| path.is_file())
+}

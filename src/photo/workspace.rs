@@ -1,0 +1,316 @@
+//! The folder of photos, and one photo's folder for reading.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::darktable::render::RawFile;
+use crate::darktable::state::EditState;
+use crate::ids::{Hash, PhotoId, RefName, SessionId};
+use crate::photo::error::PhotoError;
+use crate::photo::exif::Exif;
+use crate::photo::lock::{self, Holder, Lock};
+use crate::photo::objects::{Commit, Objects};
+use crate::photo::refs::{Head, RefKind, Refs};
+use crate::photo::writer::{Authority, Writer};
+
+/// The layout of a photo's folder that this program writes.
+pub(super) const FORMAT: u32 = 1;
+
+/// The file that makes a folder a photo's.
+pub(super) const PHOTO_FILE: &str = "photo.json";
+
+/// A folder with one folder a photo.
+#[derive(Clone, Debug)]
+pub struct Library {
+    root: PathBuf,
+}
+
+impl Library {
+    /// The library at `root`, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Its folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder that a photo of this id has or would have.
+    pub fn folder(&self, id: &PhotoId) -> PathBuf {
+        self.root.join(id.as_str())
+    }
+
+    /// Opens one photo for reading.
+    pub fn open(&self, id: &PhotoId) -> Result<Workspace, PhotoError> {
+        Workspace::open(&self.root, id)
+    }
+
+    /// The ids of all photos, in order. Folders without a `photo.json` are none.
+    pub fn photos(&self) -> Result<Vec<PhotoId>, PhotoError> {
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(PhotoError::io("list", &self.root)(e)),
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(PhotoError::io("list", &self.root))?;
+            let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(id) = id.filter(|_| entry.path().join(PHOTO_FILE).is_file()) {
+                ids.push(id);
+            }
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// The photo whose raw has this hash, if there is one. Photos that cannot be read are passed over.
+    pub fn find_raw(&self, sha256: &Hash) -> Result<Option<PhotoId>, PhotoError> {
+        let has = |id: &PhotoId| self.open(id).is_ok_and(|w| w.photo().raw.sha256 == *sha256);
+        Ok(self.photos()?.into_iter().find(has))
+    }
+}
+
+/// Whether a photo is sensor data or a finished picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhotoKind {
+    /// Sensor data.
+    Raw,
+    /// JPEG, PNG, TIFF and the like.
+    Raster,
+}
+
+/// The original file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RawRecord {
+    /// Its name within `raw/`.
+    pub name: String,
+    /// Where it was when it was ingested.
+    pub original: String,
+    /// SHA-256 of its bytes.
+    pub sha256: Hash,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// What `photo.json` holds: facts fixed at ingest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Photo {
+    /// The layout of the folder.
+    pub format: u32,
+    /// The photo's name.
+    pub id: PhotoId,
+    /// The original.
+    pub raw: RawRecord,
+    /// Raw or raster.
+    pub kind: PhotoKind,
+    /// Camera and exposure.
+    pub exif: Exif,
+    /// The darktable that was asked for the baseline.
+    pub darktable: String,
+    /// The first commit: darktable's own default edit.
+    pub baseline: Hash,
+}
+
+/// One photo's folder, for reading. Cheap to clone; reads the folder afresh at every question, so that it
+/// never tells what is no longer so.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    folder: PathBuf,
+    photo: Photo,
+}
+
+impl Workspace {
+    /// Opens the photo `id` of the library at `root`.
+    pub fn open(root: &Path, id: &PhotoId) -> Result<Self, PhotoError> {
+        let folder = root.join(id.as_str());
+        let path = folder.join(PHOTO_FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(PhotoError::NoPhoto { id: id.clone(), library: root.to_owned() });
+            }
+            Err(e) => return Err(PhotoError::io("read", &path)(e)),
+        };
+        let damaged = |reason: String| PhotoError::Damaged { what: path.display().to_string(), reason };
+        let photo: Photo = serde_json::from_slice(&bytes).map_err(|e| damaged(e.to_string()))?;
+        if photo.format > FORMAT {
+            let message = format!("photo `{id}` was written by a newer chemigram (format {})", photo.format);
+            return Err(PhotoError::State(message));
+        }
+        if photo.id != *id {
+            return Err(damaged(format!("it says that this is photo `{}`", photo.id)));
+        }
+        if Path::new(&photo.raw.name).file_name() != Some(photo.raw.name.as_ref()) {
+            return Err(damaged(format!("`{}` is not a plain file name", photo.raw.name)));
+        }
+        Ok(Self { folder, photo })
+    }
+
+    /// The facts fixed at ingest.
+    pub fn photo(&self) -> &Photo {
+        &self.photo
+    }
+
+    /// The photo's name.
+    pub fn id(&self) -> &PhotoId {
+        &self.photo.id
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder of one Mode B session.
+    pub fn session_folder(&self, session: &SessionId) -> PathBuf {
+        self.sessions_folder().join(session.as_str())
+    }
+
+    /// The folder of all Mode B sessions.
+    pub fn sessions_folder(&self) -> PathBuf {
+        self.folder.join("sessions").join("mode_b")
+    }
+
+    /// The cache of rendered pictures; nothing in it is missed when it goes.
+    pub fn previews_folder(&self) -> PathBuf {
+        self.folder.join("previews")
+    }
+
+    /// Where finished pictures go.
+    pub fn exports_folder(&self) -> PathBuf {
+        self.folder.join("exports")
+    }
+
+    /// The original, through its link in `raw/`.
+    pub fn raw(&self) -> RawFile {
+        RawFile {
+            path: self.folder.join("raw").join(&self.photo.raw.name),
+            sha256: self.photo.raw.sha256.clone(),
+        }
+    }
+
+    /// Takes the exclusive lock in order to change the photo. Fails at once, naming the holder, when it is held.
+    pub fn lock(&self, authority: Authority, purpose: &str) -> Result<Writer, PhotoError> {
+        let lock = Lock::take(&self.folder, purpose, jiff::Timestamp::now())?;
+        Ok(Writer::new(self.clone(), authority, lock))
+    }
+
+    /// Who holds the lock now.
+    pub fn held_by(&self) -> Result<Option<Holder>, PhotoError> {
+        lock::held_by(&self.folder)
+    }
+
+    pub(super) fn objects(&self) -> Objects<'_> {
+        Objects::of(&self.folder)
+    }
+
+    pub(super) fn refs(&self) -> Refs<'_> {
+        Refs::of(&self.folder)
+    }
+
+    /// The first commit: darktable's own default edit.
+    pub fn baseline(&self) -> &Hash {
+        &self.photo.baseline
+    }
+
+    /// A state, checked against its hash.
+    pub fn state(&self, hash: &Hash) -> Result<EditState, PhotoError> {
+        self.objects().state(hash)
+    }
+
+    /// A commit, checked against its hash.
+    pub fn commit(&self, hash: &Hash) -> Result<Commit, PhotoError> {
+        self.objects().commit(hash)
+    }
+
+    /// The edit that a commit holds.
+    pub fn state_of(&self, commit: &Hash) -> Result<EditState, PhotoError> {
+        self.state(&self.commit(commit)?.state)
+    }
+
+    /// What HEAD says.
+    pub fn head(&self) -> Result<Head, PhotoError> {
+        self.refs().head()
+    }
+
+    /// All branches with their tips, by name.
+    pub fn branches(&self) -> Result<Vec<(RefName, Hash)>, PhotoError> {
+        self.refs().all(RefKind::Branch)
+    }
+
+    /// All tags, by name.
+    pub fn tags(&self) -> Result<Vec<(RefName, Hash)>, PhotoError> {
+        self.refs().all(RefKind::Tag)
+    }
+
+    /// Where a branch is; `None` if there is none of that name.
+    pub fn branch(&self, name: &RefName) -> Result<Option<Hash>, PhotoError> {
+        self.refs().read(RefKind::Branch, name)
+    }
+
+    /// Where a tag is; `None` if there is none of that name.
+    pub fn tag(&self, name: &RefName) -> Result<Option<Hash>, PhotoError> {
+        self.refs().read(RefKind::Tag, name)
+    }
+
+    /// The commit that HEAD stands for.
+    pub fn head_commit(&self) -> Result<Hash, PhotoError> {
+        match self.head()? {
+            Head::Detached(commit) => Ok(commit),
+            Head::Branch(branch) => self.branch(&branch)?.ok_or_else(|| PhotoError::Damaged {
+                what: "HEAD".into(),
+                reason: format!("it follows the branch `{branch}`, which does not exist"),
+            }),
+        }
+    }
+
+    /// The commit that `spec` names: `HEAD`, a branch, a tag (a branch wins), `refs/heads/…`, `refs/tags/…`,
+    /// a commit's hash, or its first seven digits or more.
+    pub fn resolve(&self, spec: &str) -> Result<Hash, PhotoError> {
+        if spec == "HEAD" {
+            return self.head_commit();
+        }
+        let unresolved =
+            |reason: &str| PhotoError::Unresolved { spec: spec.to_owned(), reason: reason.into() };
+        for kind in [RefKind::Branch, RefKind::Tag] {
+            if let Some(name) = spec.strip_prefix(kind.prefix()) {
+                let name: RefName = name.parse()?;
+                return self
+                    .refs()
+                    .read(kind, &name)?
+                    .ok_or_else(|| unresolved(&format!("there is no such {kind}")));
+            }
+        }
+        if let Ok(name) = spec.parse::<RefName>() {
+            for kind in [RefKind::Branch, RefKind::Tag] {
+                if let Some(commit) = self.refs().read(kind, &name)? {
+                    return Ok(commit);
+                }
+            }
+        }
+        let digits = spec.to_ascii_lowercase();
+        if !digits.bytes().all(|b| b.is_ascii_hexdigit()) || digits.len() > 64 {
+            return Err(unresolved("there is no branch or tag of that name"));
+        }
+        if digits.len() < 7 {
+            return Err(unresolved(
+                "there is no branch or tag of that name, and a short hash has seven digits or more",
+            ));
+        }
+        let mut matches = self.objects().commits_with_prefix(&digits)?;
+        match (matches.pop(), matches.is_empty()) {
+            (Some(commit), true) => Ok(commit),
+            (None, _) => Err(unresolved("no commit's hash begins like that")),
+            (Some(last), false) => {
+                matches.push(last);
+                Err(PhotoError::Ambiguous { prefix: spec.to_owned(), matches })
+            }
+        }
+    }
+}

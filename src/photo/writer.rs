@@ -1,0 +1,365 @@
+//! Changing a photo: under the lock, with an authority, content first and the ref last.
+
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+use crate::darktable::state::EditState;
+use crate::gate::Lease;
+use crate::ids::{Hash, RefName, SessionId};
+use crate::photo::error::PhotoError;
+use crate::photo::lock::Lock;
+use crate::photo::objects::Commit;
+use crate::photo::op::Operation;
+use crate::photo::oplog::{self, OpLine};
+use crate::photo::refs::{Head, RefKind};
+use crate::photo::workspace::Workspace;
+
+/// What the names of a session's refs begin with.
+const SESSION_PREFIX: &str = "branch_b_";
+
+/// The longest label, in characters.
+const LABEL_LIMIT: usize = 200;
+
+/// In whose name a photo is changed.
+#[derive(Clone, Debug)]
+pub enum Authority {
+    /// Somebody at the keyboard: everything but breaking what is immutable.
+    Person,
+    /// A Mode B session: while its lease is live, and only on refs that begin with `branch_b_`.
+    Session {
+        /// Which.
+        session: SessionId,
+        /// Its leave.
+        lease: Lease,
+    },
+}
+
+impl Authority {
+    /// As the op-log spells it: `person`, or the session's id.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Person => "person",
+            Self::Session { session, .. } => session.as_str(),
+        }
+    }
+}
+
+/// What recording an edit came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitInfo {
+    /// The commit that now stands for the edit.
+    pub commit: Hash,
+    /// Its state.
+    pub state: Hash,
+    /// The edit equals its parent's: no commit was made, and `commit` is the parent.
+    pub unchanged: bool,
+}
+
+/// The right to change one photo: its lock, and in whose name. Dropping it gives the lock back.
+#[derive(Debug)]
+pub struct Writer {
+    workspace: Workspace,
+    authority: Authority,
+    clock: Arc<dyn Clock>,
+    call: Option<u64>,
+    _lock: Lock,
+}
+
+impl Writer {
+    pub(super) fn new(workspace: Workspace, authority: Authority, lock: Lock) -> Self {
+        Self { workspace, authority, clock: Arc::new(SystemClock), call: None, _lock: lock }
+    }
+
+    /// Takes the op-log's times from `clock`.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Says for which tool call (its transcript sequence number) the changes that follow are made. Repeating
+    /// a call that a crash cut then completes it, and leaves one op-log line, not two.
+    pub fn set_call(&mut self, call: Option<u64>) {
+        self.call = call;
+    }
+
+    /// The photo, for reading.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// In whose name.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Records `state` as a commit on `branch`, which must be at `parent`. The order is: state, commit,
+    /// op-log line, ref. If `branch` is at the very commit already (the call is repeated), that is success.
+    pub fn record_edit(
+        &mut self,
+        branch: &RefName,
+        parent: &Hash,
+        state: &EditState,
+        op: Operation,
+        label: &str,
+    ) -> Result<CommitInfo, PhotoError> {
+        self.may_write_ref(RefKind::Branch, branch)?;
+        check_label(label)?;
+        let (objects, refs) = (self.workspace.objects(), self.workspace.refs());
+        let tip = refs.read(RefKind::Branch, branch)?.ok_or_else(|| no_branch(branch))?;
+        let old = objects.commit(parent)?;
+        let state_hash = state.hash();
+        let moved =
+            || PhotoError::Moved { branch: branch.clone(), expected: parent.clone(), found: tip.clone() };
+        if state_hash == old.state {
+            if tip != *parent {
+                return Err(moved());
+            }
+            return Ok(CommitInfo { commit: tip, state: state_hash, unchanged: true });
+        }
+        let commit =
+            Commit { label: label.to_owned(), op, parents: vec![parent.clone()], state: state_hash.clone() };
+        let canonical = commit.canonical()?;
+        let hash = Hash::of(&canonical);
+        if tip != *parent && tip != hash {
+            return Err(moved());
+        }
+        objects.put_state(state)?;
+        objects.put_commit(&canonical)?;
+        if tip != hash {
+            self.log(commit.op, RefKind::Branch.full(branch), Some(tip), Some(hash.clone()), label)?;
+            refs.write(RefKind::Branch, branch, &hash)?;
+        }
+        Ok(CommitInfo { commit: hash, state: state_hash, unchanged: false })
+    }
+
+    /// Sets `branch` back to the baseline's edit, as a new commit on top: nothing is lost.
+    pub fn reset(&mut self, branch: &RefName) -> Result<CommitInfo, PhotoError> {
+        let tip = self.workspace.branch(branch)?.ok_or_else(|| no_branch(branch))?;
+        let state = self.workspace.state_of(self.workspace.baseline())?;
+        self.record_edit(branch, &tip, &state, Operation::Reset, "")
+    }
+
+    /// Makes a branch at the commit `at`.
+    pub fn create_branch(&mut self, name: &RefName, at: &Hash) -> Result<(), PhotoError> {
+        self.create_ref(RefKind::Branch, name, at, Operation::CreateBranch, "")
+    }
+
+    /// Makes a tag, which never moves, at the commit `at`.
+    pub fn create_tag(&mut self, name: &RefName, at: &Hash, label: &str) -> Result<(), PhotoError> {
+        self.create_ref(RefKind::Tag, name, at, Operation::CreateTag, label)
+    }
+
+    /// Points `branch` at another commit, if it is at `expected`.
+    pub fn move_branch(
+        &mut self,
+        branch: &RefName,
+        expected: &Hash,
+        to: &Hash,
+        label: &str,
+    ) -> Result<(), PhotoError> {
+        self.may_write_ref(RefKind::Branch, branch)?;
+        check_label(label)?;
+        self.workspace.commit(to)?;
+        let found = self.workspace.branch(branch)?.ok_or_else(|| no_branch(branch))?;
+        if found == *to {
+            return Ok(());
+        }
+        if found != *expected {
+            return Err(PhotoError::Moved { branch: branch.clone(), expected: expected.clone(), found });
+        }
+        self.log(Operation::MoveBranch, RefKind::Branch.full(branch), Some(found), Some(to.clone()), label)?;
+        self.workspace.refs().write(RefKind::Branch, branch, to)
+    }
+
+    /// Puts a branch to where a transcript says it was: at `to`, or, if that is `None`, nowhere. For taking up
+    /// a session that was cut between an edit and its transcript line.
+    pub fn restore_ref(&mut self, branch: &RefName, to: Option<&Hash>) -> Result<(), PhotoError> {
+        self.may_write_ref(RefKind::Branch, branch)?;
+        if let Some(commit) = to {
+            self.workspace.commit(commit)?;
+        }
+        let found = self.workspace.branch(branch)?;
+        if found.as_ref() == to {
+            return Ok(());
+        }
+        if to.is_none() {
+            self.refuse_if_head_follows(branch)?;
+        }
+        let full = RefKind::Branch.full(branch);
+        self.log(Operation::RestoreBranch, full, found, to.cloned(), "")?;
+        match to {
+            Some(commit) => self.workspace.refs().write(RefKind::Branch, branch, commit),
+            None => self.workspace.refs().delete(RefKind::Branch, branch),
+        }
+    }
+
+    /// Deletes a branch. Its commits stay until `gc`. For a person only.
+    pub fn delete_branch(&mut self, branch: &RefName) -> Result<(), PhotoError> {
+        self.person_only("delete a branch")?;
+        let tip = self.workspace.branch(branch)?.ok_or_else(|| no_branch(branch))?;
+        self.refuse_if_head_follows(branch)?;
+        self.log(Operation::DeleteBranch, RefKind::Branch.full(branch), Some(tip), None, "")?;
+        self.workspace.refs().delete(RefKind::Branch, branch)
+    }
+
+    /// Moves HEAD to a branch, if `spec` names one, else to the commit that it resolves to. For a person only.
+    pub fn checkout(&mut self, spec: &str) -> Result<Head, PhotoError> {
+        self.person_only("move HEAD")?;
+        let after = self.workspace.resolve(spec)?;
+        let short = spec.strip_prefix(RefKind::Branch.prefix()).unwrap_or(spec);
+        let branch = match short.parse::<RefName>() {
+            Ok(name) if self.workspace.branch(&name)?.is_some() => Some(name),
+            _ => None,
+        };
+        // Both are readable before HEAD goes there.
+        self.workspace.state_of(&after)?;
+        let before = self.workspace.head_commit().ok();
+        let head = branch.clone().map_or_else(|| Head::Detached(after.clone()), Head::Branch);
+        if self.workspace.head().is_ok_and(|now| now == head) {
+            return Ok(head);
+        }
+        self.log(Operation::Checkout { branch }, "HEAD".into(), before, Some(after), "")?;
+        self.workspace.refs().set_head(&head)?;
+        Ok(head)
+    }
+
+    /// Fails unless the authority holds now.
+    pub(super) fn check_lease(&self) -> Result<(), PhotoError> {
+        match &self.authority {
+            Authority::Person => Ok(()),
+            Authority::Session { lease, .. } => lease.check().map_err(PhotoError::Lease),
+        }
+    }
+
+    /// Fails for a session.
+    pub(super) fn person_only(&self, what: &str) -> Result<(), PhotoError> {
+        self.check_lease()?;
+        match self.authority {
+            Authority::Person => Ok(()),
+            Authority::Session { .. } => {
+                Err(PhotoError::Denied(format!("a session may not {what}: that is left to the photographer")))
+            }
+        }
+    }
+
+    /// The session, if it is one.
+    pub(super) fn session(&self) -> Option<&SessionId> {
+        match &self.authority {
+            Authority::Person => None,
+            Authority::Session { session, .. } => Some(session),
+        }
+    }
+
+    pub(super) fn call(&self) -> Option<u64> {
+        self.call
+    }
+
+    pub(super) fn now(&self) -> jiff::Timestamp {
+        self.clock.wall()
+    }
+
+    fn create_ref(
+        &mut self,
+        kind: RefKind,
+        name: &RefName,
+        at: &Hash,
+        op: Operation,
+        label: &str,
+    ) -> Result<(), PhotoError> {
+        self.may_write_ref(kind, name)?;
+        check_label(label)?;
+        self.workspace.commit(at)?;
+        if let Some(found) = self.workspace.refs().read(kind, name)? {
+            if found == *at && self.is_repeat(kind, name, at)? {
+                return Ok(());
+            }
+            return Err(PhotoError::RefTaken(format!(
+                "{kind} `{name}` stands already, at {}",
+                found.short()
+            )));
+        }
+        self.log(op, kind.full(name), None, Some(at.clone()), label)?;
+        self.workspace.refs().write(kind, name, at)
+    }
+
+    /// Whether this very call made the ref before a crash.
+    fn is_repeat(&self, kind: RefKind, name: &RefName, at: &Hash) -> Result<bool, PhotoError> {
+        let Some(call) = self.call else { return Ok(false) };
+        let full = kind.full(name);
+        Ok(oplog::recent(self.workspace.folder())?.iter().any(|line| {
+            line.call == Some(call)
+                && line.by == self.authority.name()
+                && line.reference == full
+                && line.before.is_none()
+                && line.after.as_ref() == Some(at)
+        }))
+    }
+
+    /// The ref policy.
+    fn may_write_ref(&self, kind: RefKind, name: &RefName) -> Result<(), PhotoError> {
+        self.check_lease()?;
+        if matches!(self.authority, Authority::Person) {
+            return Ok(());
+        }
+        let rest = name.as_str().strip_prefix(SESSION_PREFIX).unwrap_or_default();
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        let allowed = match kind {
+            RefKind::Branch => (1..=40).contains(&rest.len()) && rest.bytes().all(plain),
+            RefKind::Tag => !rest.is_empty(),
+        };
+        if allowed {
+            return Ok(());
+        }
+        let pattern = match kind {
+            RefKind::Branch => "branch_b_[a-z0-9_]{1,40}",
+            RefKind::Tag => "branch_b_…",
+        };
+        Err(PhotoError::Denied(format!(
+            "a session may only make and move its own {kind} names, `{pattern}`; `{name}` belongs to the photographer"
+        )))
+    }
+
+    fn refuse_if_head_follows(&self, branch: &RefName) -> Result<(), PhotoError> {
+        match self.workspace.head()? {
+            Head::Branch(current) if current == *branch => Err(PhotoError::State(format!(
+                "branch `{branch}` is checked out; check out another one first"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn log(
+        &self,
+        op: Operation,
+        reference: String,
+        before: Option<Hash>,
+        after: Option<Hash>,
+        label: &str,
+    ) -> Result<(), PhotoError> {
+        let line = OpLine {
+            t: self.now(),
+            by: self.authority.name().to_owned(),
+            call: self.call,
+            op,
+            reference,
+            before,
+            after,
+            label: label.to_owned(),
+        };
+        oplog::append(self.workspace.folder(), &line).map(drop)
+    }
+}
+
+fn no_branch(name: &RefName) -> PhotoError {
+    PhotoError::Unresolved { spec: name.to_string(), reason: "there is no such branch".into() }
+}
+
+fn check_label(label: &str) -> Result<(), PhotoError> {
+    if label.chars().count() > LABEL_LIMIT || label.chars().any(char::is_control) {
+        return Err(PhotoError::Invalid(format!(
+            "a label is one line of at most {LABEL_LIMIT} characters without control characters"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,572 @@
+//! The loop: ask the state what is next, pass the gate, do it, write down what came of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::budget::{Amounts, Ledger, Stage};
+use crate::clock::{Deadline, Stop};
+use crate::conversation::{ToolCall, ToolResult, ToolSpec};
+use crate::darktable::render::{Quality, Rendered};
+use crate::darktable::state::EditState;
+use crate::error::{Coded, ErrorCode, Fault};
+use crate::gate::{Gate, Permit, Refusal};
+use crate::ids::{Hash, RefName};
+use crate::photo::Writer;
+use crate::provider::classify::backoff;
+use crate::provider::{ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::session::pricing::{self, Bound};
+use crate::session::state::{Effect, Halt, Phase, REPEATS, State};
+use crate::session::{SessionError, wording};
+use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
+use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
+
+/// Attempts at one model turn.
+const MAX_ATTEMPTS: u32 = 4;
+/// How often a wait looks whether it has to end.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Who watches a session: the command line, or a test.
+pub trait Host: Send + Sync {
+    /// A line was written.
+    fn line(&self, _line: &Line, _state: &State, _ledger: &Ledger) {}
+    /// Something takes a while.
+    fn busy(&self, _what: &str) {}
+    /// The model writes; so much has come.
+    fn streaming(&self, _amount: usize) {}
+    /// The agent asks; `None` when nobody is there.
+    fn answer(&self, _question: &str) -> Option<String> {
+        None
+    }
+}
+
+/// A host that watches nothing.
+pub struct Unwatched;
+impl Host for Unwatched {}
+
+/// A session that can run.
+pub struct Session {
+    /// The hands and eyes.
+    pub engine: Engine,
+    /// The photo, locked, with the session's authority.
+    pub photo: Writer,
+    /// The gate.
+    pub gate: Gate,
+    /// The fold.
+    pub state: State,
+    /// The model.
+    pub provider: Arc<dyn Provider>,
+    /// Pictures and bodies.
+    pub blobs: BlobStore,
+    /// The session's folder.
+    pub folder: PathBuf,
+    /// The system prompt.
+    pub system: String,
+    /// The tools, frozen.
+    pub tools: Vec<ToolSpec>,
+    /// A person's wish to end.
+    pub stop: Stop,
+}
+
+impl Session {
+    /// Runs to the end. What it returns is also the transcript's last line.
+    pub async fn run(&mut self, host: &dyn Host) -> Result<SessionEnd, SessionError> {
+        loop {
+            self.fold(host);
+            match self.state.next(self.gate.ledger(), self.gate.elapsed(), self.halt()) {
+                Effect::Model { turn, attempt, pause } => self.call_model(turn, attempt, pause, host).await?,
+                Effect::Tool(call) => self.answer(&call, host)?,
+                Effect::Redo { seq, intent } => self.redo(seq, &intent, host)?,
+                Effect::Nudge(text) => self.record(Event::Nudge { text })?,
+                Effect::WrapUp { cap, reason } => {
+                    if let Some(exhausted) = cap.filter(|_| self.state.cap.is_none()) {
+                        self.record(Event::CapFired { exhausted })?;
+                    }
+                    let text = wording::wrap_up(&self.state, &reason);
+                    self.record(Event::WrapUp { reason, text })?;
+                }
+                Effect::Finish { outcome, reason } => self.finish(outcome, reason, host)?,
+                Effect::Done => {
+                    return self.state.end.clone().ok_or(SessionError::NotEnded);
+                }
+            }
+        }
+    }
+
+    /// Takes what was written into the state: the only way in which it changes.
+    fn fold(&mut self, host: &dyn Host) {
+        for line in self.gate.take_fresh() {
+            self.state.fold(&line);
+            host.line(&line, &self.state, self.gate.ledger());
+        }
+    }
+
+    fn record(&mut self, event: Event) -> Result<(), SessionError> {
+        self.gate.record(event)?;
+        Ok(())
+    }
+
+    /// What a person asked: by a signal, or by `mode-b stop` from another terminal.
+    fn halt(&self) -> Halt {
+        if self.stop.hard.is_cancelled() {
+            return Halt::Now;
+        }
+        if !self.stop.soft.is_cancelled() && self.folder.join("stop").exists() {
+            self.stop.soft.cancel();
+        }
+        if self.stop.soft.is_cancelled() { Halt::WrapUp } else { Halt::No }
+    }
+
+    /// One attempt at one model turn.
+    async fn call_model(
+        &mut self,
+        turn: u64,
+        attempt: u32,
+        pause: Duration,
+        host: &dyn Host,
+    ) -> Result<(), SessionError> {
+        if !pause.is_zero() {
+            host.busy("waiting to try the model again");
+            let until = self.gate.deadline().at_most(pause);
+            while !until.expired() && self.halt() == Halt::No {
+                tokio::time::sleep(TICK.min(until.remaining())).await;
+            }
+        }
+        let info = self.provider.info().clone();
+        let bound = pricing::bound(&info, &self.state, self.gate.ledger(), &self.system, &self.tools);
+        let intent = Event::ModelIntent {
+            turn,
+            attempt,
+            reserved: bound.reserved,
+            max_output_tokens: bound.max_output_tokens,
+            messages: self.state.messages.len() as u64,
+        };
+        let permit = match self.gate.admit(intent) {
+            Ok(permit) => permit,
+            Err(Refusal::Transcript(error)) => return Err(error.into()),
+            Err(Refusal::Exhausted(exhausted)) => {
+                self.record(Event::CapFired { exhausted })?;
+                if self.gate.ledger().stage() == Stage::WrapUp {
+                    self.fold(host);
+                    self.finish(Outcome::BudgetExhausted, exhausted.to_string(), host)?;
+                }
+                return Ok(());
+            }
+        };
+        host.busy("the model thinks");
+        let started = self.gate.elapsed();
+        let result = self.attempt(&permit, &bound, &info.model, host).await;
+        let ms = tools::millis(self.gate.elapsed().saturating_sub(started));
+        match result {
+            Some(Ok(reply)) => self.replied(permit, &bound, reply, ms),
+            Some(Err(fault)) => self.failed(permit, attempt, &bound, &fault, ms),
+            None => {
+                let settled = if info.free { bound.spent(Some(0), Some(0)) } else { bound.reserved };
+                self.record(Event::Attempt {
+                    intent: permit.seq(),
+                    class: "deadline".into(),
+                    status: None,
+                    message: "cut: the time for it was up".into(),
+                    pause_ms: None,
+                    settled,
+                    ms,
+                    raw: None,
+                })
+            }
+        }
+    }
+
+    /// The request on the wire, cut at the stage's end: `None` then.
+    async fn attempt(
+        &self,
+        _permit: &Permit,
+        bound: &Bound,
+        model: &str,
+        host: &dyn Host,
+    ) -> Option<Result<ModelReply, ProviderFault>> {
+        let deadline: Deadline = self.gate.deadline();
+        let progress = |amount| host.streaming(amount);
+        let request = ModelRequest {
+            model,
+            system: &self.system,
+            tools: &self.tools,
+            messages: &self.state.messages,
+            max_output_tokens: bound.max_output_tokens,
+            session: &self.state.start.session,
+            seed: Some(self.state.start.seed),
+            blobs: &self.blobs,
+            on_progress: &progress,
+        };
+        let mut call = self.provider.attempt(&request);
+        loop {
+            // The tick looks at the session's own clock, which unlike the timer counts suspend.
+            tokio::select! {
+                result = &mut call => return Some(result),
+                () = tokio::time::sleep(TICK) => {
+                    let _ = self.halt();
+                    if deadline.expired() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn replied(
+        &mut self,
+        permit: Permit,
+        bound: &Bound,
+        reply: ModelReply,
+        ms: u64,
+    ) -> Result<(), SessionError> {
+        let info = self.provider.info().clone();
+        let raw = self.blobs.put(&reply.raw).map_err(SessionError::Blob)?;
+        let (settled, cost_source) = pricing::settle(&info, bound, &reply.usage, reply.cost_micro_usd);
+        self.record(Event::ModelReply {
+            intent: permit.seq(),
+            message: reply.message,
+            finish: reply.finish,
+            usage: reply.usage,
+            settled,
+            cost_source,
+            model_served: reply.model_served,
+            raw,
+            ms,
+            notes: reply.notes,
+        })
+    }
+
+    fn failed(
+        &mut self,
+        permit: Permit,
+        attempt: u32,
+        bound: &Bound,
+        fault: &ProviderFault,
+        ms: u64,
+    ) -> Result<(), SessionError> {
+        let info = self.provider.info().clone();
+        let seed = self.state.start.seed ^ permit.seq();
+        let pause = (fault.class.retryable() && attempt < MAX_ATTEMPTS)
+            .then(|| backoff(attempt, fault.retry_after, seed))
+            .filter(|pause| *pause < self.gate.deadline().remaining());
+        let raw = if fault.raw.is_empty() {
+            None
+        } else {
+            Some(self.blobs.put(&fault.raw).map_err(SessionError::Blob)?)
+        };
+        let class = serde_json::to_value(fault.class)
+            .ok()
+            .and_then(|v| v.as_str().map(str::to_owned))
+            .unwrap_or_default();
+        let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
+        self.record(Event::Attempt {
+            intent: permit.seq(),
+            class: if class == "deadline" { "transport".into() } else { class },
+            status: fault.status,
+            message: format!("{fault}{remedy}"),
+            pause_ms: pause.map(tools::millis),
+            settled: pricing::settle_failure(&info, bound, &fault.usage),
+            ms,
+            raw,
+        })
+    }
+
+    /// Answers one call: refuses it, or runs it under a permit.
+    fn answer(&mut self, call: &ToolCall, host: &dyn Host) -> Result<(), SessionError> {
+        let (tool, arguments) = match self.vet(call) {
+            Ok(vetted) => vetted,
+            Err(fault) => return self.refuse(call, &fault),
+        };
+        let mut reserved = tool.wants();
+        if self.gate.ledger().stage() == Stage::WrapUp {
+            reserved.iterations = 0;
+        }
+        let intent = ToolIntent {
+            call: call.clone(),
+            class: tool.class,
+            reserved,
+            before: self.state.head.clone(),
+            target: self.target(tool, &arguments),
+        };
+        let permit = match self.gate.admit(Event::ToolCall(Box::new(intent))) {
+            Ok(permit) => permit,
+            Err(Refusal::Transcript(error)) => return Err(error.into()),
+            Err(Refusal::Exhausted(exhausted)) => {
+                if self.state.cap.is_none() {
+                    self.record(Event::CapFired { exhausted })?;
+                }
+                return self.refuse(call, &exhausted.into());
+            }
+        };
+        self.fold(host);
+        self.run_tool(tool, call, &arguments, reserved, permit, host)
+    }
+
+    /// Runs again what a crash cut: the branch is put back to where the call found it, then the same call
+    /// makes the same commit.
+    fn redo(&mut self, seq: u64, intent: &ToolIntent, host: &dyn Host) -> Result<(), SessionError> {
+        let permit = match self.gate.readmit(seq, &Event::ToolCall(Box::new(intent.clone()))) {
+            Ok(permit) => permit,
+            Err(Refusal::Transcript(error)) => return Err(error.into()),
+            Err(Refusal::Exhausted(exhausted)) => {
+                return self.close_call(seq, &intent.call, &exhausted.into());
+            }
+        };
+        let Some(tool) = tools::find(&intent.call.name) else {
+            return self.close_call(
+                seq,
+                &intent.call,
+                &Fault::new(ErrorCode::Interrupted, "the tool is gone"),
+            );
+        };
+        let arguments = match tool.check(&intent.call) {
+            Ok(arguments) => arguments,
+            Err(fault) => return self.close_call(seq, &intent.call, &fault),
+        };
+        if let Some((branch, commit)) = &intent.target {
+            self.photo.restore_ref(branch, commit.as_ref())?;
+        }
+        self.run_tool(tool, &intent.call, &arguments, Amounts::default(), permit, host)
+    }
+
+    fn run_tool(
+        &mut self,
+        tool: &Tool,
+        call: &ToolCall,
+        arguments: &Value,
+        reserved: Amounts,
+        permit: Permit,
+        host: &dyn Host,
+    ) -> Result<(), SessionError> {
+        host.busy(tool.name);
+        let seq = permit.seq();
+        let started = self.gate.elapsed();
+        let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
+        let mut result = tool.run(&mut self.context(seq, &busy), arguments, permit);
+        self.fold(host);
+        if let Some(question) = self.state.question.clone()
+            && let Some(answer) = host.answer(&question)
+        {
+            self.record(Event::Clarification { question, answer: Some(answer.clone()) })?;
+            result = Ok(json!({ "answer": answer }).into());
+        }
+        let settled = match &result {
+            Ok(_) => reserved,
+            // A call that changed nothing because its arguments were wrong costs no iteration.
+            Err(fault) if fault.recoverable => Amounts::default(),
+            Err(_) => Amounts { branches: 0, ..reserved },
+        };
+        if let Err(fault) = &result
+            && fault.code == ErrorCode::BudgetExhausted
+            && self.state.cap.is_none()
+            && let Some(exhausted) = self.gate.take_refusal()
+        {
+            self.record(Event::CapFired { exhausted })?;
+        }
+        let ms = tools::millis(self.gate.elapsed().saturating_sub(started));
+        self.close(Some(seq), call, result, settled, ms)
+    }
+
+    /// The one result of one call.
+    fn close(
+        &mut self,
+        intent: Option<u64>,
+        call: &ToolCall,
+        result: Result<Answer, Fault>,
+        settled: Amounts,
+        ms: u64,
+    ) -> Result<(), SessionError> {
+        let (body, images, head, code) = match result {
+            Ok(answer) => (json!({ "ok": true, "data": answer.data }), answer.images, answer.head, None),
+            Err(fault) => (json!({ "ok": false, "error": fault }), Vec::new(), None, Some(fault.code)),
+        };
+        let mut text = body.to_string();
+        let repeats = tools::find(&call.name).map_or(0, |t| self.state.repeats(call, t.class));
+        if intent.is_some() && repeats >= REPEATS[0] {
+            text.push_str(
+                "\nYou have made this very call on this very state before; a further one will be refused.",
+            );
+        }
+        if let Some(percent) = wording::due_reminder(&self.state, self.gate.ledger(), self.gate.elapsed()) {
+            self.record(Event::BudgetReminder { percent })?;
+            text.push('\n');
+            text.push_str(&wording::reminder(percent));
+        }
+        text.push('\n');
+        text.push_str(&self.gate.ledger().line(self.gate.elapsed()));
+        let images = if self.provider.info().vision { images } else { Vec::new() };
+        let result = ToolResult {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            text,
+            images,
+            is_error: code.is_some(),
+        };
+        let head = head.unwrap_or_else(|| self.state.head.clone());
+        self.record(Event::ToolResult { intent, result, code, settled, head, ms })
+    }
+
+    fn refuse(&mut self, call: &ToolCall, fault: &Fault) -> Result<(), SessionError> {
+        self.close(None, call, Err(fault.clone()), Amounts::default(), 0)
+    }
+
+    fn close_call(&mut self, seq: u64, call: &ToolCall, fault: &Fault) -> Result<(), SessionError> {
+        self.close(Some(seq), call, Err(fault.clone()), Amounts::default(), 0)
+    }
+
+    /// Everything that speaks against a call before the budget is asked.
+    fn vet(&mut self, call: &ToolCall) -> Result<(&'static Tool, Value), Fault> {
+        let Some(tool) = tools::find(&call.name) else {
+            let names: Vec<&str> = tools::TOOLS.iter().map(|t| t.name).collect();
+            let message = format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "));
+            return Err(Fault::new(ErrorCode::NotFound, message));
+        };
+        if let Some(exhausted) = self.state.cap.filter(|_| !tool.closing) {
+            return Err(exhausted.into());
+        }
+        if self.state.phase == Phase::WrappingUp && !tool.closing {
+            return Err(Fault::new(
+                ErrorCode::BudgetExhausted,
+                "exploration is over: only judging and ending are left",
+            )
+            .fatal());
+        }
+        let planned = self.state.phase == Phase::Planned;
+        let before_confirmation = matches!(tool.class, EffectClass::Read | EffectClass::Render)
+            || ["confirm_session", "ask_clarification", "end_mode_b_session"].contains(&tool.name);
+        if planned && !before_confirmation {
+            let example = tools::find("confirm_session").map_or("", |t| t.example);
+            return Err(Fault::new(
+                ErrorCode::SessionNotConfirmed,
+                "confirm the plan with confirm_session first",
+            )
+            .with("example", format!("confirm_session {example}")));
+        }
+        if !planned && ["confirm_session", "ask_clarification"].contains(&tool.name) {
+            return Err(Fault::new(ErrorCode::StateError, "the plan is confirmed already: go on with it"));
+        }
+        let arguments = tool.check(call)?;
+        let repeats = self.state.repeats(call, tool.class);
+        if repeats + 1 >= REPEATS[1] && tool.name != "mode_b_status" {
+            let message = "this very call was made on this very state before, and nothing has changed since: its result is in the conversation; do something else";
+            return Err(Fault::new(ErrorCode::StateError, message));
+        }
+        Ok((tool, arguments))
+    }
+
+    /// The branch that a call will write to, and where it points now.
+    fn target(&self, tool: &Tool, arguments: &Value) -> Option<(RefName, Option<Hash>)> {
+        let named = |field: &str| arguments.get(field)?.as_str()?.parse::<RefName>().ok();
+        let name = match tool.name {
+            "branch" => named("name")?,
+            "record_judgment" => named("branch")?,
+            "apply_primitive" | "remove_module" | "reset" | "snapshot" => self.state.head.branch.clone()?,
+            _ => return None,
+        };
+        let tip = self.state.tip(&name).cloned();
+        // A branch that stands but is not the session's own is never put back by it.
+        let foreign = tip.is_none() && self.photo.workspace().resolve(&format!("refs/heads/{name}")).is_ok();
+        (!foreign).then_some((name, tip))
+    }
+
+    /// What a tool handler works with, as of now.
+    fn context<'a>(&'a mut self, call: u64, on_render: &'a dyn Fn(&str)) -> ToolContext<'a> {
+        ToolContext {
+            view: self.view(),
+            engine: &self.engine,
+            photo: &mut self.photo,
+            gate: &mut self.gate,
+            blobs: &self.blobs,
+            folder: &self.folder,
+            call,
+            on_render,
+        }
+    }
+
+    /// Renders a state outside any tool, under a permit of its own.
+    pub(super) fn picture(&mut self, state: &EditState, quality: Quality) -> Result<Rendered, Fault> {
+        let edge = self.state.start.preview_edge;
+        self.context(0, &|_| {}).render(state, edge, quality)
+    }
+
+    fn view(&self) -> View {
+        let phase = match self.state.phase {
+            Phase::Planned => "planned",
+            Phase::Running => "running",
+            Phase::WrappingUp => "wrapping up",
+            Phase::Ended => "ended",
+        };
+        View {
+            start: self.state.start.clone(),
+            phase,
+            head: self.state.head.clone(),
+            branches: self.state.branches.clone(),
+            proposals: self.state.proposals,
+        }
+    }
+
+    /// Closes the session: every call has its result, every branch its judgment, and the last line is written.
+    pub(super) fn finish(
+        &mut self,
+        outcome: Outcome,
+        reason: String,
+        host: &dyn Host,
+    ) -> Result<(), SessionError> {
+        host.busy("closing the session");
+        for call in self.state.pending().cloned().collect::<Vec<_>>() {
+            let fault = Fault::new(ErrorCode::Interrupted, "the session ended before this call").fatal();
+            let intent = self.state.open_call(&call.id);
+            self.close(intent, &call, Err(fault), Amounts::default(), 0)?;
+            self.fold(host);
+        }
+        let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
+        if outcome != Outcome::NeedsClarification {
+            for (name, tip) in self.state.unjudged() {
+                let judgment = tools::default_judgment(&mut self.context(0, &busy), &name, &tip);
+                self.record(Event::Judgment(Box::new(judgment)))?;
+                self.fold(host);
+            }
+        }
+        let ledger = self.gate.ledger();
+        let end = SessionEnd {
+            outcome,
+            cap: self.state.cap,
+            summary: self.state.ending.as_ref().map(|e| e.0.clone()).unwrap_or_default(),
+            spent: ledger.settled(),
+            assumed: ledger.assumed(),
+            wall_ms: tools::millis(self.gate.elapsed()),
+            model_ms: self.state.model_ms,
+            render_ms: self.state.render_ms,
+            lines: self.gate.lines(),
+            reason,
+        };
+        self.record(Event::SessionEnd(Box::new(end)))?;
+        self.fold(host);
+        Ok(())
+    }
+}
+
+impl Coded for SessionError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Transcript(e) => e.code(),
+            Self::Photo(e) => e.code(),
+            Self::Fault(f) => f.code,
+            Self::Blob(_) | Self::NotEnded => ErrorCode::StateError,
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Transcript(e) => e.remedy(),
+            Self::Photo(e) => e.remedy(),
+            Self::Fault(f) => f.remedy(),
+            Self::Blob(_) => {
+                Some("check free space and permissions of the workspace, then `--resume` the session".into())
+            }
+            Self::NotEnded => None,
+        }
+    }
+}

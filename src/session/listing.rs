@@ -1,0 +1,1 @@
+//! Sessions that are over, or run elsewhere.

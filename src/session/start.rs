@@ -1,0 +1,447 @@
+//! From a request to a session that can run, and from a transcript back to one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::budget::{Amounts, Budget, Ledger, Reserve};
+use crate::clock::{Clock, Stop};
+use crate::conversation::ToolSpec;
+use crate::darktable::layout::Layouts;
+use crate::darktable::render::{Quality, Renderer};
+use crate::error::{ErrorCode, Fault};
+use crate::gate::{Gate, Lease};
+use crate::ids::{Hash, RefName, SessionId};
+use crate::photo::{Authority, Workspace, Writer};
+use crate::prompts::Store;
+use crate::provider::Provider;
+use crate::redact::Redactor;
+use crate::session::driver::Session;
+use crate::session::state::State;
+use crate::session::{SessionError, wording};
+use crate::tools::{self, BlobStore, Engine};
+use crate::transcript::{self, Event, Line, Outcome, PlannedBranch, SessionStart, Transcript, Vector};
+use crate::vocabulary::{PhotoFacts, Vocabulary};
+
+/// Branches of an open-ended session.
+const OPEN_ENDED: u64 = 1;
+
+/// What every session needs, whatever it is about.
+pub struct Setup {
+    /// The photo.
+    pub workspace: Workspace,
+    /// The moves.
+    pub vocabulary: Arc<Vocabulary>,
+    /// Parameter layouts.
+    pub layouts: Arc<Layouts>,
+    /// The eyes.
+    pub renderer: Arc<dyn Renderer>,
+    /// The folder of taste files.
+    pub tastes: PathBuf,
+    /// The model.
+    pub provider: Arc<dyn Provider>,
+    /// The prompts.
+    pub prompts: Store,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// What must not be written.
+    pub redactor: Redactor,
+    /// A person's wish to end.
+    pub stop: Stop,
+}
+
+/// What the photographer asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The brief; `None` takes the photo's own.
+    pub brief: Option<String>,
+    /// The axes to explore; none means open-ended.
+    pub vectors: Vec<Vector>,
+    /// The caps.
+    pub budget: Budget,
+    /// What to fork from.
+    pub from: String,
+    /// What to judge by; `None` leaves it to taste and brief.
+    pub criteria: Option<String>,
+    /// Prompt name, with `@version` or without.
+    pub prompt: String,
+    /// Longest side of previews.
+    pub preview_edge: u32,
+    /// Whether nobody is at the keyboard.
+    pub unattended: bool,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// A session as planned, before anything was written or spent.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The header line.
+    pub start: SessionStart,
+    /// The rendered system prompt.
+    pub system: String,
+    /// The tools.
+    pub tools: Vec<ToolSpec>,
+    /// The first message.
+    pub message: String,
+}
+
+fn invalid(message: impl Into<String>) -> SessionError {
+    Fault::new(ErrorCode::InvalidInput, message).into()
+}
+
+/// Plans a session: everything is checked and nothing is written.
+pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
+    let workspace = &setup.workspace;
+    let baseline = workspace.resolve(&request.from)?;
+    let budget = &request.budget;
+    let mut names = std::collections::BTreeSet::new();
+    for vector in &request.vectors {
+        if !names.insert(&vector.name) {
+            return Err(invalid(format!("the vector `{}` is given twice", vector.name)));
+        }
+        if vector.direction.trim().is_empty() {
+            return Err(invalid(format!(
+                "the vector `{}` has no direction: write it like --vector {}=\"more dramatic\"",
+                vector.name, vector.name
+            )));
+        }
+    }
+    if request.vectors.len() as u64 > budget.max_branches {
+        return Err(invalid(format!(
+            "{} vectors need a budget of at least that many branches; it has {}",
+            request.vectors.len(),
+            budget.max_branches
+        )));
+    }
+    let info = setup.provider.info();
+    if budget.max_cost_micro_usd.is_some()
+        && !info.free
+        && (info.price.input.is_none() || info.price.output.is_none())
+    {
+        return Err(Fault::new(
+            ErrorCode::InvalidInput,
+            format!(
+                "the budget caps the cost, but the price of `{}` at `{}` is not known",
+                info.model, info.provider
+            ),
+        )
+        .with(
+            "remedy",
+            "give the model a price in your own provider file, or leave `cost=` out of the budget",
+        )
+        .into());
+    }
+    let branches = branches(workspace, request)?;
+    let brief = match &request.brief {
+        Some(brief) => brief.clone(),
+        None => std::fs::read_to_string(workspace.folder().join("brief.md")).unwrap_or_default(),
+    };
+    let criteria = request
+        .criteria
+        .clone()
+        .unwrap_or_else(|| "inferred from the photographer's taste and the brief".into());
+    let context = json!({
+        "photo_id": workspace.id().as_str(),
+        "brief": brief,
+        "criteria": criteria,
+        "vectors": branches.iter().map(|b| json!({
+            "branch": b.branch,
+            "name": b.vector.as_ref().map_or("depth", |v| v.name.as_str()),
+            "direction": b.vector.as_ref().map_or("go deeper in the direction of the baseline", |v| v.direction.as_str()),
+            "intensity": b.vector.as_ref().and_then(|v| v.intensity.as_deref()).unwrap_or(""),
+        })).collect::<Vec<_>>(),
+        "budget": {
+            "time_seconds": budget.time_seconds,
+            "max_iterations": budget.max_iterations,
+            "max_branches": budget.max_branches,
+        },
+        "baseline": request.from,
+        "vision": info.vision,
+    });
+    let rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
+    let tools = tools::specs();
+    let reserve = if info.free && budget.max_tokens.is_none() {
+        Reserve::default()
+    } else {
+        // One closing call: what has been said may be long by then, so a quarter of the cap at most.
+        let share = |cap: Option<u64>, least: u64| cap.map_or(0, |cap| least.min(cap / 4));
+        Reserve {
+            tokens: share(budget.max_tokens, 24_000),
+            cost_micro_usd: share(budget.max_cost_micro_usd, 100_000),
+        }
+    };
+    let start = SessionStart {
+        session: SessionId::mint().to_string(),
+        mode: "mode_b".into(),
+        photo: workspace.id().to_string(),
+        raw_sha256: workspace.photo().raw.sha256.clone(),
+        baseline,
+        baseline_ref: request.from.clone(),
+        brief,
+        criteria,
+        branches,
+        budget: budget.clone(),
+        reserve,
+        provider: info.provider.clone(),
+        model: info.model.clone(),
+        prompt: format!("{}@{}", rendered.name, rendered.version),
+        template_sha256: rendered.template_sha256.clone(),
+        system: Hash::of(&rendered.text),
+        tools: Hash::of(serde_json::to_vec(&tools).unwrap_or_default()),
+        preview_edge: request.preview_edge,
+        unattended: request.unattended,
+        seed: request.seed,
+        darktable: setup.renderer.darktable_version().into(),
+        chemigram: env!("CARGO_PKG_VERSION").into(),
+    };
+    let names: Vec<&str> = tools::TOOLS.iter().map(|t| t.name).collect();
+    let message = wording::plan(&start, &names);
+    Ok(Plan { start, system: rendered.text, tools, message })
+}
+
+/// The branches to make: `branch_b_<vector>`, with `_2`, `_3`… where one stands already.
+fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
+    let wanted: Vec<(String, Option<Vector>)> = if request.vectors.is_empty() {
+        let count = request.budget.max_branches.min(OPEN_ENDED);
+        (1..=count).map(|n| (format!("branch_b_depth_{n}"), None)).collect()
+    } else {
+        request.vectors.iter().map(|v| (format!("branch_b_{}", v.name), Some(v.clone()))).collect()
+    };
+    let mut planned: Vec<PlannedBranch> = Vec::new();
+    for (base, vector) in wanted {
+        let mut name = base.clone();
+        let mut number = 2;
+        loop {
+            let branch: RefName = name.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+            if workspace.branch(&branch)?.is_none() && !planned.iter().any(|p| p.branch == branch) {
+                planned.push(PlannedBranch { branch, vector });
+                break;
+            }
+            name = format!("{base}_{number}");
+            number += 1;
+        }
+    }
+    Ok(planned)
+}
+
+/// Starts a planned session: locks the photo, writes the header and the plan, renders the baseline.
+pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
+    let id: SessionId = plan.start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+    let lease = Lease::default();
+    let photo = lock(&setup.workspace, &id, lease.clone())?;
+    let folder = setup.workspace.session_folder(&id);
+    std::fs::create_dir_all(&folder).map_err(SessionError::Blob)?;
+    let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
+    blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
+    blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
+    let transcript =
+        Transcript::create(&folder.join("transcript.jsonl"), setup.clock.clone(), setup.redactor.clone())?;
+    let ledger = Ledger::new(plan.start.budget.clone(), plan.start.reserve);
+    let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
+    gate.record(Event::SessionStart(Box::new(plan.start)))?;
+    gate.record(Event::Plan { text: plan.message })?;
+    let lines = gate.take_fresh();
+    let state = fold(&setup.workspace, &lines)?;
+    let engine = engine(&setup)?;
+    let mut session = Session {
+        engine,
+        photo,
+        gate,
+        state,
+        provider: setup.provider,
+        blobs,
+        folder,
+        system: plan.system,
+        tools: plan.tools,
+        stop: setup.stop,
+    };
+    session.render_baseline()?;
+    Ok(session)
+}
+
+/// What a person adds when an interrupted session is taken up again.
+#[derive(Clone, Debug, Default)]
+pub struct Resume {
+    /// The answer to the question on which it ended.
+    pub answer: Option<String>,
+    /// New caps.
+    pub raise: Option<Budget>,
+}
+
+/// Takes up a session that was interrupted, or that waits for an answer, or whose budget a person raises.
+pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, SessionError> {
+    let folder = setup.workspace.session_folder(id);
+    let path = folder.join("transcript.jsonl");
+    if !path.exists() {
+        return Err(Fault::new(ErrorCode::NotFound, format!("there is no session {id} on this photo"))
+            .with("remedy", "`chemigram mode-b list` shows the sessions")
+            .into());
+    }
+    let lease = Lease::default();
+    let photo = lock(&setup.workspace, id, lease.clone())?;
+    let read = transcript::read(&path)?;
+    let state = fold(&setup.workspace, &read.lines)?;
+    let ended = state.end.as_ref().map(|end| end.outcome);
+    let may = match ended {
+        None => true,
+        Some(Outcome::NeedsClarification) => with.answer.is_some(),
+        Some(_) => with.raise.is_some(),
+    };
+    if !may {
+        let (what, remedy) = match ended {
+            Some(Outcome::NeedsClarification) => {
+                ("waits for an answer", "give it: `--resume ID --answer TEXT`")
+            }
+            _ => ("has ended", "to go on with more budget: `--resume ID --raise time=10m`"),
+        };
+        return Err(Fault::new(ErrorCode::StateError, format!("session {id} {what}"))
+            .with("remedy", remedy)
+            .into());
+    }
+    let mut ledger = Ledger::new(state.start.budget.clone(), state.start.reserve);
+    for line in &read.lines {
+        crate::gate::fold(&mut ledger, line);
+    }
+    let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
+    let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
+    let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
+    gate.assume_elapsed(assumed);
+    gate.record(Event::Resumed { assumed_ms: tools::millis(assumed), torn: read.torn > 0 })?;
+    if let Some(budget) = with.raise {
+        gate.record(Event::Raised { budget })?;
+    }
+    if let (Some(answer), Some(question)) = (with.answer, state.question.clone()) {
+        gate.record(Event::Clarification { question, answer: Some(answer) })?;
+    }
+    let _ = std::fs::remove_file(folder.join("stop"));
+    let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
+    let blob = |name: &Hash| {
+        let bytes = crate::provider::Blobs::bytes(&blobs, name).map_err(SessionError::Blob)?;
+        String::from_utf8(bytes).map_err(|e| SessionError::Blob(std::io::Error::other(e)))
+    };
+    let system = blob(&state.start.system)?;
+    let tools = serde_json::from_str(&blob(&state.start.tools)?)
+        .map_err(|e| SessionError::Blob(std::io::Error::other(e)))?;
+    let engine = engine(&setup)?;
+    Ok(Session {
+        engine,
+        photo,
+        gate,
+        state,
+        provider: setup.provider,
+        blobs,
+        folder,
+        system,
+        tools,
+        stop: setup.stop,
+    })
+}
+
+/// A raise such as `time=10m,iterations=20`: what is named is added to the caps that a session has.
+pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
+    let spec = format!("time=1s,iterations=1,branches=1,{spec}");
+    let more = Budget::parse(&spec).map_err(|e| Fault::from(&e))?;
+    let named = |name: &str| spec.matches(&format!("{name}=")).count() > 1;
+    let mut raised = budget.clone();
+    if named("time") {
+        raised.time_seconds += more.time_seconds;
+    }
+    if named("iterations") {
+        raised.max_iterations += more.max_iterations;
+    }
+    if named("branches") {
+        raised.max_branches += more.max_branches;
+    }
+    raised.max_tokens = raised.max_tokens.map(|cap| cap + more.max_tokens.unwrap_or(0));
+    raised.max_cost_micro_usd =
+        raised.max_cost_micro_usd.map(|cap| cap + more.max_cost_micro_usd.unwrap_or(0));
+    raised.max_renders = raised.max_renders.map(|cap| cap + more.max_renders.unwrap_or(0));
+    Ok(raised)
+}
+
+/// Time that an effect under way at the crash may have used: as long as the longest of this session did.
+fn hidden_time(lines: &[Line]) -> Duration {
+    let open = |line: &Line| match &line.event {
+        Event::ModelIntent { .. } | Event::ToolCall(_) | Event::RenderIntent { .. } => Some(line.seq),
+        _ => None,
+    };
+    let closed = |seq: u64| {
+        lines.iter().any(|l| match &l.event {
+            Event::Attempt { intent, .. } | Event::ModelReply { intent, .. } => *intent == seq,
+            Event::ToolResult { intent, .. } | Event::Render { intent, .. } => *intent == Some(seq),
+            _ => false,
+        })
+    };
+    if !lines.iter().rev().take(8).filter_map(open).any(|seq| !closed(seq)) {
+        return Duration::ZERO;
+    }
+    let longest = lines.iter().map(|l| match &l.event {
+        Event::Attempt { ms, .. } | Event::ModelReply { ms, .. } | Event::ToolResult { ms, .. } => *ms,
+        _ => 0,
+    });
+    Duration::from_millis(longest.max().unwrap_or(0))
+}
+
+/// The state of a session, from its lines.
+pub fn fold(workspace: &Workspace, lines: &[Line]) -> Result<State, SessionError> {
+    let damaged =
+        || Fault::new(ErrorCode::VersioningError, "the transcript does not begin with a session's header");
+    let (first, rest) = lines.split_first().ok_or_else(damaged)?;
+    let Event::SessionStart(start) = &first.event else { return Err(damaged().into()) };
+    let baseline = workspace.commit(&start.baseline)?;
+    let mut state = State::begin(first, baseline.state).ok_or_else(damaged)?;
+    for line in rest {
+        state.fold(line);
+    }
+    Ok(state)
+}
+
+fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, SessionError> {
+    let authority = Authority::Session { session: id.clone(), lease };
+    Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
+}
+
+fn engine(setup: &Setup) -> Result<Engine, SessionError> {
+    let workspace = &setup.workspace;
+    let facts = PhotoFacts {
+        baseline: workspace.state_of(workspace.baseline())?,
+        width: workspace.photo().exif.width.unwrap_or(0),
+        height: workspace.photo().exif.height.unwrap_or(0),
+        orientation: crate::vocabulary::Orientation::from_exif(workspace.photo().exif.orientation.into()),
+    };
+    Ok(Engine {
+        vocabulary: setup.vocabulary.clone(),
+        layouts: setup.layouts.clone(),
+        facts,
+        renderer: setup.renderer.clone(),
+        raw: workspace.raw(),
+        tastes: setup.tastes.clone(),
+    })
+}
+
+impl Session {
+    /// Renders the baseline under a permit, so that a photo that cannot be rendered costs no model call.
+    fn render_baseline(&mut self) -> Result<(), SessionError> {
+        let state = self.photo.workspace().state_of(&self.state.start.baseline)?;
+        let Err(fault) = self.picture(&state, Quality::Preview) else { return Ok(()) };
+        let exhausted = fault.code == ErrorCode::BudgetExhausted;
+        let outcome = if exhausted { Outcome::BudgetExhausted } else { Outcome::EngineFailed };
+        self.finish(outcome, fault.to_string(), &crate::session::driver::Unwatched)?;
+        Err(fault.into())
+    }
+}
+
+/// Amounts that a header's budget allows at most: shown by `--dry-run` as the upper bound of a session.
+pub fn upper_bound(budget: &Budget) -> Amounts {
+    Amounts {
+        iterations: budget.max_iterations,
+        branches: budget.max_branches,
+        renders: budget.max_renders.unwrap_or(u64::MAX),
+        model_calls: budget.max_model_calls(),
+        tokens: budget.max_tokens.unwrap_or(u64::MAX),
+        cost_micro_usd: budget.max_cost_micro_usd.unwrap_or(u64::MAX),
+    }
+}

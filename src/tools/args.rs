@@ -1,0 +1,305 @@
+//! The arguments of every tool. Doc comments become the descriptions that the model reads.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{ErrorCode, Fault};
+use crate::vocabulary::MaskSpec;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyPrimitive {
+    /// Name of a move, as `list_vocabulary` gives it.
+    pub primitive_name: String,
+    /// Values by parameter name, in the parameter's unit and range; left out = the move's default.
+    #[serde(default)]
+    pub parameter_values: BTreeMap<String, f64>,
+    /// Where to act, in 0..1 of the displayed picture; left out = everywhere.
+    #[serde(default)]
+    pub mask: Option<MaskSpec>,
+    /// A short label for the history.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskClarification {
+    /// One question, answerable in a sentence.
+    pub question: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Branch {
+    /// The branch's name, `branch_b_<vector>` as in the plan.
+    pub name: String,
+    /// Where to start: a branch, tag or commit; left out = the baseline.
+    #[serde(default)]
+    pub from: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Checkout {
+    /// A branch of this session, or `baseline`.
+    pub r#ref: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compare {
+    /// A branch, tag, commit or `baseline`; left out = `baseline`.
+    #[serde(default)]
+    pub a: Option<String>,
+    /// The same; left out = where you stand.
+    #[serde(default)]
+    pub b: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestatedVector {
+    /// The vector's name, as in the plan.
+    pub name: String,
+    /// What you will push, in one sentence of your own.
+    pub restated: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmSession {
+    /// Every vector of the plan; empty when the plan has none.
+    #[serde(default)]
+    pub vectors: Vec<RestatedVector>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndSession {
+    /// Two to five sentences across branches: what worked, what did not, what was abandoned and why.
+    pub session_summary: String,
+    /// A tag that you suggest to the photographer, such as `v2`; you cannot set it yourself.
+    #[serde(default)]
+    pub tag_suggestion: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct At {
+    /// A branch, tag, commit or `baseline`; left out = where you stand.
+    #[serde(default)]
+    pub r#ref: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListVocabulary {
+    /// Only moves with this tag.
+    #[serde(default)]
+    pub tag: Option<String>,
+    /// Only moves that push this axis.
+    #[serde(default)]
+    pub axis: Option<String>,
+    /// Only moves of this darktable module.
+    #[serde(default)]
+    pub module: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// Where to start; left out = where you stand.
+    #[serde(default)]
+    pub r#ref: Option<String>,
+    /// How many commits.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    pub limit: Option<usize>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gap {
+    /// What was missing, in a sentence.
+    pub description: String,
+    /// What you did instead.
+    #[serde(default)]
+    pub workaround: String,
+    /// What you were after.
+    #[serde(default)]
+    pub intent: Option<String>,
+    /// tone, wb, color, detail, local, composition or uncategorized.
+    #[serde(default)]
+    pub intent_category: Option<String>,
+    /// The missing capability in a few words.
+    #[serde(default)]
+    pub missing_capability: Option<String>,
+    /// darktable modules involved.
+    #[serde(default)]
+    pub operations_involved: Vec<String>,
+    /// Moves used in the workaround.
+    #[serde(default)]
+    pub vocabulary_used: Vec<String>,
+    /// -1 could not do it, 0 half-way, 1 worked around well.
+    #[serde(default)]
+    #[schemars(range(min = -1, max = 1))]
+    pub satisfaction: Option<i8>,
+    /// Anything else.
+    #[serde(default)]
+    pub notes: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProposeNotes {
+    /// One or two sentences.
+    pub text: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProposeTaste {
+    /// One sentence.
+    pub text: String,
+    /// appearance, process or value.
+    #[serde(default)]
+    pub category: Option<String>,
+    /// The taste file that it belongs in; left out = `_default.md`.
+    #[serde(default)]
+    pub file: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadContext {
+    /// Long notes whole instead of shortened.
+    #[serde(default)]
+    pub full: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadTranscript {
+    /// How many of the last events.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 200))]
+    pub last: Option<usize>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordJudgment {
+    /// The branch.
+    pub branch: String,
+    /// The commit that you judge; left out = the branch's tip.
+    #[serde(default)]
+    pub hash: Option<String>,
+    /// 1 worse than the baseline, 2 weak, 3 neither, 4 better, 5 clearly better and in the photographer's voice.
+    #[serde(default = "neutral_score")]
+    #[schemars(range(min = 1, max = 5))]
+    pub judged_score: u8,
+    /// A short paragraph: what is better, what is worse, what you saw.
+    pub judged_reasoning: String,
+    /// Whether it is still the same photograph, so that the two can be held side by side.
+    #[serde(default = "yes")]
+    pub comparable_to_baseline: bool,
+    /// The moves that make it, as made, for example `shadows_lift amount=0.6`.
+    #[serde(default)]
+    pub key_moves: Vec<String>,
+    /// Nothing beat the baseline: set the branch back to it.
+    #[serde(default)]
+    pub abandoned: bool,
+}
+
+fn neutral_score() -> u8 {
+    3
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveModule {
+    /// A darktable module (`grain`) or a move (`grain_add`).
+    pub module: String,
+    /// The instance, where a module has several; left out = all that this session changed.
+    #[serde(default)]
+    pub instance: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenderPreview {
+    /// A branch, tag, commit or `baseline`; left out = where you stand.
+    #[serde(default)]
+    pub r#ref: Option<String>,
+    /// Longest side in pixels; left out = the session's preview size.
+    #[serde(default)]
+    #[schemars(range(min = 128, max = 2048))]
+    pub size: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The label.
+    pub label: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tag {
+    /// The tag's name, starting with branch_b_.
+    pub name: String,
+    /// What to tag; left out = where you stand.
+    #[serde(default)]
+    pub r#ref: Option<String>,
+}
+
+/// The JSON Schema of an argument type, self-contained.
+pub fn schema<T: JsonSchema>() -> Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|s| {
+        s.inline_subschemas = true;
+        s.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("title");
+        object.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    }
+    schema
+}
+
+/// The arguments as a JSON object; no text at all counts as `{}`.
+pub fn object(tool: &str, arguments: &str) -> Result<Value, Fault> {
+    let text = if arguments.trim().is_empty() { "{}" } else { arguments };
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) if value.is_object() => Ok(value),
+        Ok(_) => Err(invalid(tool, "the arguments must be a JSON object")),
+        Err(error) => Err(invalid(tool, &format!("the arguments are not valid JSON: {error}"))),
+    }
+}
+
+/// The typed arguments; a fault names the field.
+pub fn parse<T: DeserializeOwned>(tool: &str, value: &Value) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let fault = invalid(tool, &format!("`{path}`: {}", error.inner()));
+        if path == "." { fault } else { fault.with("field", path) }
+    })
+}
+
+fn invalid(tool: &str, message: &str) -> Fault {
+    Fault::new(ErrorCode::InvalidInput, format!("{tool}: {message}"))
+}

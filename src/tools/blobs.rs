@@ -1,0 +1,89 @@
+//! What is too large for a transcript line, as files named by their hash beside it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use image::ExtendedColorType;
+use image::codecs::jpeg::JpegEncoder;
+
+use crate::conversation::ImageRef;
+use crate::darktable::render::Picture;
+use crate::ids::Hash;
+use crate::provider::Blobs;
+use crate::redact::Redactor;
+
+/// JPEG quality of the pictures that a model or a person is shown.
+const JPEG_QUALITY: u8 = 90;
+
+/// The `blobs/` folder of one session.
+#[derive(Clone, Debug)]
+pub struct BlobStore {
+    folder: PathBuf,
+    redactor: Redactor,
+}
+
+impl BlobStore {
+    /// The store in `folder`, made when it is first written to.
+    pub fn new(folder: PathBuf, redactor: Redactor) -> Self {
+        Self { folder, redactor }
+    }
+
+    /// Stores bytes and returns their name. Text is redacted first, so the name is that of what is stored.
+    pub fn put(&self, bytes: &[u8]) -> io::Result<Hash> {
+        let clean = std::str::from_utf8(bytes).ok().map(|text| self.redactor.clean(text.to_owned()));
+        let bytes = clean.as_deref().map_or(bytes, str::as_bytes);
+        let name = Hash::of(bytes);
+        let path = self.path(&name);
+        if !path.exists() {
+            crate::durable::write(&path, bytes)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        }
+        Ok(name)
+    }
+
+    /// Stores a picture as a JPEG without any metadata.
+    pub fn put_picture(&self, picture: &Picture, caption: String) -> io::Result<ImageRef> {
+        let bytes = jpeg(picture)?;
+        let sha256 = self.put(&bytes)?;
+        Ok(ImageRef {
+            sha256,
+            media_type: "image/jpeg".into(),
+            width: picture.width,
+            height: picture.height,
+            bytes: bytes.len() as u64,
+            caption,
+        })
+    }
+
+    /// Where a blob lies.
+    pub fn path(&self, name: &Hash) -> PathBuf {
+        self.folder.join(name.as_str())
+    }
+}
+
+impl Blobs for BlobStore {
+    fn bytes(&self, name: &Hash) -> io::Result<Vec<u8>> {
+        let bytes = fs::read(self.path(name))?;
+        if Hash::of(&bytes) == *name {
+            Ok(bytes)
+        } else {
+            Err(io::Error::other(format!("blob {name:?} is damaged")))
+        }
+    }
+}
+
+/// Encodes a picture as JPEG, without any metadata.
+pub fn jpeg(picture: &Picture) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY)
+        .encode(&picture.rgb, picture.width, picture.height, ExtendedColorType::Rgb8)
+        .map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+/// Writes a picture as a JPEG file, whole or not at all.
+pub fn write_jpeg(path: &Path, picture: &Picture) -> io::Result<()> {
+    crate::durable::write(path, &jpeg(picture)?)
+}

@@ -1,0 +1,281 @@
+//! Judgments: what the agent says of a branch, held against what was done and what can be measured.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::darktable::render::Quality;
+use crate::error::{ErrorCode, Fault};
+use crate::ids::{Hash, RefName};
+use crate::metrics::check::{VectorCheck, Verdict};
+use crate::metrics::stats::ImageStats;
+use crate::photo::{AppliedMove, Operation, Workspace};
+use crate::tools::args::RecordJudgment;
+use crate::tools::blobs::write_jpeg;
+use crate::tools::lifecycle::{fatal, text};
+use crate::tools::look::io_fault;
+use crate::tools::{Answer, ToolContext, edit};
+use crate::transcript::{Event, Flag, Judgment, JudgmentSource};
+
+/// What the engine measured of a branch, at judging quality.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Mean ΔE2000 against the baseline.
+    pub delta_e_mean: f64,
+    /// Its 95th percentile.
+    pub delta_e_p95: f64,
+    /// Growth of clipped highlights, in percentage points.
+    pub clip_high_change: f64,
+    /// Growth of clipped shadows, in percentage points.
+    pub clip_low_change: f64,
+    /// The vector's direction, and what else moved.
+    pub vector: VectorCheck,
+    /// Longest side of the pictures compared.
+    pub long_edge: u32,
+    /// The branch's picture.
+    pub pixel_hash: Hash,
+    /// The baseline's picture.
+    pub baseline_pixel_hash: Hash,
+    /// The branch's review picture, relative to the photo's folder.
+    pub preview: String,
+    /// The numbers of the branch's picture.
+    pub stats: ImageStats,
+}
+
+pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> Result<Answer, Fault> {
+    let branch: RefName =
+        args.branch.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e).with("field", "branch"))?;
+    let Some(tip) = context.view.branches.iter().find(|b| b.name == branch).map(|b| b.tip.clone()) else {
+        let own: Vec<&str> = context.view.branches.iter().map(|b| b.name.as_str()).collect();
+        let message = format!("`{branch}` is not a branch of this session; there is: {}", own.join(", "));
+        return Err(Fault::new(ErrorCode::NotFound, message).with("field", "branch"));
+    };
+    if !(1..=5).contains(&args.judged_score) {
+        let message = format!("a score of {} is not in 1..5", args.judged_score);
+        return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "judged_score"));
+    }
+    let reasoning = text("judged_reasoning", &args.judged_reasoning, 3_000)?;
+    let judged = match &args.hash {
+        Some(name) => context.place(Some(name))?.commit,
+        None => tip.clone(),
+    };
+    let made = moves_of(context.photo.workspace(), &judged, &context.view.start.baseline)?;
+    if judged != tip && !within(context.photo.workspace(), &judged, &tip)? {
+        let message = format!("commit {} is not on `{branch}`", judged.short());
+        return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "hash"));
+    }
+    for claim in &args.key_moves {
+        verify(claim, &made)?;
+    }
+    let key_moves = if args.abandoned { Vec::new() } else { args.key_moves };
+    let (mut hash, mut head) = (judged, None);
+    if args.abandoned {
+        // The attempts stay in the branch's history; the picture shown is the baseline's again.
+        let baseline = context.place(Some("baseline"))?;
+        let answer = edit::commit(context, &branch, &baseline.state, Operation::Abandon, None)?;
+        hash = answer.head.as_ref().map_or(tip, |h| h.commit.clone());
+        if let Some(view) = context.view.branches.iter_mut().find(|b| b.name == branch) {
+            view.tip = hash.clone();
+        }
+        if context.view.head.branch.as_ref() == Some(&branch) {
+            head = answer.head;
+        }
+    }
+    let measured = measure(context, &branch, &hash);
+    if let Err(fault) = &measured
+        && !fault.recoverable
+        && fault.code != ErrorCode::BudgetExhausted
+    {
+        return Err(fault.clone());
+    }
+    let measured = measured.ok();
+    let flags = flags(args.judged_score, args.abandoned, measured.as_ref());
+    let judgment = Judgment {
+        branch,
+        hash,
+        judged_score: args.judged_score,
+        judged_reasoning: reasoning,
+        comparable_to_baseline: args.comparable_to_baseline,
+        key_moves,
+        abandoned: args.abandoned,
+        source: JudgmentSource::Agent,
+        measured: measured.as_ref().and_then(|m| serde_json::to_value(m).ok()),
+        flags,
+    };
+    let data = json!({
+        "recorded": judgment.branch,
+        "hash": judgment.hash,
+        "flags": judgment.flags,
+        "measured": measured.as_ref().map(|m| json!({
+            "delta_e_mean": m.delta_e_mean, "vector": m.vector,
+            "clip_high_change": m.clip_high_change, "clip_low_change": m.clip_low_change,
+        })),
+    });
+    context.gate.record(Event::Judgment(Box::new(judgment))).map_err(|e| fatal(&e))?;
+    Ok(Answer { data, images: Vec::new(), head })
+}
+
+/// The judgment of a branch that the agent left unjudged: neutral, and marked as the engine's.
+pub fn default_judgment(context: &mut ToolContext<'_>, branch: &RefName, tip: &Hash) -> Judgment {
+    let measured = measure(context, branch, tip).ok();
+    Judgment {
+        branch: branch.clone(),
+        hash: tip.clone(),
+        judged_score: 3,
+        judged_reasoning:
+            "Not judged by the agent; this neutral score is the engine's and is left out of averages.".into(),
+        comparable_to_baseline: true,
+        key_moves: moves_of(context.photo.workspace(), tip, &context.view.start.baseline)
+            .map(|made| made.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+        abandoned: false,
+        source: JudgmentSource::EngineDefault,
+        flags: flags(3, false, measured.as_ref()),
+        measured: measured.as_ref().and_then(|m| serde_json::to_value(m).ok()),
+    }
+}
+
+/// Renders a commit and the baseline at judging quality, measures, and writes both review pictures.
+fn measure(context: &mut ToolContext<'_>, branch: &RefName, commit: &Hash) -> Result<Measured, Fault> {
+    let edge = context.view.start.preview_edge;
+    let place = context.place(Some(commit.as_str()))?;
+    let rendered = context.render(&place.state, edge, Quality::Judge)?;
+    let stats = ImageStats::of(&rendered.picture);
+    let versus = context.versus_baseline(Some(branch), &rendered.picture, &stats, edge, Quality::Judge)?;
+    let preview = format!("previews/{branch}-{edge}.jpg");
+    write_jpeg(&context.photo.workspace().folder().join(&preview), &rendered.picture)
+        .map_err(|e| io_fault(&e))?;
+    Ok(Measured {
+        delta_e_mean: versus.difference.mean,
+        delta_e_p95: versus.difference.p95,
+        clip_high_change: stats.clip_high_pct - versus.base_stats.clip_high_pct,
+        clip_low_change: stats.clip_low_pct - versus.base_stats.clip_low_pct,
+        vector: versus.check,
+        long_edge: edge,
+        pixel_hash: rendered.pixel_hash,
+        baseline_pixel_hash: versus.base_pixel_hash,
+        preview,
+        stats,
+    })
+}
+
+fn flags(score: u8, abandoned: bool, measured: Option<&Measured>) -> Vec<Flag> {
+    let mut flags = Vec::new();
+    if score <= 2 {
+        flags.push(Flag::Weak);
+    }
+    if score == 5 {
+        flags.push(Flag::Strong);
+    }
+    match measured {
+        None => flags.push(Flag::Unmeasured),
+        Some(m) => {
+            if m.pixel_hash == m.baseline_pixel_hash {
+                flags.push(Flag::IdenticalToBaseline);
+            }
+            if score >= 4 && m.vector.direction == Verdict::Missed {
+                flags.push(Flag::ClaimsNotSupported);
+            }
+        }
+    }
+    if abandoned {
+        flags.push(Flag::Abandoned);
+    }
+    flags
+}
+
+/// The moves between the baseline and a commit that are still in effect, oldest first: a reset or an
+/// abandonment ends the walk, a module removed takes its earlier moves with it, and of the same move on the
+/// same mask the last one counts.
+pub fn moves_of(workspace: &Workspace, commit: &Hash, baseline: &Hash) -> Result<Vec<AppliedMove>, Fault> {
+    let mut made: Vec<AppliedMove> = Vec::new();
+    let mut removed: Vec<String> = Vec::new();
+    let mut at = Some(commit.clone());
+    while let Some(hash) = at.filter(|h| h != baseline) {
+        let commit = workspace.commit(&hash).map_err(|e| Fault::from(&e))?;
+        match commit.op {
+            Operation::Apply(applied) => {
+                let gone = removed.contains(&applied.module) || removed.contains(&applied.name);
+                let later = made.iter().any(|m| m.name == applied.name && m.mask == applied.mask);
+                if !gone && !later {
+                    made.push(applied);
+                }
+            }
+            Operation::RemoveModule { module, .. } => removed.push(module),
+            Operation::Reset | Operation::Abandon | Operation::Ingest { .. } => break,
+            _ => {}
+        }
+        at = commit.parents.first().cloned();
+    }
+    made.reverse();
+    Ok(made)
+}
+
+/// Whether `commit` is an ancestor of `tip`.
+fn within(workspace: &Workspace, commit: &Hash, tip: &Hash) -> Result<bool, Fault> {
+    let mut at = Some(tip.clone());
+    while let Some(hash) = at {
+        if &hash == commit {
+            return Ok(true);
+        }
+        at = workspace.commit(&hash).map_err(|e| Fault::from(&e))?.parents.first().cloned();
+    }
+    Ok(false)
+}
+
+/// Checks a claimed move against those made: its name, and every `parameter=value` that it quotes.
+fn verify(claim: &str, made: &[AppliedMove]) -> Result<(), Fault> {
+    let real = || made.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let refuse = |message: String| {
+        Err(Fault::new(ErrorCode::InvalidInput, message)
+            .with("field", "key_moves")
+            .with("real_moves", real()))
+    };
+    let mut words = claim.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let candidates: Vec<&AppliedMove> = made.iter().filter(|m| m.name == name).collect();
+    if candidates.is_empty() {
+        return refuse(format!(
+            "`{name}` was not applied on this branch; the moves in effect are: {}",
+            real().join("; ")
+        ));
+    }
+    let quoted: Vec<(&str, f64)> = words
+        .filter_map(|word| word.split_once('='))
+        .filter_map(|(key, value)| Some((key, value.trim_end_matches([',', ';']).parse().ok()?)))
+        .collect();
+    let agrees = |m: &AppliedMove| {
+        quoted.iter().all(|(key, value)| {
+            m.values.get(*key).is_some_and(|s| (s.value - value).abs() <= 0.005 + s.value.abs() * 0.01)
+        })
+    };
+    if candidates.iter().any(|m| agrees(m)) {
+        return Ok(());
+    }
+    refuse(format!(
+        "`{claim}` does not have the values that were applied; the moves in effect are: {}",
+        real().join("; ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::photo::Setting;
+
+    #[test]
+    fn a_claim_must_name_a_move_that_was_made_with_its_values() {
+        let made = vec![AppliedMove {
+            module: "toneequal".into(),
+            name: "shadows_lift".into(),
+            values: [("amount".to_owned(), Setting { unit: "EV".into(), value: 0.6 })].into(),
+            ..AppliedMove::default()
+        }];
+        for good in ["shadows_lift", "shadows_lift amount=0.60 EV", "shadows_lift amount=0.6"] {
+            assert!(verify(good, &made).is_ok(), "{good}");
+        }
+        for wrong in ["grain_add", "shadows_lift amount=0.9", "shadows_lift other=0.6", ""] {
+            let fault = verify(wrong, &made).unwrap_err();
+            assert_eq!(fault.details["real_moves"][0], "shadows_lift amount=0.60 EV", "{wrong}");
+        }
+    }
+}

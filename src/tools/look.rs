@@ -1,0 +1,206 @@
+//! Tools that look: pictures, numbers, history, context.
+
+use serde_json::{Value, json};
+
+use crate::darktable::render::Quality;
+use crate::error::{Coded, ErrorCode, Fault};
+use crate::metrics::axes::Axis;
+use crate::metrics::check::VectorCheck;
+use crate::metrics::stats::ImageStats;
+use crate::photo::read_context as read_photo_context;
+use crate::tools::args;
+use crate::tools::context::{Place, difference};
+use crate::tools::judge::moves_of;
+use crate::tools::{Answer, ToolContext};
+use crate::transcript::Event;
+use crate::vocabulary::Filter;
+
+fn fault<E: Coded>(error: E) -> Fault {
+    Fault::from(&error)
+}
+
+pub fn read_context(context: &mut ToolContext<'_>, args: args::ReadContext) -> Result<Answer, Fault> {
+    let found =
+        read_photo_context(context.photo.workspace(), &context.engine.tastes, args.full).map_err(fault)?;
+    let mut data =
+        serde_json::to_value(&found).map_err(|e| Fault::new(ErrorCode::StateError, e.to_string()))?;
+    if let Some(object) = data.as_object_mut() {
+        // The brief and criteria of this very session come first, whatever the photo's own files say.
+        object.insert("session_brief".into(), context.view.start.brief.clone().into());
+        object.insert("criteria".into(), context.view.start.criteria.clone().into());
+    }
+    Ok(data.into())
+}
+
+pub fn get_state(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer, Fault> {
+    let place = context.place(args.r#ref.as_deref())?;
+    let baseline = context.place(Some("baseline"))?;
+    let moves: Vec<String> = moves_of(context.photo.workspace(), &place.commit, &baseline.commit)?
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let changes: Vec<String> =
+        crate::photo::diff(&baseline.state, &place.state).iter().map(ToString::to_string).collect();
+    Ok(json!({
+        "at": place.name,
+        "commit": place.commit,
+        "state": place.state_hash,
+        "moves": moves,
+        "difference_from_baseline": changes,
+    })
+    .into())
+}
+
+pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary) -> Result<Answer, Fault> {
+    let axis = args.axis.as_deref().map(str::parse::<Axis>).transpose().map_err(|e| {
+        let names: Vec<&str> = Axis::ALL.iter().map(|a| a.name()).collect();
+        Fault::new(ErrorCode::InvalidInput, format!("{e}; the axes are: {}", names.join(", ")))
+            .with("field", "axis")
+    })?;
+    let filter = Filter { tag: args.tag.as_deref(), axis, module: args.module.as_deref() };
+    let engine = context.engine;
+    let moves = engine
+        .vocabulary
+        .list(&filter, &engine.layouts, engine.renderer.darktable_version())
+        .map_err(fault)?;
+    Ok(json!({ "count": moves.len(), "moves": moves }).into())
+}
+
+pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) -> Result<Answer, Fault> {
+    let edge = args.size.unwrap_or(context.view.start.preview_edge);
+    if !(128..=2048).contains(&edge) {
+        return Err(Fault::new(ErrorCode::InvalidInput, format!("size {edge} is not in 128..2048"))
+            .with("field", "size"));
+    }
+    let place = context.place(args.r#ref.as_deref())?;
+    let (mut data, image) = picture_of(context, &place, edge)?;
+    let parent = context.photo.workspace().commit(&place.commit).map_err(fault)?.parents.first().cloned();
+    if let Some(parent) = parent.filter(|_| place.commit != context.view.start.baseline) {
+        let before = context.place(Some(parent.as_str()))?;
+        let request = crate::darktable::render::RenderRequest {
+            raw: &context.engine.raw,
+            state: &before.state,
+            long_edge: edge,
+            quality: Quality::Preview,
+        };
+        // A picture of the step before costs nothing when it was looked at; otherwise it is not worth a render.
+        if context.engine.renderer.is_cached(&request) {
+            let before = context.render(&before.state, edge, Quality::Preview)?;
+            let now = context.render(&place.state, edge, Quality::Preview)?;
+            data["versus_parent"] = json!(difference(&before.picture, &now.picture)?);
+        }
+    }
+    Ok(Answer { data, images: vec![image], head: None })
+}
+
+pub fn image_stats(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer, Fault> {
+    let place = context.place(args.r#ref.as_deref())?;
+    let edge = context.view.start.preview_edge;
+    let rendered = context.render(&place.state, edge, Quality::Preview)?;
+    Ok(json!({ "at": place.name, "commit": place.commit, "stats": ImageStats::of(&rendered.picture) }).into())
+}
+
+pub fn compare(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer, Fault> {
+    let a = context.place(Some(args.a.as_deref().unwrap_or("baseline")))?;
+    let b = context.place(args.b.as_deref())?;
+    let edge = context.view.start.preview_edge;
+    let left = context.render(&a.state, edge, Quality::Preview)?;
+    let right = context.render(&b.state, edge, Quality::Preview)?;
+    let (left_stats, right_stats) = (ImageStats::of(&left.picture), ImageStats::of(&right.picture));
+    let difference = difference(&left.picture, &right.picture)?;
+    let branch =
+        context.view.branches.iter().find(|branch| branch.tip == b.commit).map(|branch| branch.name.clone());
+    let check = VectorCheck::of(&context.view.axes(branch.as_ref()), &left_stats, &right_stats, &difference);
+    let mut images = Vec::new();
+    for (place, rendered, side) in [(&a, &left, "a"), (&b, &right, "b")] {
+        let caption = format!("{side}: {} at {}", place.name, place.commit.short());
+        images.push(context.blobs.put_picture(&rendered.picture, caption).map_err(|e| io_fault(&e))?);
+    }
+    let data = json!({
+        "a": {"at": a.name, "commit": a.commit, "stats": left_stats},
+        "b": {"at": b.name, "commit": b.commit, "stats": right_stats},
+        "difference": difference,
+        "vector": check,
+    });
+    Ok(Answer { data, images, head: None })
+}
+
+/// The picture of a place with its numbers, and the JPEG for the model.
+fn picture_of(
+    context: &mut ToolContext<'_>,
+    place: &Place,
+    edge: u32,
+) -> Result<(Value, crate::conversation::ImageRef), Fault> {
+    let rendered = context.render(&place.state, edge, Quality::Preview)?;
+    let stats = ImageStats::of(&rendered.picture);
+    let branch = context.view.branches.iter().find(|b| b.tip == place.commit).map(|b| b.name.clone());
+    let branch = branch.or_else(|| context.view.head.branch.clone());
+    let versus =
+        context.versus_baseline(branch.as_ref(), &rendered.picture, &stats, edge, Quality::Preview)?;
+    let caption = format!("{} at {}", place.name, place.commit.short());
+    let image = context.blobs.put_picture(&rendered.picture, caption).map_err(|e| io_fault(&e))?;
+    let data = json!({
+        "at": place.name,
+        "branch": branch,
+        "commit": place.commit,
+        "state": place.state_hash,
+        "size": [rendered.picture.width, rendered.picture.height],
+        "pixel_hash": rendered.pixel_hash,
+        "stats": stats,
+        "versus_baseline": versus.to_json(),
+    });
+    Ok((data, image))
+}
+
+pub fn diff(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer, Fault> {
+    let a = context.place(Some(args.a.as_deref().unwrap_or("baseline")))?;
+    let b = context.place(args.b.as_deref())?;
+    let changes: Vec<String> =
+        crate::photo::diff(&a.state, &b.state).iter().map(ToString::to_string).collect();
+    Ok(json!({ "a": a.name, "b": b.name, "changes": changes }).into())
+}
+
+pub fn log(context: &mut ToolContext<'_>, args: args::Log) -> Result<Answer, Fault> {
+    let place = context.place(args.r#ref.as_deref())?;
+    let limit = args.limit.unwrap_or(20).clamp(1, 100);
+    let entries = context.photo.workspace().log(place.commit.as_str(), limit).map_err(fault)?;
+    let rows: Vec<Value> =
+        entries.iter().map(|e| json!({"commit": e.commit, "op": e.words, "label": e.label})).collect();
+    Ok(json!({ "at": place.name, "commits": rows }).into())
+}
+
+pub fn read_transcript(context: &mut ToolContext<'_>, args: args::ReadTranscript) -> Result<Answer, Fault> {
+    let read = crate::transcript::read(&context.folder.join("transcript.jsonl")).map_err(fault)?;
+    let last = args.last.unwrap_or(30).clamp(1, 200);
+    let told =
+        read.lines.iter().filter_map(|line| Some((line.seq, line.mono_ms / 1000, headline(&line.event)?)));
+    let rows: Vec<String> = told.map(|(seq, at, what)| format!("{seq} {at}s {what}")).collect();
+    let from = rows.len().saturating_sub(last);
+    Ok(json!({ "events": rows[from..] }).into())
+}
+
+/// One line about an event, for the events that a model gains by reading again.
+fn headline(event: &Event) -> Option<String> {
+    match event {
+        Event::Confirmed { .. } => Some("plan confirmed".into()),
+        Event::ToolCall(intent) => Some(format!("called {} {}", intent.call.name, intent.call.arguments)),
+        Event::ToolResult { result, code: Some(code), .. } => {
+            Some(format!("{} failed: {code:?}", result.name))
+        }
+        Event::SnapshotCreated { name, commit, op, .. } => {
+            Some(format!("{name} -> {} ({op})", commit.short()))
+        }
+        Event::Judgment(j) => Some(format!("judged {} {}/5", j.branch, j.judged_score)),
+        Event::Proposal { target, text, .. } => Some(format!("proposed for {target}: {text}")),
+        Event::Gap { description } => Some(format!("gap: {description}")),
+        Event::CapFired { exhausted } => Some(exhausted.to_string()),
+        _ => None,
+    }
+}
+
+/// A file that could not be written.
+pub fn io_fault(error: &std::io::Error) -> Fault {
+    Fault::new(ErrorCode::StateError, format!("a picture could not be stored: {error}"))
+        .with("remedy", "check free space and permissions of the workspace")
+        .fatal()
+}

@@ -1,0 +1,352 @@
+//! What the model may call. A tool is its schema, its effect class and its handler, in one table.
+//!
+//! The schema comes from the Rust type of the arguments; the class decides gate, lease and retry safety.
+//! Handlers run under a permit that the session got for them; a handler that needs a picture asks the gate
+//! for a permit of its own.
+
+mod args;
+mod blobs;
+mod context;
+mod edit;
+mod judge;
+mod learn;
+mod lifecycle;
+mod look;
+
+use serde_json::Value;
+
+pub use blobs::BlobStore;
+pub use context::{Answer, BranchView, Engine, ToolContext, View, millis};
+pub use judge::{Measured, default_judgment, moves_of};
+
+use crate::budget::Amounts;
+use crate::conversation::{ToolCall, ToolSpec};
+use crate::error::Fault;
+use crate::gate::Permit;
+use crate::transcript::EffectClass;
+
+type Handler = fn(&mut ToolContext<'_>, &Value) -> Result<Answer, Fault>;
+
+/// One tool.
+pub struct Tool {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is for, as the model reads it.
+    pub description: &'static str,
+    /// What it does to the world.
+    pub class: EffectClass,
+    /// Whether it costs no iteration.
+    pub free: bool,
+    /// Whether it may still be called in the wrap-up.
+    pub closing: bool,
+    /// Legal arguments, shown with every argument error.
+    pub example: &'static str,
+    schema: fn() -> Value,
+    check: fn(&Value) -> Result<(), Fault>,
+    run: Handler,
+}
+
+/// Builds the table rows: the schema and the check follow from the argument type.
+macro_rules! tool {
+    ($name:literal, $class:ident, $free:literal, $closing:literal, $args:ty, $run:path, $example:literal, $description:literal) => {
+        Tool {
+            name: $name,
+            description: $description,
+            class: EffectClass::$class,
+            free: $free,
+            closing: $closing,
+            example: $example,
+            schema: args::schema::<$args>,
+            check: |value| args::parse::<$args>($name, value).map(|_| ()),
+            run: |context, value| $run(context, args::parse($name, value)?),
+        }
+    };
+}
+
+/// All tools, sorted by name: the order in which every model sees them.
+pub static TOOLS: &[Tool] = &[
+    tool!(
+        "apply_primitive",
+        Mutate,
+        false,
+        false,
+        args::ApplyPrimitive,
+        edit::apply_primitive,
+        r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.6}}"#,
+        "Apply one move of the vocabulary to the current branch. Values are set, not added: the same move with the same value changes nothing. Makes a snapshot. Look at the result with render_preview afterwards."
+    ),
+    tool!(
+        "ask_clarification",
+        Lifecycle,
+        true,
+        false,
+        args::AskClarification,
+        lifecycle::ask_clarification,
+        r#"{"question": "Should the sky stay untouched?"}"#,
+        "Ask the photographer one question before you confirm, only if the plan cannot be followed without the answer. If nobody is there, the session ends and waits."
+    ),
+    tool!(
+        "branch",
+        Mutate,
+        false,
+        false,
+        args::Branch,
+        edit::branch,
+        r#"{"name": "branch_b_tone"}"#,
+        "Make a branch (its name starts with branch_b_) from the baseline or from another commit of this session, and stand on it. Each branch counts against the branch cap; asking for one more than the cap ends exploration."
+    ),
+    tool!(
+        "checkout",
+        Read,
+        false,
+        false,
+        args::Checkout,
+        edit::checkout,
+        r#"{"ref": "branch_b_tone"}"#,
+        "Stand on another branch of this session, or look at the baseline. Changes no picture and makes no branch."
+    ),
+    tool!(
+        "compare",
+        Render,
+        false,
+        false,
+        args::Compare,
+        look::compare,
+        r#"{"a": "baseline", "b": "branch_b_tone"}"#,
+        "Render two states and get both pictures and the measured difference between them. Without arguments: the baseline against where you stand."
+    ),
+    tool!(
+        "confirm_session",
+        Lifecycle,
+        true,
+        false,
+        args::ConfirmSession,
+        lifecycle::confirm_session,
+        r#"{"vectors": [{"name": "tone", "restated": "Deepen contrast while the shadows stay open."}]}"#,
+        "Confirm the plan by restating each vector in one sentence. Nothing can be edited before this."
+    ),
+    tool!(
+        "diff",
+        Read,
+        false,
+        false,
+        args::Compare,
+        look::diff,
+        r#"{"a": "baseline", "b": "branch_b_tone"}"#,
+        "The differences between two states, parameter by parameter. Without arguments: the baseline against where you stand."
+    ),
+    tool!(
+        "end_mode_b_session",
+        Lifecycle,
+        true,
+        true,
+        args::EndSession,
+        lifecycle::end_session,
+        r#"{"session_summary": "Tone was the strongest axis; the colour attempts all cast yellow and were abandoned."}"#,
+        "End the session with an honest summary across branches. Judge every branch first."
+    ),
+    tool!(
+        "get_state",
+        Read,
+        false,
+        false,
+        args::At,
+        look::get_state,
+        r#"{"ref": "branch_b_tone"}"#,
+        "Where you stand: branch, commit, the moves that make it, and its difference from the baseline in words."
+    ),
+    tool!(
+        "image_stats",
+        Render,
+        false,
+        false,
+        args::At,
+        look::image_stats,
+        r#"{"ref": "baseline"}"#,
+        "Measured numbers of a state's picture without the picture itself."
+    ),
+    tool!(
+        "list_vocabulary",
+        Read,
+        false,
+        false,
+        args::ListVocabulary,
+        look::list_vocabulary,
+        r#"{"axis": "shadows"}"#,
+        "The moves you may use, with their parameters, units, ranges and the axes that they push. Filter by tag, axis or module."
+    ),
+    tool!(
+        "log",
+        Read,
+        false,
+        false,
+        args::Log,
+        look::log,
+        r#"{"ref": "branch_b_tone", "limit": 10}"#,
+        "The commits behind a state, newest first."
+    ),
+    tool!(
+        "log_vocabulary_gap",
+        Lifecycle,
+        false,
+        true,
+        args::Gap,
+        learn::log_vocabulary_gap,
+        r#"{"description": "No move darkens only the sky's blues.", "intent_category": "color", "satisfaction": -1}"#,
+        "Report a move that was missing, and how well you could work around it."
+    ),
+    tool!(
+        "mode_b_status",
+        Read,
+        true,
+        true,
+        args::Nothing,
+        lifecycle::status,
+        r#"{}"#,
+        "What is left of the budget, which branches exist, where you stand. Costs nothing."
+    ),
+    tool!(
+        "propose_notes_update",
+        Lifecycle,
+        true,
+        true,
+        args::ProposeNotes,
+        learn::propose_notes,
+        r#"{"text": "The white cup clips first: keep whites below +0.3 EV."}"#,
+        "Propose one note about this photo. The photographer decides later."
+    ),
+    tool!(
+        "propose_taste_update",
+        Lifecycle,
+        true,
+        true,
+        args::ProposeTaste,
+        learn::propose_taste,
+        r#"{"text": "Prefers open shadows over punchy contrast.", "category": "appearance"}"#,
+        "Propose an observation about the photographer's taste that holds across pictures. The photographer decides later."
+    ),
+    tool!(
+        "read_context",
+        Read,
+        false,
+        false,
+        args::ReadContext,
+        look::read_context,
+        r#"{}"#,
+        "The photographer's tastes, the brief, the notes, recent edits and recent gaps. Read it first."
+    ),
+    tool!(
+        "read_session_transcript",
+        Read,
+        false,
+        true,
+        args::ReadTranscript,
+        look::read_transcript,
+        r#"{"last": 20}"#,
+        "What happened in this session so far, a line an event."
+    ),
+    tool!(
+        "record_judgment",
+        Lifecycle,
+        true,
+        true,
+        args::RecordJudgment,
+        judge::record_judgment,
+        r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Shadows opened without flattening the cup.", "comparable_to_baseline": true, "key_moves": ["shadows_lift amount=0.6"], "abandoned": false}"#,
+        "Judge a branch: 1 worse than the baseline, 2 weak, 3 neither better nor worse, 4 better, 5 clearly better and in the photographer's voice. The engine adds what it measures and checks key_moves against what was really done. Set abandoned to true when nothing beat the baseline: the branch goes back to it and the attempts stay on record."
+    ),
+    tool!(
+        "remove_module",
+        Mutate,
+        false,
+        false,
+        args::RemoveModule,
+        edit::remove_module,
+        r#"{"module": "grain"}"#,
+        "Undo what was done with one darktable module (or one move) on the current branch: back to how the baseline has it."
+    ),
+    tool!(
+        "render_preview",
+        Render,
+        false,
+        false,
+        args::RenderPreview,
+        look::render_preview,
+        r#"{"size": 1024}"#,
+        "Render where you stand (or another ref) and look: the picture, its numbers, and what changed against the baseline and the step before."
+    ),
+    tool!(
+        "reset",
+        Mutate,
+        false,
+        false,
+        args::Nothing,
+        edit::reset,
+        r#"{}"#,
+        "Set the current branch back to the baseline's state, as a new snapshot. What was tried stays in its history."
+    ),
+    tool!(
+        "snapshot",
+        Mutate,
+        false,
+        false,
+        args::Snapshot,
+        edit::snapshot,
+        r#"{"label": "before the colour moves"}"#,
+        "Mark where you stand with a label in the session's record. Every move is a snapshot already; this only names one."
+    ),
+    tool!(
+        "tag",
+        Mutate,
+        false,
+        false,
+        args::Tag,
+        edit::tag,
+        r#"{"name": "branch_b_tone_pick"}"#,
+        "Tag a commit of this session; the name starts with branch_b_."
+    ),
+];
+
+impl Tool {
+    /// What a call of it may spend, before it is known.
+    pub fn wants(&self) -> Amounts {
+        Amounts {
+            iterations: u64::from(!self.free),
+            branches: u64::from(self.name == "branch"),
+            ..Amounts::default()
+        }
+    }
+
+    /// Whether the arguments of a call are well-formed; the fault has the field path and a legal example.
+    pub fn check(&self, call: &ToolCall) -> Result<Value, Fault> {
+        let value = args::object(self.name, &call.arguments).and_then(|v| (self.check)(&v).map(|()| v));
+        value.map_err(|fault| fault.with("example", self.example))
+    }
+
+    /// Runs a call. The permit is used up by it.
+    pub fn run(
+        &self,
+        context: &mut ToolContext<'_>,
+        arguments: &Value,
+        permit: Permit,
+    ) -> Result<Answer, Fault> {
+        let answer = (self.run)(context, arguments);
+        drop(permit);
+        answer
+    }
+
+    /// The tool as a model sees it.
+    pub fn spec(&self) -> ToolSpec {
+        ToolSpec { name: self.name.into(), description: self.description.into(), parameters: (self.schema)() }
+    }
+}
+
+/// The tool of that name.
+pub fn find(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().find(|t| t.name == name)
+}
+
+/// The specs of all tools, in order.
+pub fn specs() -> Vec<ToolSpec> {
+    TOOLS.iter().map(Tool::spec).collect()
+}
