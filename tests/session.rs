@@ -1,0 +1,103 @@
+//! A whole session, scripted, on a real raw through real darktable.
+
+mod support;
+
+use chemigram::error::ErrorCode;
+use chemigram::transcript::{Event, Flag, Outcome};
+use support::{Studio, confirm, reply, request, results};
+
+#[test]
+fn a_branch_is_made_edited_looked_at_judged_and_main_stays() {
+    let studio = Studio::new();
+    let main = studio.tip("main").unwrap();
+    let script = [
+        reply(&[("read_context", "{}"), ("list_vocabulary", r#"{"axis": "shadows"}"#)]),
+        confirm(&["tone"]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
+        reply(&[
+            ("apply_primitive", r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 1.0}}"#),
+            ("render_preview", "{}"),
+        ]),
+        reply(&[("compare", "{}"), ("get_state", "{}"), ("log", "{}"), ("diff", "{}"), ("image_stats", "{}")]),
+        reply(&[(
+            "record_judgment",
+            r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Shadows open.", "key_moves": ["shadows_lift amount=1.0"]}"#,
+        )]),
+        reply(&[("propose_notes_update", r#"{"text": "The shadows carry a lot."}"#)]),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "One branch, shadows opened."}"#)]),
+    ]
+    .concat();
+    let (end, lines) = studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
+    for line in &lines {
+        if let Event::ToolResult { result, code: Some(code), .. } = &line.event {
+            panic!("{} failed with {code:?}: {}", result.name, result.text);
+        }
+    }
+    assert_eq!((end.outcome, end.cap), (Outcome::Completed, None));
+    assert_eq!(end.summary, "One branch, shadows opened.");
+    assert_eq!(studio.tip("main").unwrap(), main, "main was moved");
+    assert_ne!(studio.tip("branch_b_tone").unwrap(), main);
+    let judgment = lines.iter().find_map(|l| match &l.event {
+        Event::Judgment(j) => Some(j),
+        _ => None,
+    });
+    let judgment = judgment.expect("a judgment");
+    let measured = judgment.measured.as_ref().expect("it is measured");
+    assert_ne!(measured["pixel_hash"], measured["baseline_pixel_hash"]);
+    assert_eq!(measured["vector"]["direction"], "met");
+    assert!(!judgment.flags.contains(&Flag::IdenticalToBaseline));
+    assert!(studio.workspace.folder().join(measured["preview"].as_str().unwrap()).is_file());
+    assert_eq!(studio.workspace.pending_proposals().unwrap().len(), 1);
+    assert!(!lines.iter().any(|l| serde_json::to_string(l).unwrap().contains("/9j/")), "a picture is in the transcript");
+}
+
+#[test]
+fn an_abandoned_branch_shows_the_baseline_and_keeps_its_attempts() {
+    let studio = Studio::new();
+    let script = [
+        confirm(&["tone"]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
+        reply(&[("apply_primitive", r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 1.5}}"#)]),
+        reply(&[(
+            "record_judgment",
+            r#"{"branch": "branch_b_tone", "judged_score": 2, "judged_reasoning": "Flat.", "abandoned": true}"#,
+        )]),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Nothing beat the baseline."}"#)]),
+    ]
+    .concat();
+    let (_, lines) = studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
+    let tip: chemigram::ids::Hash = studio.tip("branch_b_tone").unwrap().parse().unwrap();
+    let workspace = &studio.workspace;
+    assert_eq!(workspace.state_of(&tip).unwrap(), workspace.state_of(workspace.baseline()).unwrap());
+    assert_eq!(workspace.log(tip.as_str(), 10).unwrap().len(), 3, "baseline, attempt, abandonment");
+    let judgment = lines.iter().find_map(|l| match &l.event {
+        Event::Judgment(j) => Some(j.clone()),
+        _ => None,
+    });
+    let flags = judgment.unwrap().flags;
+    assert_eq!(flags, [Flag::Weak, Flag::IdenticalToBaseline, Flag::Abandoned]);
+}
+
+#[test]
+fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated() {
+    let studio = Studio::new();
+    let script = [
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#), ("record_judgment", "{}")]),
+        reply(&[("confirm_session", r#"{"vectors": []}"#)]),
+        reply(&[("confirm_session", r#"{"vectors": [{"name": "toon", "restated": "x"}]}"#)]),
+        confirm(&["tone"]),
+        reply(&[("confirm_session", r#"{"vectors": []}"#)]),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Done."}"#)]),
+    ]
+    .concat();
+    let (end, lines) = studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
+    assert_eq!(end.outcome, Outcome::Completed);
+    assert_eq!(results(&lines, "branch")[0].0, Some(ErrorCode::SessionNotConfirmed));
+    assert_eq!(results(&lines, "record_judgment")[0].0, Some(ErrorCode::SessionNotConfirmed));
+    let confirmations: Vec<_> = results(&lines, "confirm_session").iter().map(|r| r.0).collect();
+    assert_eq!(
+        confirmations,
+        [Some(ErrorCode::InvalidInput), Some(ErrorCode::InvalidInput), None, Some(ErrorCode::StateError)]
+    );
+    assert!(studio.tip("branch_b_tone").is_none());
+}

@@ -1,0 +1,168 @@
+//! A studio for tests: a library with the demo raw ingested through real darktable, and sessions on it.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chemigram::assets::Overlay;
+use chemigram::budget::Budget;
+use chemigram::clock::{Clock, Deadline, Stop, SystemClock};
+use chemigram::darktable::cache::{Cache, Cached};
+use chemigram::darktable::layout::Layouts;
+use chemigram::darktable::oneshot::OneShot;
+use chemigram::darktable::probe::DarktableCli;
+use chemigram::darktable::render::Renderer;
+use chemigram::darktable::{baseline, dng, xmp};
+use chemigram::ids::SessionId;
+use chemigram::photo::{IngestOptions, Library, Workspace, ingest};
+use chemigram::prompts::Store;
+use chemigram::provider::Provider;
+use chemigram::provider::script::Script;
+use chemigram::redact::Redactor;
+use chemigram::session::driver::{Session, Unwatched};
+use chemigram::session::start::{self, Request, Setup};
+use chemigram::transcript::{self, Event, Line, SessionEnd, Vector};
+use chemigram::vocabulary::Vocabulary;
+
+/// Small enough to be quick, large enough to measure.
+pub const EDGE: u32 = 320;
+
+pub struct Studio {
+    pub dir: tempfile::TempDir,
+    pub workspace: Workspace,
+    pub layouts: Arc<Layouts>,
+    pub renderer: Arc<dyn Renderer>,
+}
+
+/// Where renders and darktable's configuration are kept between tests: they are addressed by content.
+pub fn shared() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("studio")
+}
+
+pub fn darktable() -> DarktableCli {
+    DarktableCli::find(&Deadline::never()).expect("darktable-cli is installed")
+}
+
+/// Real darktable, one process a render, with the shared cache.
+pub fn renderer(layouts: &Arc<Layouts>) -> Arc<dyn Renderer> {
+    let layouts = layouts.clone();
+    let encode = move |state: &_, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
+    let oneshot = OneShot::new(darktable(), &shared().join("darktable"), Arc::new(encode)).unwrap();
+    Arc::new(Cached::new(Arc::new(oneshot), Cache::new(shared().join("renders"), 1 << 30)))
+}
+
+impl Studio {
+    pub fn new() -> Self {
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    fn at(dir: tempfile::TempDir) -> Self {
+        let raw = dir.path().join("coffee.dng");
+        std::fs::write(&raw, dng::demo_raw().unwrap()).unwrap();
+        let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
+        let ask = |raw: &Path| {
+            let bytes = baseline::ask_baseline(&darktable(), raw, &shared().join("darktable"), &Deadline::never())?;
+            let state = xmp::read(&bytes, &layouts).expect("darktable's own sidecar can be read");
+            Ok((state, darktable().version().to_owned()))
+        };
+        let library = Library::new(dir.path().join("photos"));
+        let options = IngestOptions { id: Some("coffee".parse().unwrap()), brief: Some("# Coffee\n\nQuiet, warm.".into()) };
+        let workspace = ingest(&library, &raw, options, &ask).unwrap().workspace;
+        let renderer = renderer(&layouts);
+        Self { dir, workspace, layouts, renderer }
+    }
+
+    /// What a session needs, with this model.
+    pub fn setup(&self, provider: Arc<dyn Provider>) -> Setup {
+        Setup {
+            workspace: self.workspace.clone(),
+            vocabulary: Arc::new(Vocabulary::load(&Overlay::vocabulary(None)).unwrap()),
+            layouts: self.layouts.clone(),
+            renderer: self.renderer.clone(),
+            tastes: self.dir.path().join("tastes"),
+            provider,
+            prompts: Store::new(Overlay::prompts(None)).unwrap(),
+            clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+            redactor: Redactor::default(),
+            stop: Stop::default(),
+        }
+    }
+
+    /// Starts a session on a script (TOML text).
+    pub fn scripted(&self, script: &str, request: &Request) -> Session {
+        let setup = self.setup(Arc::new(Script::parse("test script", script).unwrap()));
+        let plan = start::plan(&setup, request).unwrap();
+        start::start(setup, plan).unwrap()
+    }
+
+    /// Runs a script to its end and returns the closing line with all lines.
+    pub fn run(&self, script: &str, request: &Request) -> (SessionEnd, Vec<Line>) {
+        let mut session = self.scripted(script, request);
+        let end = run(&mut session);
+        (end, self.lines(&session.state.start.session))
+    }
+
+    /// The lines of a session.
+    pub fn lines(&self, session: &str) -> Vec<Line> {
+        let id: SessionId = session.parse().unwrap();
+        transcript::read(&self.workspace.session_folder(&id).join("transcript.jsonl")).unwrap().lines
+    }
+
+    /// The tip of a branch, if it exists.
+    pub fn tip(&self, branch: &str) -> Option<String> {
+        self.workspace.branch(&branch.parse().unwrap()).unwrap().map(|h| h.to_string())
+    }
+}
+
+/// Runs a session on a runtime of its own.
+pub fn run(session: &mut Session) -> SessionEnd {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(session.run(&Unwatched)).unwrap()
+}
+
+pub fn request(budget: &str, vectors: &[(&str, &str)]) -> Request {
+    Request {
+        brief: None,
+        vectors: vectors
+            .iter()
+            .map(|(name, direction)| Vector {
+                name: name.parse().unwrap(),
+                direction: (*direction).into(),
+                intensity: None,
+            })
+            .collect(),
+        budget: Budget::parse(budget).unwrap(),
+        from: "main".into(),
+        criteria: None,
+        prompt: "mode_b/system".into(),
+        preview_edge: EDGE,
+        unattended: true,
+        seed: 0,
+    }
+}
+
+/// One scripted reply that makes these calls.
+pub fn reply(calls: &[(&str, &str)]) -> String {
+    let calls: Vec<String> = calls
+        .iter()
+        .map(|(name, arguments)| format!("{{ name = \"{name}\", arguments = '{arguments}' }}"))
+        .collect();
+    format!("[[reply]]\ncalls = [{}]\n\n", calls.join(", "))
+}
+
+/// The reply that confirms a plan with these vectors.
+pub fn confirm(vectors: &[&str]) -> String {
+    let restated: Vec<String> =
+        vectors.iter().map(|v| format!(r#"{{"name": "{v}", "restated": "Push {v}."}}"#)).collect();
+    reply(&[("confirm_session", &format!(r#"{{"vectors": [{}]}}"#, restated.join(", ")))])
+}
+
+/// The results of calls of a tool: (code if failed, text).
+pub fn results<'a>(lines: &'a [Line], tool: &str) -> Vec<(Option<chemigram::error::ErrorCode>, &'a str)> {
+    lines
+        .iter()
+        .filter_map(|l| match &l.event {
+            Event::ToolResult { result, code, .. } if result.name == tool => Some((*code, result.text.as_str())),
+            _ => None,
+        })
+        .collect()
+}
