@@ -31,7 +31,8 @@ lint: rust
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null 2>&1; then \
-		echo 'cargo deny check'; cargo deny --locked check; \
+		echo 'cargo deny --locked check bans licenses sources'; \
+		cargo deny --locked check bans licenses sources; \
 	else \
 		echo '==> cargo-deny is not installed: licences and advisories were not checked'; \
 	fi
