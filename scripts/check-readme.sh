@@ -31,7 +31,7 @@ if [ "$blocks" -eq 0 ]; then
 fi
 
 cd "$folder/work"
-env -u CHEMIGRAM_LIBRARY -u CHEMIGRAM_BASE_URL \
+env -u CHEMIGRAM_LIBRARY -u CHEMIGRAM_BASE_URL -u CHEMIGRAM_PROVIDER -u CHEMIGRAM_MODEL \
     HOME="$folder/home" PATH="$folder/bin:$PATH" \
     XDG_CONFIG_HOME="$folder/home/config" XDG_DATA_HOME="$folder/home/data" XDG_CACHE_HOME="$folder/home/cache" \
     bash -euxo pipefail "$folder/readme.sh"

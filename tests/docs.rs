@@ -1,4 +1,4 @@
-//! What the documents list is what there is: event kinds, exit codes, dependencies.
+//! What the documents list is what there is: event kinds, exit codes, tests, dependencies.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -101,6 +101,23 @@ fn every_exit_code_is_in_the_tables() {
             assert!(page.contains(&row), "docs/exit-codes.md has no row `{row}`");
             assert!(readme.contains(&format!("\n| {status} | ")), "README.md has no exit code {status}");
         }
+    }
+}
+
+#[test]
+fn every_test_behind_a_guarantee_is_there() {
+    let readme = text("README.md");
+    let named: Vec<&str> = readme
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| (name.starts_with("tests/") || name.starts_with("src/")) && name.contains(".rs"))
+        .collect();
+    assert!(named.len() > 5, "the table of guarantees was not found in README.md");
+    for name in named {
+        let (file, test) = name.split_once("::").unwrap_or((name, ""));
+        let source = text(file);
+        assert!(source.contains(&format!("fn {test}")), "README.md names `{name}`, which is not there");
     }
 }
 
