@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure that darktable-cli and a C compiler are here; installs what is missing with the system's own
-# package manager, and says which command it runs. Does nothing where both are here.
+# Makes sure that darktable-cli, a C compiler and make are here; installs what is missing with the system's own
+# package manager, and says which command it runs. Does nothing where all are here.
 set -eu
 
 oldest=4.2.1
@@ -42,27 +42,29 @@ apt_install() {
     fi
 }
 
-# Installs darktable, a C compiler, or both.
+# The packages that hold what is missing; the first argument is the name of the C compiler's.
+packages() {
+    compiler=$1
+    shift
+    for what in "$@"; do
+        case $what in cc) echo "$compiler" ;; *) echo "$what" ;; esac
+    done
+}
+
+# Installs what is named: darktable, cc, make.
 install() {
     if has apt-get; then
-        apt_install $(for what in "$@"; do
-            case $what in cc) echo gcc libc6-dev ;; *) echo "$what" ;; esac
-        done)
+        apt_install $(packages 'gcc libc6-dev' "$@")
     elif has dnf; then
-        as_root dnf install -y $(for what in "$@"; do case $what in cc) echo gcc ;; *) echo "$what" ;; esac; done)
+        as_root dnf install -y $(packages gcc "$@")
     elif has pacman; then
-        as_root pacman -S --needed --noconfirm \
-            $(for what in "$@"; do case $what in cc) echo gcc ;; *) echo "$what" ;; esac; done)
+        as_root pacman -S --needed --noconfirm $(packages gcc "$@")
     elif has brew; then
         for what in "$@"; do
-            case $what in
-            cc) die "there is no C compiler: run \`xcode-select --install\`, then this again" ;;
-            *)
-                say "brew install --cask $what"
-                brew install --cask "$what"
-                ;;
-            esac
+            [ "$what" = darktable ] || die "there is no $what: run \`xcode-select --install\`, then this again"
         done
+        say "brew install --cask darktable"
+        brew install --cask darktable
     else
         die "no apt-get, dnf, pacman or brew here: install $* by hand (darktable: https://www.darktable.org/install/)"
     fi
@@ -79,6 +81,7 @@ if ! has "$cli"; then
     [ -x "$bundle" ] || missing="darktable"
 fi
 has cc || missing="$missing cc"
+has make || missing="$missing make"
 
 if [ -n "$missing" ]; then
     say "missing:$(printf ' %s' $missing)"
