@@ -45,7 +45,7 @@ fn a_branch_is_made_edited_looked_at_judged_and_main_stays() {
     let judgment = judgment.expect("a judgment");
     let measured = judgment.measured.as_ref().expect("it is measured");
     assert_ne!(measured["pixel_hash"], measured["baseline_pixel_hash"]);
-    assert_eq!(measured["vector"]["direction"], "met");
+    assert_eq!(measured["vector"]["direction"], "met", "{measured:#}");
     assert!(!judgment.flags.contains(&Flag::IdenticalToBaseline));
     assert!(studio.workspace.folder().join(measured["preview"].as_str().unwrap()).is_file());
     assert_eq!(studio.workspace.pending_proposals().unwrap().len(), 1);

@@ -25,6 +25,14 @@ pub struct PhotoFacts {
     pub orientation: Orientation,
 }
 
+impl PhotoFacts {
+    /// Columns and rows of what a state shows at full size: the whole picture less its crop. A render at a fixed
+    /// size does not tell, because it scales what is left to that size.
+    pub fn shown(&self, state: &EditState) -> [f64; 2] {
+        Frame::of(state, self).shown()
+    }
+}
+
 /// A move that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest<'a> {
@@ -561,13 +569,13 @@ mod tests {
     impl Photo {
         /// A photo as darktable 4.2.1 opens it.
         fn new() -> Self {
-            let mut baseline = EditState::default();
-            baseline.modules = vec![
+            let modules = vec![
                 module("temperature", 3, &[("red", 2.0), ("green", 1.0), ("blue", 1.6)]),
                 module("flip", 2, &[("orientation", 0.0)]),
                 module("exposure", 6, &[("exposure", 0.7), ("black", -0.000_244_140_63)]),
                 module("filmicrgb", 6, &[("white_point_source", 4.56)]),
             ];
+            let mut baseline = EditState { modules, ..EditState::default() };
             order::sort(&mut baseline);
             let facts = PhotoFacts {
                 baseline: baseline.clone(),
@@ -763,6 +771,15 @@ mod tests {
             .apply(&request, &photo.state, &photo.facts, &photo.layouts, "3.0.0")
             .unwrap_err();
         assert!(matches!(error, VocabularyError::Unavailable { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_crop_shows_less_of_the_picture() {
+        let mut photo = Photo::new();
+        assert_eq!(photo.facts.shown(&photo.state), [300.0, 200.0]);
+        photo.apply("crop_left", &[("margin", 0.25)], None);
+        photo.apply("crop_bottom", &[("margin", 0.25)], None);
+        assert_eq!(photo.facts.shown(&photo.state), [225.0, 150.0]);
     }
 
     #[test]

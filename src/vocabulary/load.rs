@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::assets::{Origin, Overlay};
+use crate::darktable::layout::{FieldType, Layouts};
 use crate::metrics::axes::Axis;
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Form, Target, is_name};
@@ -134,6 +135,7 @@ impl Vocabulary {
             vocabulary.add(&shown, &text)?;
         }
         vocabulary.settle()?;
+        vocabulary.check_fields(&Layouts::new(assets.clone()))?;
         Ok(vocabulary)
     }
 
@@ -216,6 +218,48 @@ impl Vocabulary {
                 }
                 if *rules.driven.entry(target.clone()).or_insert(rest) != rest {
                     return Err(bad(format!("field {target} rests at another value in another move")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds every field that a move drives or a module starts with to darktable's layouts: one version must have
+    /// them all, and what moves drive must be floats.
+    fn check_fields(&self, layouts: &Layouts) -> Result<(), VocabularyError> {
+        for entry in self.moves.values() {
+            let bad = |reason: String| VocabularyError::Move {
+                file: entry.file.clone(),
+                name: entry.name.clone(),
+                reason,
+            };
+            let module = layouts
+                .module(&entry.module)
+                .map_err(|error| bad(error.to_string()))?
+                .ok_or_else(|| bad(format!("darktable has no module `{}`", entry.module)))?;
+            let rules = self.modules.get(&entry.module).cloned().unwrap_or_default();
+            let targets = || rules.driven.keys().chain(rules.start.keys());
+            let layout = module.lowest_with(targets().map(|t| t.field.as_str()).collect::<Vec<_>>());
+            let Some(layout) = layout else {
+                let known = |t: &&Target| module.versions.iter().any(|v| v.field(&t.field).is_some());
+                let stranger =
+                    targets().find(|t| !known(t)).map_or("such set of fields".to_owned(), Target::to_string);
+                return Err(bad(format!("module {} has no `{stranger}`", entry.module)));
+            };
+            for target in entry.set.keys().chain(entry.scale.keys()) {
+                let fits = layout.field(&target.field).is_some_and(|field| {
+                    let element = match (field.count, target.index) {
+                        (None, None) => true,
+                        (Some(count), Some(index)) => index < count,
+                        _ => false,
+                    };
+                    field.kind == FieldType::Float && element
+                });
+                if !fits {
+                    return Err(bad(format!(
+                        "`{target}` is not a float field, or element of one, of {}",
+                        entry.module
+                    )));
                 }
             }
         }
@@ -433,6 +477,38 @@ set.blacks = "0.4*amount"
         let other = GOOD.replace("shadows_lift", "other").replace("\"amount\"", "\"amount + 0.1\"");
         let error = read(&format!("{GOOD}{other}")).unwrap_err().to_string();
         assert!(error.contains("rests at another value"), "{error}");
+    }
+
+    #[test]
+    fn fields_are_held_to_darktables_layouts() {
+        let layouts = Layouts::new(Overlay::vocabulary(None));
+        for (from, to, expected) in [
+            ("set.blacks", "set.blakcs", "has no `blakcs`"),
+            ("set.blacks", "set.\"blacks[0]\"", "`blacks[0]` is not a float"),
+            ("set.blacks", "set.iterations", "`iterations` is not a float"),
+            ("\"toneequal\"", "\"tonequal\"", "no module `tonequal`"),
+        ] {
+            let vocabulary = read(&GOOD.replacen(from, to, 1)).unwrap();
+            let error = vocabulary.check_fields(&layouts).unwrap_err().to_string();
+            assert!(error.contains(expected), "{from} -> {to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_users_own_file_adds_moves_and_may_not_take_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("moves")).unwrap();
+        let mine = folder.path().join("moves/mine.toml");
+        let load = || Vocabulary::load(&Overlay::vocabulary(Some(folder.path().to_owned())));
+        std::fs::write(
+            &mine,
+            GOOD.replace("shadows_lift", "my_shadows").replace("\nset.blacks = \"0.4*amount\"", ""),
+        )
+        .unwrap();
+        assert!(load().unwrap().get("my_shadows").is_ok());
+        std::fs::write(&mine, GOOD.replace("\nset.blacks = \"0.4*amount\"", "")).unwrap();
+        let error = load().unwrap_err().to_string();
+        assert!(error.contains("mine.toml") && error.contains("moves/tone.toml"), "{error}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::darktable::blend;
 use crate::darktable::layout::BlendSpace;
 use crate::darktable::state::{
     Blend, EditState, GroupMember, MaskForm, Module, Params, PathPoint, Shape, Value,
@@ -183,7 +184,7 @@ impl Frame {
     }
 
     /// Width and height of what is shown, in pixels.
-    fn shown(&self) -> [f64; 2] {
+    pub(crate) fn shown(&self) -> [f64; 2] {
         let [left, top, right, bottom] = self.crop;
         [self.upright[0] * (right - left), self.upright[1] * (bottom - top)]
     }
@@ -298,19 +299,10 @@ impl MaskSpec {
     pub(crate) fn blend(&self, group: i32, space: BlendSpace) -> Blend {
         let (invert, opacity) = self.common();
         Blend {
-            brightness: 0.0,
-            colorspace: space as i32,
             combine: u32::from(invert),
-            contrast: 0.0,
-            details: 0.0,
-            feathering_guide: 5,
-            feathering_radius: 0.0,
             mask_id: Some(group),
-            mask_blur: 0.0,
-            mode: 0x18,
             opacity: (opacity * 100.0) as f32,
-            ranges: std::collections::BTreeMap::new(),
-            opaque: None,
+            ..blend::normal(space)
         }
     }
 

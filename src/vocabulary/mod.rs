@@ -21,6 +21,7 @@ mod form;
 mod list;
 mod load;
 pub mod mask;
+pub mod table;
 mod white_balance;
 
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};

@@ -1,0 +1,165 @@
+//! What every move promises, held against pixels of the real darktable.
+
+#[path = "support/demo.rs"]
+mod demo;
+
+use chemigram::darktable::render::Picture;
+use chemigram::darktable::state::{EditState, Params, Value};
+use chemigram::metrics::stats::ImageStats;
+use chemigram::vocabulary::Selector;
+use demo::Demo;
+
+/// How far an axis must move, in just-noticeable steps, to count as moved.
+const LEAST_STEPS: f64 = 0.25;
+
+#[test]
+fn every_move_is_invisible_at_neutral_and_goes_where_it_says_at_default() {
+    let demo = Demo::open();
+    let baseline = &demo.facts.baseline;
+    let moves: Vec<_> = demo.vocabulary.moves().collect();
+    let mut states = vec![baseline.clone(), baseline.clone()];
+    for entry in &moves {
+        let applied = demo.apply(baseline, &entry.name, &[], None);
+        let again = demo.apply(&applied.state, &entry.name, &[], None);
+        assert_eq!(again.state.hash(), applied.state.hash(), "{}: twice is once", entry.name);
+        // The same state is the same picture: the two baselines rendered here say so.
+        let neutral: Vec<_> = entry.neutral().into_iter().collect();
+        let neutral: Vec<(&str, f64)> = neutral.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        for before in [baseline, &applied.state] {
+            let idle = demo.apply(before, &entry.name, &neutral, None);
+            assert_eq!(idle.state.hash(), baseline.hash(), "{}: neutral is nothing", entry.name);
+        }
+        states.push(applied.state);
+    }
+    let pictures = demo.render_all(&states);
+    assert_eq!(pictures[0].pixel_hash(), pictures[1].pixel_hash(), "rendering is not repeatable");
+    let before = ImageStats::of(&pictures[0]);
+    let mut broken = Vec::new();
+    for (entry, picture) in moves.iter().zip(&pictures[2..]) {
+        if picture.pixel_hash() == pictures[0].pixel_hash() {
+            broken.push(format!("{}: the same picture", entry.name));
+        }
+        let after = ImageStats::of(picture);
+        for (axis, sign) in &entry.axes {
+            let steps = axis.steps(&before, &after) * f64::from(*sign);
+            if steps < LEAST_STEPS {
+                broken.push(format!("{}: {} moves {steps:.2} steps its way", entry.name, axis.name()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn moves_accumulate_and_come_off_again() {
+    let demo = Demo::open();
+    let baseline = &demo.facts.baseline;
+    let saturation = demo.apply(baseline, "saturation", &[("amount", 0.4)], None).state;
+    let vibrance = demo.apply(baseline, "vibrance", &[("amount", 0.4)], None).state;
+    let both = demo.apply(&saturation, "vibrance", &[("amount", 0.4)], None).state;
+    let masked = demo.apply(&both, "exposure", &[("ev", 1.0)], Some(SPOT)).state;
+    let module = |op: &str| Selector::Module { op: op.into(), instance: None };
+    let take =
+        |state: &EditState, selector| demo.vocabulary.remove_module(state, &selector, &demo.facts).unwrap();
+    let undone = take(&take(&masked, Selector::Move("exposure".into())), module("colorbalancergb"));
+    let pictures = demo.render_all(&[baseline.clone(), saturation, vibrance, both, undone]);
+    let chroma: Vec<f64> = pictures
+        .iter()
+        .map(|p| {
+            chemigram::metrics::axes::measure(chemigram::metrics::axes::Axis::Chroma, &ImageStats::of(p))
+        })
+        .collect();
+    assert!(chroma[3] > chroma[1] + 1.0 && chroma[3] > chroma[2] + 1.0, "{chroma:?}");
+    assert_eq!(pictures[4].pixel_hash(), pictures[0].pixel_hash());
+}
+
+const SPOT: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
+
+#[test]
+fn a_masked_move_of_every_module_changes_inside_and_not_outside() {
+    let demo = Demo::open();
+    let baseline = &demo.facts.baseline;
+    let listed = demo.vocabulary.list(&Default::default(), &demo.layouts, demo.version()).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    let names: Vec<&str> =
+        listed.iter().filter(|m| m.maskable && seen.insert(m.module)).map(|m| m.name).collect();
+    assert!(names.len() >= 12, "{names:?}");
+    let mut states = vec![baseline.clone()];
+    // A global edit of the same module stands beside the masked one.
+    let brighter = demo.apply(baseline, "exposure", &[("ev", 0.5)], None).state;
+    states.extend([brighter.clone(), demo.apply(&brighter, "exposure", &[("ev", -1.0)], Some(SPOT)).state]);
+    for name in &names {
+        // As strong as it goes: some moves have little to do in this corner of the photo.
+        let parameters = &demo.vocabulary.get(name).unwrap().parameters;
+        let strongest: Vec<(&str, f64)> = parameters.iter().map(|(n, p)| (n.as_str(), p.max)).collect();
+        states.push(demo.apply(baseline, name, &strongest, Some(SPOT)).state);
+    }
+    let around = SPOT.replace('}', r#","invert":true}"#);
+    states.push(demo.apply(baseline, "exposure", &[], Some(&around)).state);
+    let pictures = demo.render_all(&states);
+    let inside = |x: f64, y: f64| (x - 510.0).hypot(y - 80.0) < 80.0;
+    let outside = |x: f64, y: f64| (x - 510.0).hypot(y - 80.0) > 130.0;
+    let check = |name: &str, before: &Picture, after: &Picture| {
+        let (within, without) = (change(before, after, 1, inside), change(before, after, 3, outside));
+        // A soft module may reach some pixels across the edge of its mask.
+        (within < 0.1 || without > 0.02).then(|| format!("{name}: inside {within:.3}, outside {without:.3}"))
+    };
+    let mut broken: Vec<String> =
+        check("exposure beside exposure", &pictures[1], &pictures[2]).into_iter().collect();
+    broken.extend(
+        names.iter().zip(&pictures[3..]).filter_map(|(name, after)| check(name, &pictures[0], after)),
+    );
+    assert!(broken.is_empty(), "{broken:#?}");
+    let around = pictures.last().unwrap();
+    assert!(change(&pictures[0], around, 1, inside) < 0.01 && change(&pictures[0], around, 3, outside) > 0.8);
+}
+
+#[test]
+fn masks_lie_where_they_were_drawn_on_turned_and_cropped_pictures() {
+    let mut demo = Demo::open();
+    let upright = demo.facts.baseline.clone();
+    // The same place on show each time: the upper right quarter, a third from the edges.
+    let ellipse = r#"{"shape":"ellipse","center":[0.7,0.3],"radius":[0.2,0.1],"feather":0.05}"#;
+    let right = r#"{"shape":"gradient","anchor":[0.5,0.5],"angle":90,"width":0.1}"#;
+    let block = r#"{"shape":"rectangle","from":[0.5,0.1],"to":[0.9,0.4],"feather":0.01}"#;
+    for orientation in [3, 5, 6] {
+        let mut turned = upright.clone();
+        let flip = turned.module_mut("flip", 0).unwrap();
+        let Params::Fields(fields) = &mut flip.params else { panic!("flip has a layout") };
+        fields.insert("orientation".into(), Value::Int(orientation));
+        (demo.facts.width, demo.facts.height) = if orientation > 3 { (400, 600) } else { (600, 400) };
+        demo.facts.baseline = turned.clone();
+        let cropped = demo.apply(&turned, "crop_left", &[("margin", 0.3)], None).state;
+        let cropped = demo.apply(&cropped, "crop_top", &[("margin", 0.2)], None).state;
+        let edit = |mask| demo.apply(&cropped, "exposure", &[("ev", 1.5)], Some(mask)).state;
+        let pictures = demo.render_all(&[cropped.clone(), edit(ellipse), edit(right), edit(block)]);
+        let (w, h) = (f64::from(pictures[0].width), f64::from(pictures[0].height));
+        let changed = |at: usize, place: &dyn Fn(f64, f64) -> bool| {
+            change(&pictures[0], &pictures[at], 3, |x, y| place(x / w, y / h))
+        };
+        let radius = |x: f64, y: f64| ((x - 0.7) / 0.2).hypot((y - 0.3) / 0.1);
+        let figures = [
+            changed(1, &|x, y| radius(x, y) < 0.9),
+            changed(2, &|x, _| x > 0.65),
+            changed(3, &|x, y| (0.52..0.88).contains(&x) && (0.12..0.38).contains(&y)),
+            1.0 - changed(1, &|x, y| radius(x, y) > 1.25),
+            1.0 - changed(2, &|x, _| x < 0.35),
+            1.0 - changed(3, &|x, y| !(0.46..0.94).contains(&x) || !(0.06..0.44).contains(&y)),
+        ];
+        assert!(figures.iter().all(|f| *f > 0.97), "orientation {orientation}: {figures:.3?}");
+    }
+}
+
+/// The share of the pixels in a place of which a channel changed by at least so many of 255.
+fn change(before: &Picture, after: &Picture, least: u8, place: impl Fn(f64, f64) -> bool) -> f64 {
+    assert_eq!((before.width, before.height), (after.width, after.height));
+    let (mut all, mut changed) = (0_u32, 0_u32);
+    let pixels = before.rgb.chunks_exact(3).zip(after.rgb.chunks_exact(3));
+    for ((a, b), at) in pixels.zip(0_u32..) {
+        if place(f64::from(at % before.width) + 0.5, f64::from(at / before.width) + 0.5) {
+            all += 1;
+            changed += u32::from(a.iter().zip(b).any(|(a, b)| a.abs_diff(*b) >= least));
+        }
+    }
+    f64::from(changed) / f64::from(all.max(1))
+}
