@@ -16,7 +16,7 @@ binary=$(cd "$(dirname "$binary")" && pwd)/$(basename "$binary")
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-mkdir "$folder/bin" "$folder/home" "$folder/work"
+mkdir "$folder/bin" "$folder/home" "$folder/photos"
 ln -s "$binary" "$folder/bin/chemigram"
 
 awk '
@@ -30,7 +30,7 @@ if [ "$blocks" -eq 0 ]; then
     exit 1
 fi
 
-cd "$folder/work"
+cd "$folder/photos"
 env -u CHEMIGRAM_LIBRARY -u CHEMIGRAM_BASE_URL -u CHEMIGRAM_PROVIDER -u CHEMIGRAM_MODEL \
     HOME="$folder/home" PATH="$folder/bin:$PATH" \
     XDG_CONFIG_HOME="$folder/home/config" XDG_DATA_HOME="$folder/home/data" XDG_CACHE_HOME="$folder/home/cache" \
