@@ -1,4 +1,5 @@
 //! Sessions killed at random moments and taken up again.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 

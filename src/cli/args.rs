@@ -284,7 +284,9 @@ pub enum Verb {
     /// Check that everything a session needs is there
     Doctor,
     /// Print a completion script for a shell
-    #[command(after_help = "Example:\n  chemigram completions bash > ~/.local/share/bash-completion/completions/chemigram")]
+    #[command(
+        after_help = "Example:\n  chemigram completions bash > ~/.local/share/bash-completion/completions/chemigram"
+    )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

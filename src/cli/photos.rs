@@ -86,7 +86,9 @@ pub fn photos(app: &App) -> Result<(), Failure> {
         Ok((workspace, status)) => {
             Row { photo, camera: camera(&workspace.photo().exif), status: Some(status), problem: None }
         }
-        Err(e) => Row { photo, status: None, camera: String::new(), problem: Some(format!("{e} ({:?})", e.code())) },
+        Err(e) => {
+            Row { photo, status: None, camera: String::new(), problem: Some(format!("{e} ({:?})", e.code())) }
+        }
     };
     let rows: Vec<Row> = app.library.photos()?.into_iter().map(row).collect();
     if rows.is_empty() {
@@ -108,7 +110,11 @@ pub fn photos(app: &App) -> Result<(), Failure> {
                     row.camera
                 ),
                 (None, problem) => {
-                    format!("{:wide$}  damaged: {}\n", row.photo, line(problem.as_deref().unwrap_or_default()))
+                    format!(
+                        "{:wide$}  damaged: {}\n",
+                        row.photo,
+                        line(problem.as_deref().unwrap_or_default())
+                    )
                 }
             })
             .collect()

@@ -144,9 +144,7 @@ fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
             let from_env = || args.provider.is_none().then(|| env("CHEMIGRAM_MODEL")).flatten();
             Choice { provider, model: args.model.clone().or_else(from_env), base_url: None, seed }
         }
-        None => {
-            Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed }
-        }
+        None => Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed },
     }
 }
 
