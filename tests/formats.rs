@@ -1,5 +1,7 @@
 //! Sidecars against the real thing: darktable renders what this crate wrote exactly like what darktable wrote.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,7 +51,16 @@ impl Lab {
         path
     }
 
+    /// Runs darktable-cli, which has to end well and must not say that it dropped something.
     fn darktable(&self, arguments: &[&Path], core: &[&str]) {
+        let said = self.outcome(arguments, core);
+        for line in DROPPED {
+            assert!(!said.contains(line), "{said}");
+        }
+    }
+
+    /// What darktable-cli prints.
+    fn outcome(&self, arguments: &[&Path], core: &[&str]) -> String {
         let output = Command::new("darktable-cli")
             .args(arguments)
             .args([
@@ -69,9 +80,7 @@ impl Lab {
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}");
-        for line in DROPPED {
-            assert!(!said.contains(line), "{said}");
-        }
+        said.into_owned()
     }
 
     /// The sidecar that darktable makes of its own accord.
@@ -297,6 +306,14 @@ fn darktable_takes_the_layout_of_every_module() {
     order::sort(&mut state);
     let after = lab.render_state(&raw, &state, "after");
     assert_eq!(greatest_difference(&before, &after), 0);
+
+    // The check can fail: one byte more, and darktable says so, for a module that is switched off too.
+    let module = state.module_mut("vibrance", 0).unwrap();
+    module.params = Params::Opaque("0000000000".into());
+    let (sidecar, out) = (lab.path("long.xmp"), lab.path("long.png"));
+    let text = xmp::write(&state, &lab.layouts, "picture").unwrap();
+    std::fs::write(&sidecar, text).unwrap();
+    assert!(lab.outcome(&[&raw, &sidecar, &out], &[]).contains("version mismatch"));
 }
 
 /// A minimal uncompressed RGGB DNG: one little-endian TIFF directory, 16 bits over a black level of 512.
@@ -311,7 +328,9 @@ fn bayer_dng() -> Vec<u8> {
     let ascii = |text: &str| (2, text.len() as u32 + 1, [text.as_bytes(), &[0]].concat());
     let matrix = [148, -66, -19, -97, 188, 4, 6, -20, 106].map(|v: i32| [v.cast_unsigned(), 100]).concat();
     let neutral = [1, 2, 1, 1, 5, 8];
-    let mut tags: Vec<(u16, (u16, u32, Vec<u8>))> = vec![
+    /// Type, count and bytes of a tag.
+    type Entry = (u16, u32, Vec<u8>);
+    let mut tags: Vec<(u16, Entry)> = vec![
         (254, long(0)),
         (256, long(WIDTH)),
         (257, long(HEIGHT)),

@@ -248,6 +248,44 @@ async fn what_a_server_would_refuse_is_not_replayed_and_what_it_needs_is() {
 }
 
 #[tokio::test]
+async fn reasoning_goes_back_to_its_origin_alone() {
+    let details = |piece: Value| json!({"reasoning_details": [piece]});
+    let stream = deltas(
+        "stop",
+        &[
+            details(json!({"type": "reasoning.text", "index": 0, "text": "It is ", "signature": null})),
+            details(json!({"type": "reasoning.text", "index": 0, "text": "dark.", "signature": "s=="})),
+            details(json!({"type": "reasoning.encrypted", "index": 1, "data": "xyz"})),
+            json!({"content": "Brighter."}),
+        ],
+    );
+    let stub = ChatStub::start(vec![StubReply::events(&stream)]);
+    let provider = openai(&stub.url());
+    let reply = ask_once(provider.as_ref()).await.unwrap();
+    let mut messages = vec![user("Go."), reply.message, user("Go on.")];
+    ask(provider.as_ref(), &messages, &Pictures::default()).await.unwrap();
+    let expected = json!([
+        {"type": "reasoning.text", "index": 0, "text": "It is dark.", "signature": "s=="},
+        {"type": "reasoning.encrypted", "index": 1, "data": "xyz"},
+    ]);
+    assert_eq!(stub.requests()[1]["messages"][2]["reasoning_details"], expected);
+    if let Message::Assistant { opaque, .. } = &mut messages[1] {
+        opaque[0].origin = "openrouter/another".to_owned();
+    }
+    let stub = ChatStub::start(vec![]);
+    ask(openai(&stub.url()).as_ref(), &messages, &Pictures::default()).await.unwrap();
+    assert_eq!(stub.requests()[0]["messages"][2], json!({"role": "assistant", "content": "Brighter."}));
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_no_tls_is_a_fault_and_no_panic() {
+    let stub = ChatStub::start(vec![]);
+    let fault = ask_once(openai(&stub.url().replace("http:", "https:")).as_ref()).await.unwrap_err();
+    assert_eq!(fault.class, FaultClass::Transport);
+    assert!(stub.requests().is_empty(), "nothing readable was sent: {fault}");
+}
+
+#[tokio::test]
 async fn a_model_without_vision_gets_no_pictures() {
     let stub = ChatStub::start(vec![]);
     let provider = named("llamacpp", &stub.url(), None);
@@ -478,7 +516,7 @@ async fn the_key_is_in_no_error_no_reply_and_no_debug_text() {
         assert!(!all.contains(numbers.trim_matches(['[', ']'])), "nor as a list of bytes");
     }
     let reply = ask_once(provider.as_ref()).await.unwrap();
-    assert_eq!(text(&reply), "Your key is [key removed].");
+    assert_eq!(text(&reply), "Your key is [redacted].");
     assert!(!String::from_utf8_lossy(&reply.raw).contains(KEY));
     let sent = stub.authorizations();
     assert_eq!(sent[0].as_deref(), Some(format!("Bearer {KEY}").as_str()), "the canary was really in use");

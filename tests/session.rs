@@ -27,7 +27,8 @@ fn a_branch_is_made_edited_looked_at_judged_and_main_stays() {
         reply(&[("end_mode_b_session", r#"{"session_summary": "One branch, shadows opened."}"#)]),
     ]
     .concat();
-    let (end, lines) = studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
+    let (end, lines) =
+        studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
     for line in &lines {
         if let Event::ToolResult { result, code: Some(code), .. } = &line.event {
             panic!("{} failed with {code:?}: {}", result.name, result.text);
@@ -44,11 +45,14 @@ fn a_branch_is_made_edited_looked_at_judged_and_main_stays() {
     let judgment = judgment.expect("a judgment");
     let measured = judgment.measured.as_ref().expect("it is measured");
     assert_ne!(measured["pixel_hash"], measured["baseline_pixel_hash"]);
-    assert_eq!(measured["vector"]["direction"], "met");
+    assert_eq!(measured["vector"]["direction"], "met", "{measured:#}");
     assert!(!judgment.flags.contains(&Flag::IdenticalToBaseline));
     assert!(studio.workspace.folder().join(measured["preview"].as_str().unwrap()).is_file());
     assert_eq!(studio.workspace.pending_proposals().unwrap().len(), 1);
-    assert!(!lines.iter().any(|l| serde_json::to_string(l).unwrap().contains("/9j/")), "a picture is in the transcript");
+    assert!(
+        !lines.iter().any(|l| serde_json::to_string(l).unwrap().contains("/9j/")),
+        "a picture is in the transcript"
+    );
 }
 
 #[test]
@@ -65,7 +69,8 @@ fn an_abandoned_branch_shows_the_baseline_and_keeps_its_attempts() {
         reply(&[("end_mode_b_session", r#"{"session_summary": "Nothing beat the baseline."}"#)]),
     ]
     .concat();
-    let (_, lines) = studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
+    let (_, lines) =
+        studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
     let tip: chemigram::ids::Hash = studio.tip("branch_b_tone").unwrap().parse().unwrap();
     let workspace = &studio.workspace;
     assert_eq!(workspace.state_of(&tip).unwrap(), workspace.state_of(workspace.baseline()).unwrap());
@@ -90,7 +95,8 @@ fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated()
         reply(&[("end_mode_b_session", r#"{"session_summary": "Done."}"#)]),
     ]
     .concat();
-    let (end, lines) = studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
+    let (end, lines) =
+        studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
     assert_eq!(end.outcome, Outcome::Completed);
     assert_eq!(results(&lines, "branch")[0].0, Some(ErrorCode::SessionNotConfirmed));
     assert_eq!(results(&lines, "record_judgment")[0].0, Some(ErrorCode::SessionNotConfirmed));

@@ -171,6 +171,7 @@ fn ask(path: &Path, deadline: &Deadline) -> Result<Version, RenderError> {
         args: arguments(["--version"]),
         home: home.path(),
         temp: home.path(),
+        env: &[],
         watch: |_| false,
     };
     let ended = match job.run(&deadline.at_most(PATIENCE)) {

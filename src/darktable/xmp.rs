@@ -204,6 +204,11 @@ fn attribute(text: &mut String, indent: usize, name: &str, value: &str) -> Resul
 
 /// Appends `value` as the inside of a double-quoted attribute.
 fn escape(text: &mut String, value: &str) -> Result<(), XmpError> {
+    // Nearly everything in a sidecar is hexadecimal.
+    if value.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        text.push_str(value);
+        return Ok(());
+    }
     for char in value.chars() {
         match char {
             '&' => text.push_str("&amp;"),
@@ -489,17 +494,31 @@ fn unpack(text: &str) -> Option<Result<Vec<u8>, XmpError>> {
 /// Lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
-    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+    }
+    text
 }
 
 /// The bytes of a hexadecimal text of either case; `None` when it is not one.
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    };
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
         return None;
     }
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+    let mut bytes = Vec::with_capacity(pairs.len());
+    for [high, low] in pairs {
+        bytes.push(digit(*high)? << 4 | digit(*low)?);
+    }
+    Some(bytes)
 }
 
 /// Why a sidecar cannot be written or read.

@@ -100,3 +100,68 @@ fn shorten(text: String) -> Notes {
     let text = head.chain([marker.as_str()]).chain(tail).collect::<Vec<_>>().join("\n") + "\n";
     Notes { text, elided }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::photo::GapReport;
+    use crate::photo::testing::TestPhoto;
+
+    #[test]
+    fn nothing_there_is_an_empty_context() {
+        let photo = TestPhoto::new();
+        fs::remove_file(photo.workspace.folder().join(NOTES)).unwrap();
+        let context = read_context(&photo.workspace, Path::new("/nowhere"), false).unwrap();
+        assert!(context.tastes.is_empty() && context.brief.is_empty() && context.notes.text.is_empty());
+        assert_eq!(context.recent_operations.len(), 1);
+    }
+
+    #[test]
+    fn tastes_come_in_order_and_a_name_cannot_leave_the_folder() {
+        let photo = TestPhoto::new();
+        let tastes = photo.dir.path().join("tastes");
+        fs::create_dir(&tastes).unwrap();
+        fs::write(photo.dir.path().join("secret.md"), "secret").unwrap();
+        for (file, text) in [
+            ("_default.md", "- lifted shadows\n"),
+            ("birds.md", "- deep shadows\n"),
+            ("night.md", "- quiet\n"),
+            ("portrait.md", "- unused\n"),
+            ("taste_for_mode_b.md", "be bold"),
+        ] {
+            fs::write(tastes.join(file), text).unwrap();
+        }
+        photo.write(BRIEF, "# Iguana\n**Tastes:** Night, birds, snow, ../secret\n");
+        let context = read_context(&photo.workspace, &tastes, false).unwrap();
+        let names: Vec<_> = context.tastes.iter().map(|t| t.name.as_str()).collect();
+        assert_eq!(names, ["_default.md", "night.md", "birds.md"]);
+        assert_eq!(context.missing_tastes, ["snow", "../secret"]);
+        assert_eq!(context.taste_for_mode_b, "be bold");
+        assert_eq!(context.contradictions.len(), 1);
+        assert_eq!(context.contradictions[0].specific.file, "birds.md");
+    }
+
+    #[test]
+    fn long_notes_are_shortened_and_recent_things_come_newest_first() {
+        let photo = TestPhoto::new();
+        let notes: String = (1..=100).map(|i| format!("line {i}\n")).collect();
+        photo.write(NOTES, &notes);
+        for i in 0..12 {
+            let report = GapReport { description: format!("gap {i}"), ..GapReport::default() };
+            photo.person().log_gap(report, None).unwrap();
+        }
+        let context = read_context(&photo.workspace, Path::new("/nowhere"), false).unwrap();
+        let lines: Vec<_> = context.notes.text.lines().collect();
+        assert_eq!((lines.len(), context.notes.elided), (41, 60));
+        assert_eq!((lines[9], lines[11]), ("line 10", "line 71"));
+        assert!(lines[10].contains("60 lines"), "{}", lines[10]);
+        let gaps: Vec<_> = context.recent_gaps.iter().map(|g| g.report.description.as_str()).collect();
+        assert_eq!((gaps.len(), gaps[0], gaps[9]), (10, "gap 11", "gap 2"));
+        let full = read_context(&photo.workspace, Path::new("/nowhere"), true).unwrap();
+        assert_eq!((full.notes.text, full.notes.elided), (notes, 0));
+        let forty: String = (1..=40).map(|i| format!("{i}\n")).collect();
+        assert_eq!(shorten(forty.clone()), Notes { text: forty, elided: 0 });
+    }
+}

@@ -186,7 +186,9 @@ impl Coded for PhotoError {
                 io::ErrorKind::NotFound => "check the path",
                 _ => return None,
             },
-            Self::NoPhoto { .. } => "`chemigram photos` lists what is there; `chemigram ingest RAW` adds one",
+            Self::NoPhoto { .. } => {
+                "check the id and the library's folder; `chemigram ingest RAW` adds a photo"
+            }
             Self::Unresolved { .. } => "`chemigram log PHOTO` shows the commits and the names they have",
             Self::Ambiguous { .. } => "give more digits",
             Self::Damaged { .. } => {

@@ -1,7 +1,7 @@
 //! What the camera wrote into the file.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use exif::{In, Tag, Value};
@@ -53,10 +53,7 @@ impl Exif {
     /// Reads what `path` says; a file without EXIF, or with damaged EXIF, says nothing.
     pub(super) fn of(path: &Path) -> Self {
         let mut found = Self { orientation: 1, ..Self::default() };
-        if let Some(exif) = File::open(path)
-            .ok()
-            .and_then(|file| exif::Reader::new().read_from_container(&mut BufReader::new(file)).ok())
-        {
+        if let Some(exif) = container(path) {
             found.fill(&exif);
         }
         if let (None, Ok((width, height))) = (found.width, image::image_dimensions(path)) {
@@ -100,6 +97,24 @@ impl Exif {
             (self.width, self.height) = (Some(width), Some(height));
         }
     }
+}
+
+/// The EXIF block of a TIFF-like raw or of a picture; of a Fujifilm RAF, that of the JPEG in it, whose place
+/// the file's header gives (offset and length, big-endian, at bytes 84 and 88).
+fn container(path: &Path) -> Option<exif::Exif> {
+    let mut file = BufReader::new(File::open(path).ok()?);
+    let mut header = [0; 92];
+    let is_raf = file.read_exact(&mut header).is_ok() && header.starts_with(b"FUJIFILMCCD-RAW");
+    if !is_raf {
+        file.rewind().ok()?;
+        return exif::Reader::new().read_from_container(&mut file).ok();
+    }
+    let number = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
+    let (offset, length) = (number(84)?, number(88)?);
+    file.seek(SeekFrom::Start(offset.into())).ok()?;
+    let mut jpeg = Vec::new();
+    file.take(length.into()).read_to_end(&mut jpeg).ok()?;
+    exif::Reader::new().read_from_container(&mut Cursor::new(jpeg)).ok()
 }
 
 /// An ASCII field without padding; `None` if nothing remains.
@@ -160,6 +175,23 @@ mod tests {
             ..Exif::default()
         };
         assert_eq!(Exif::of(&path), expected);
+
+        // The same in a RAF: a header, then a JPEG that holds the block.
+        let tiff = std::fs::read(&path).unwrap();
+        let mut jpeg = vec![0xff, 0xd8, 0xff, 0xe1];
+        jpeg.extend(u16::try_from(tiff.len() + 8).unwrap().to_be_bytes());
+        jpeg.extend(b"Exif\0\0");
+        jpeg.extend(&tiff);
+        jpeg.extend([0xff, 0xd9]);
+        let mut raf = b"FUJIFILMCCD-RAW ".to_vec();
+        raf.resize(84, 0);
+        raf.extend(100_u32.to_be_bytes());
+        raf.extend(u32::try_from(jpeg.len()).unwrap().to_be_bytes());
+        raf.resize(100, 0);
+        raf.extend(jpeg);
+        let raf_path = dir.path().join("a.raf");
+        std::fs::write(&raf_path, raf).unwrap();
+        assert_eq!(Exif::of(&raf_path), expected);
 
         std::fs::write(&path, "no picture").unwrap();
         assert_eq!(Exif::of(&path), Exif { orientation: 1, ..Exif::default() });

@@ -300,3 +300,113 @@ fn reason(error: &PhotoError) -> String {
         other => format!("{other} ({:?})", other.code()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::photo::Operation;
+    use crate::photo::testing::{TestPhoto, exposure, name};
+
+    /// `main` one edit from the baseline, and an edit that no ref leads to.
+    fn photo() -> TestPhoto {
+        let photo = TestPhoto::new();
+        let mut writer = photo.person();
+        let baseline = photo.workspace.baseline().clone();
+        writer.create_branch(&name("lost"), &baseline).unwrap();
+        for (branch, ev) in [("main", 1.0), ("lost", 2.0)] {
+            writer.record_edit(&name(branch), &baseline, &exposure(ev), Operation::Snapshot, "").unwrap();
+        }
+        writer.delete_branch(&name("lost")).unwrap();
+        photo
+    }
+
+    #[test]
+    fn a_whole_photo_is_proven_whole() {
+        let report = photo().workspace.fsck().unwrap();
+        assert_eq!((&report.damages, &report.notes), (&vec![], &vec![]));
+        assert_eq!((report.states, report.commits, report.refs, report.dangling), (3, 3, 2, 2));
+        assert_eq!(report.log_lines, 5);
+    }
+
+    #[test]
+    fn every_damage_is_found_and_named() {
+        let baseline = photo().workspace.baseline().clone();
+        let tip = photo().tip("main");
+        let state = photo().workspace.commit(&tip).unwrap().state;
+        let file = |kind: &str, hash: &Hash| {
+            let (shard, rest) = hash.as_str().split_at(2);
+            format!("objects/{kind}/{shard}/{rest}")
+        };
+        let cases = [
+            (file("states", &state), Some("{}"), format!("state {state}")),
+            (file("states", &state), None, format!("commit {tip}")),
+            (file("commits", &tip), Some("x"), format!("commit {tip}")),
+            (file("commits", &tip), None, "branch `main`".into()),
+            (file("commits", &baseline), None, "the baseline".into()),
+            ("refs/heads/main".into(), Some("nonsense"), "branch `main`".into()),
+            ("refs/heads/main".into(), None, "HEAD".into()),
+            ("refs/tags/x".into(), Some(&*format!("{}\n", Hash::of("x"))), "tag `x`".into()),
+            ("HEAD".into(), Some("ref: refs/heads/none\n"), "HEAD".into()),
+            ("HEAD".into(), None, "HEAD".into()),
+            ("log.jsonl".into(), Some("{}\n"), "log.jsonl line 1".into()),
+            ("vocabulary_gaps.jsonl".into(), Some("[]\n"), "vocabulary_gaps.jsonl line 1".into()),
+            ("raw/Iguana.DNG".into(), None, "raw/Iguana.DNG".into()),
+        ];
+        for (path, text, expected) in cases {
+            let photo = photo();
+            match text {
+                Some(text) => photo.write(&path, text),
+                None => fs::remove_file(photo.workspace.folder().join(&path)).unwrap(),
+            }
+            let report = photo.workspace.fsck().unwrap();
+            assert!(!report.is_whole(), "{path}");
+            assert!(report.damages.iter().any(|f| f.what == expected), "{path}: {:?}", report.damages);
+            assert!(report.damages.iter().all(|f| !f.remedy.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_changed_raw_is_damage() {
+        let photo = photo();
+        fs::write(photo.dir.path().join("Iguana.DNG"), "other data").unwrap();
+        assert_eq!(photo.workspace.fsck().unwrap().damages[0].what, "raw/Iguana.DNG");
+    }
+
+    #[test]
+    fn what_a_crash_leaves_is_noted_and_no_damage() {
+        let photo = photo();
+        let log = photo.read("log.jsonl");
+        photo.write("log.jsonl", &format!("{log}{{\"t\":\"20"));
+        photo.write("refs/heads/.tmp-x", "half");
+        photo.write("objects/states/stray", "");
+        let report = photo.workspace.fsck().unwrap();
+        assert!(report.is_whole(), "{:?}", report.damages);
+        let whats: Vec<_> = report.notes.iter().map(|f| f.what.as_str()).collect();
+        assert_eq!(whats, ["objects/states/stray", "log.jsonl line 6", "refs/heads/.tmp-x"]);
+        // An op-log line whose ref did not follow.
+        photo.write("log.jsonl", &log);
+        let baseline = photo.workspace.baseline().clone();
+        photo.person().create_branch(&name("cut"), &baseline).unwrap();
+        fs::remove_file(photo.workspace.folder().join("refs/heads/cut")).unwrap();
+        let report = photo.workspace.fsck().unwrap();
+        assert!(report.is_whole() && report.notes[1].problem.contains("create branch"), "{:?}", report.notes);
+    }
+
+    #[test]
+    fn gc_removes_what_no_ref_leads_to_and_rehearses_first() {
+        let photo = photo();
+        photo.write("refs/heads/.tmp-x", "half");
+        let rehearsal = photo.person().gc(true).unwrap();
+        assert_eq!((rehearsal.commits.len(), rehearsal.states.len(), rehearsal.litter.len()), (1, 1, 1));
+        assert!(rehearsal.bytes > 4);
+        assert_eq!(photo.workspace.fsck().unwrap().dangling, 2);
+        let done = photo.person().gc(false).unwrap();
+        assert_eq!((done.commits, done.bytes), (rehearsal.commits, rehearsal.bytes));
+        let report = photo.workspace.fsck().unwrap();
+        assert_eq!((report.dangling, report.states, report.notes.len()), (0, 2, 0));
+        assert_eq!(photo.workspace.state_of(&photo.tip("main")).unwrap(), exposure(1.0));
+        // What cannot be followed to its end is no ground to delete anything.
+        photo.write("refs/tags/x", &format!("{}\n", Hash::of("x")));
+        assert!(photo.person().gc(false).is_err());
+    }
+}

@@ -184,3 +184,75 @@ fn check(report: &GapReport) -> Result<(), PhotoError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Coded, ErrorCode};
+    use crate::photo::testing::TestPhoto;
+
+    fn gap(capability: Option<&str>, description: &str, satisfaction: Option<i8>) -> GapReport {
+        GapReport {
+            description: description.into(),
+            missing_capability: capability.map(str::to_owned),
+            satisfaction,
+            ..GapReport::default()
+        }
+    }
+
+    #[test]
+    fn a_gap_reads_back_and_a_repeated_call_leaves_one() {
+        let photo = TestPhoto::new();
+        let (mut writer, _permit) = photo.session();
+        writer.set_call(Some(3));
+        let at = photo.workspace.baseline().clone();
+        let report = gap(Some("tone curve"), "no S-curve", Some(-1));
+        let first = writer.log_gap(report.clone(), Some(&at)).unwrap();
+        assert_eq!(writer.log_gap(report.clone(), Some(&at)).unwrap().call, Some(3));
+        writer.set_call(Some(4));
+        writer.log_gap(report, Some(&at)).unwrap();
+        let gaps = photo.workspace.gaps(10).unwrap();
+        assert_eq!(gaps.len(), 2);
+        assert_eq!(
+            (&gaps[1].report, &gaps[1].session, &gaps[1].snapshot),
+            (&first.report, &first.session, &Some(at))
+        );
+        assert_eq!(photo.workspace.gaps(1).unwrap()[0].call, Some(4));
+        let line: serde_json::Value = serde_json::from_str(photo.read(FILE).lines().next().unwrap()).unwrap();
+        assert_eq!(line["missing_capability"], "tone curve");
+    }
+
+    #[test]
+    fn a_gap_without_sense_is_refused() {
+        let photo = TestPhoto::new();
+        let mut writer = photo.person();
+        let long = "x".repeat(TEXT_LIMIT + 1);
+        for bad in [gap(None, " ", None), gap(None, "x", Some(2)), gap(None, &long, None)] {
+            assert_eq!(writer.log_gap(bad, None).unwrap_err().code(), ErrorCode::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn the_most_wanted_comes_first_and_the_worst_served_among_equals() {
+        let photo = TestPhoto::new();
+        let mut writer = photo.person();
+        for report in [
+            gap(Some("dodge"), "a", Some(1)),
+            gap(Some("Tone  Curve"), "b", Some(-1)),
+            gap(None, "grain by zone", None),
+            gap(Some("tone curve"), "c", Some(0)),
+            gap(Some(" "), "Grain by zone", Some(-1)),
+        ] {
+            writer.log_gap(report, None).unwrap();
+        }
+        let mut gaps = photo.workspace.gaps(10).unwrap();
+        gaps.reverse();
+        let ranked = rank(&gaps);
+        let order: Vec<_> = ranked.iter().map(|r| (r.wanted.as_str(), r.count, r.satisfaction)).collect();
+        assert_eq!(
+            order,
+            [("grain by zone", 2, Some(-1.0)), ("Tone  Curve", 2, Some(-0.5)), ("dodge", 1, Some(1.0))]
+        );
+        assert_eq!((ranked[1].photos, ranked[1].example.as_str()), (1, "c"));
+    }
+}

@@ -165,3 +165,73 @@ fn optional_time<S: Serializer>(t: &Option<jiff::Timestamp>, s: S) -> Result<S::
         None => s.serialize_none(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::photo::testing::{TestPhoto, exposure, name};
+
+    #[test]
+    fn the_log_walks_the_ancestry_and_knows_when_and_who() {
+        let photo = TestPhoto::new();
+        let clock = Arc::new(ManualClock::default());
+        let mut writer = photo.person().with_clock(clock.clone());
+        let baseline = photo.workspace.baseline().clone();
+        let main = name("main");
+        clock.advance(Duration::from_secs(60));
+        let one = writer.record_edit(&main, &baseline, &exposure(0.5), Operation::Snapshot, "one").unwrap();
+        writer.create_branch(&name("side"), &one.commit).unwrap();
+        let two = writer.record_edit(&main, &one.commit, &exposure(0.8), Operation::Snapshot, "two").unwrap();
+        drop(writer);
+        // The same edit again, on another branch and later: the same commit, with two op-log lines.
+        clock.advance(Duration::from_secs(3600));
+        let mut writer = photo.person().with_clock(clock);
+        let again = writer
+            .record_edit(&name("side"), &one.commit, &exposure(0.8), Operation::Snapshot, "two")
+            .unwrap();
+        assert_eq!(again, two);
+
+        let log = photo.workspace.log("HEAD", 10).unwrap();
+        assert_eq!(log.iter().map(|e| e.label.as_str()).collect::<Vec<_>>(), ["two", "one", "baseline"]);
+        assert_eq!(log[0].refs, ["refs/heads/main", "refs/heads/side"]);
+        assert_eq!(log[2].refs, ["refs/tags/baseline"]);
+        assert_eq!(log[0].t.unwrap().as_second(), 60);
+        assert_eq!(log[0].by.as_deref(), Some("person"));
+        assert_eq!(photo.workspace.log("side", 1).unwrap()[0].t.unwrap().as_second(), 3660);
+        assert_eq!(photo.workspace.log("main", 2).unwrap().len(), 2);
+        assert_eq!(serde_json::to_value(&log).unwrap()[0]["t"], "1970-01-01T00:01:00.000Z");
+
+        let recent = photo.workspace.recent_operations(2).unwrap();
+        assert_eq!(recent[0].reference, "refs/heads/side");
+        assert_eq!(recent[1].after, Some(two.commit));
+    }
+
+    #[test]
+    fn a_log_without_an_op_log_still_has_its_commits() {
+        let photo = TestPhoto::new();
+        photo.write("log.jsonl", "{\"torn");
+        let log = photo.workspace.log("main", 10).unwrap();
+        assert_eq!((log.len(), log[0].t, log[0].words.as_str()), (1, None, "ingest: darktable's defaults"));
+    }
+
+    #[test]
+    fn the_status_says_where_a_photo_stands() {
+        let photo = TestPhoto::new();
+        let fresh = photo.workspace.status().unwrap();
+        assert!(fresh.is_baseline && fresh.commits == 0 && fresh.held_by.is_none());
+        let mut writer = photo.person();
+        let tip = photo.tip("main");
+        writer.record_edit(&name("main"), &tip, &exposure(1.0), Operation::Snapshot, "").unwrap();
+        let status = photo.workspace.status().unwrap();
+        assert!(!status.is_baseline && status.held_by.is_some());
+        assert_eq!((status.commits, status.modules, status.enabled), (1, 1, 1));
+        assert_eq!(status.head, Head::Branch(name("main")));
+        writer.reset(&name("main")).unwrap();
+        let status = photo.workspace.status().unwrap();
+        assert!(status.is_baseline && status.commits == 2);
+    }
+}

@@ -30,6 +30,10 @@ const RASTER: &[&str] = &[
     "pgm", "bmp", "gif",
 ];
 
+/// How darktable is asked what it does to a raw by default: the raw's path in, its edit and darktable's
+/// version out.
+pub type AskDefaults<'a> = dyn Fn(&Path) -> Result<(EditState, String), RenderError> + 'a;
+
 /// What may be said at ingest.
 #[derive(Clone, Debug, Default)]
 pub struct IngestOptions {
@@ -57,7 +61,7 @@ pub fn ingest(
     library: &Library,
     raw: &Path,
     options: IngestOptions,
-    ask: &dyn Fn(&Path) -> Result<(EditState, String), RenderError>,
+    ask: &AskDefaults<'_>,
 ) -> Result<Ingested, PhotoError> {
     let original = check_raw(raw)?;
     let (sha256, bytes) = hash_file(&original).map_err(PhotoError::io("read", raw))?;
@@ -71,7 +75,7 @@ pub fn ingest(
     let baseline = first_commit(folder.path(), &state, &sha256)?;
     for (file, text) in [(BRIEF, options.brief.unwrap_or_default()), (NOTES, String::new())] {
         let path = folder.path().join(file);
-        fs::write(&path, text).map_err(PhotoError::io("write", &path))?;
+        durable::write(&path, text.as_bytes()).map_err(PhotoError::io("write", &path))?;
     }
     for sub in ["sessions/mode_b", "previews", "exports"] {
         let path = folder.path().join(sub);
@@ -101,6 +105,7 @@ pub fn ingest(
     let path = folder.path().join(PHOTO_FILE);
     let text = serde_json::to_string_pretty(&photo).map_err(|e| PhotoError::Invalid(e.to_string()))?;
     durable::write(&path, format!("{text}\n").as_bytes()).map_err(PhotoError::io("write", &path))?;
+    sync_folders(folder.path())?;
     let place = library.folder(&photo.id);
     fs::rename(folder.path(), &place).map_err(PhotoError::io("make", &place))?;
     // It has moved: there is nothing left to remove.
@@ -185,6 +190,17 @@ fn link(original: &Path, folder: &Path) -> Result<String, PhotoError> {
     Ok(name)
 }
 
+/// Makes every folder of the new photo survive a crash, so that its appearance is its completion.
+fn sync_folders(folder: &Path) -> Result<(), PhotoError> {
+    for entry in fs::read_dir(folder).map_err(PhotoError::io("list", folder))? {
+        let entry = entry.map_err(PhotoError::io("list", folder))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            sync_folders(&entry.path())?;
+        }
+    }
+    durable::sync_folder(folder).map_err(PhotoError::io("write", folder))
+}
+
 /// The baseline: its state, its commit, `main`, the tag `baseline`, HEAD, and the op-log's first line.
 fn first_commit(folder: &Path, state: &EditState, raw: &Hash) -> Result<Hash, PhotoError> {
     let objects = Objects::of(folder);
@@ -242,4 +258,118 @@ fn sidecar(original: &Path) -> Option<PathBuf> {
     let mut full = original.as_os_str().to_owned();
     full.push(".xmp");
     [PathBuf::from(full), original.with_extension("xmp")].into_iter().find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Coded, ErrorCode};
+    use crate::photo::testing::{TestPhoto, defaults, exposure, raw_file, take_in};
+
+    fn folders(library: &Library) -> Vec<String> {
+        let entries = fs::read_dir(library.root()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.retain(|name| name != LIBRARY_LOCK);
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_photo_is_whole_from_its_first_moment() {
+        let photo = TestPhoto::new();
+        let workspace = &photo.workspace;
+        assert_eq!(workspace.id().as_str(), "iguana");
+        assert_eq!(workspace.state_of(workspace.baseline()).unwrap(), exposure(0.0));
+        for spec in ["HEAD", "main", "baseline"] {
+            assert_eq!(workspace.resolve(spec).unwrap(), *workspace.baseline());
+        }
+        assert_eq!(fs::read_to_string(workspace.raw().path).unwrap(), "sensor data");
+        assert_eq!(workspace.photo().kind, PhotoKind::Raw);
+        assert_eq!((photo.read("brief.md"), photo.read("notes.md")), (String::new(), String::new()));
+        assert!(workspace.sessions_folder().is_dir());
+        assert!(workspace.fsck().unwrap().is_whole());
+        assert_eq!(folders(&photo.library), ["iguana"]);
+        assert_eq!(workspace.held_by().unwrap(), None);
+    }
+
+    #[test]
+    fn the_same_raw_is_known_and_another_of_its_name_gets_a_number() {
+        let photo = TestPhoto::new();
+        let copy = raw_file(photo.dir.path(), "copy.dng", "sensor data");
+        match take_in(&photo.library, &copy).unwrap_err() {
+            PhotoError::AlreadyIngested { id, .. } => assert_eq!(id.as_str(), "iguana"),
+            other => panic!("{other}"),
+        }
+        let other = photo.dir.path().join("elsewhere");
+        fs::create_dir(&other).unwrap();
+        let other = raw_file(&other, "iguana.jpg", "other data");
+        let second = take_in(&photo.library, &other).unwrap().workspace;
+        assert_eq!(second.id().as_str(), "iguana-2");
+        assert_eq!(second.photo().kind, PhotoKind::Raster);
+        let options = IngestOptions { id: Some("iguana".parse().unwrap()), brief: None };
+        let third = raw_file(photo.dir.path(), "c.nef", "third");
+        let error = ingest(&photo.library, &third, options, &defaults).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::StateError);
+    }
+
+    #[test]
+    fn an_id_is_made_of_any_file_name() {
+        let id = |name: &str, n| derived_id(Path::new(name), n).unwrap().to_string();
+        assert_eq!(id("/a/IMG_0042.CR2", 1), "img_0042");
+        assert_eq!(id("Foto (3) – Über.nef", 1), "foto-3-ber");
+        assert_eq!(id("___.raf", 2), "photo-2");
+        assert_eq!(id("日本.arw", 1), "photo");
+        assert_eq!(id(&format!("{}.dng", "x".repeat(300)), 12).len(), 59);
+    }
+
+    #[test]
+    fn what_cannot_be_ingested_says_why_and_leaves_nothing() {
+        let photo = TestPhoto::new();
+        let dir = photo.dir.path();
+        let empty = raw_file(dir, "empty.dng", "");
+        let raw = raw_file(dir, "new.dng", "new");
+        let code = |raw: &Path| take_in(&photo.library, raw).unwrap_err().code();
+        assert_eq!(code(&dir.join("missing.dng")), ErrorCode::NotFound);
+        assert_eq!(code(dir), ErrorCode::InvalidInput);
+        assert_eq!(code(&empty), ErrorCode::InvalidInput);
+        let failed = ingest(&photo.library, &raw, IngestOptions::default(), &|_| {
+            Err(RenderError::Missing("no such file".into()))
+        });
+        assert_eq!(failed.unwrap_err().code(), ErrorCode::DarktableError);
+        assert_eq!(folders(&photo.library), ["iguana"]);
+
+        let in_the_way = Library::new(raw_file(dir, "library-is-a-file", ""));
+        let error = take_in(&in_the_way, &raw).unwrap_err();
+        assert!(error.remedy().unwrap().contains("a file stands where a folder should be"), "{error}");
+        let below = Library::new(dir.join("library-is-a-file/below"));
+        assert!(take_in(&below, &raw).is_err());
+    }
+
+    #[test]
+    fn a_sidecar_beside_the_raw_is_mentioned_and_not_seen_by_darktable() {
+        let photo = TestPhoto::new();
+        let raw = raw_file(photo.dir.path(), "b.nef", "other");
+        let xmp = raw_file(photo.dir.path(), "b.nef.xmp", "<x/>");
+        let ask = |raw: &Path| {
+            assert_eq!(fs::read_dir(raw.parent().unwrap()).unwrap().count(), 1);
+            assert_eq!(fs::read_to_string(raw).unwrap(), "other");
+            defaults(raw)
+        };
+        let options = IngestOptions { id: None, brief: Some("quiet".into()) };
+        let taken = ingest(&photo.library, &raw, options, &ask).unwrap();
+        assert_eq!(taken.foreign_sidecar, Some(fs::canonicalize(xmp).unwrap()));
+        assert_eq!(fs::read_to_string(taken.workspace.folder().join("brief.md")).unwrap(), "quiet");
+    }
+
+    #[test]
+    fn what_a_crash_left_is_swept_but_not_what_is_being_made() {
+        let photo = TestPhoto::new();
+        let (stale, live) = (photo.library.root().join(".ingest-a"), photo.library.root().join(".ingest-b"));
+        fs::create_dir(&stale).unwrap();
+        fs::create_dir(&live).unwrap();
+        let _lock = Lock::take(&live, "ingest", jiff::Timestamp::UNIX_EPOCH).unwrap();
+        take_in(&photo.library, &raw_file(photo.dir.path(), "b.nef", "b")).unwrap();
+        assert_eq!(folders(&photo.library), [".ingest-b", "b", "iguana"]);
+    }
 }

@@ -53,7 +53,7 @@ pub(super) fn tail<T: DeserializeOwned>(path: &Path, n: usize) -> Result<Vec<T>,
         Err(e) => return Err(io()(e)),
     };
     let length = file.seek(SeekFrom::End(0)).map_err(io())?;
-    let mut window = 16 * 1024_u64;
+    let mut window = 4096_u64;
     loop {
         let start = length.saturating_sub(window);
         let mut bytes = Vec::new();

@@ -25,6 +25,8 @@ mod oplog;
 mod proposals;
 mod refs;
 mod tastes;
+#[cfg(test)]
+mod testing;
 mod workspace;
 mod writer;
 
@@ -36,7 +38,7 @@ pub use fsck::{Finding, FsckReport};
 pub use gaps::{Gap, GapReport, RankedGap, rank};
 pub use gc::GcReport;
 pub use history::{LogEntry, Status};
-pub use ingest::{IngestOptions, Ingested, ingest};
+pub use ingest::{AskDefaults, IngestOptions, Ingested, ingest};
 pub use lock::Holder;
 pub use objects::Commit;
 pub use op::{AppliedMove, Operation, Setting, Spot};

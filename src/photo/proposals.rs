@@ -273,3 +273,87 @@ fn check_text(text: &str) -> Result<String, PhotoError> {
     }
     Ok(text.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Coded, ErrorCode};
+    use crate::photo::testing::TestPhoto;
+
+    fn taste(text: &str) -> ProposedText {
+        ProposedText {
+            kind: ProposalKind::Taste,
+            file: Some("birds".into()),
+            text: text.into(),
+            category: Some(TasteCategory::Appearance),
+        }
+    }
+
+    fn notes(text: &str) -> ProposedText {
+        ProposedText { kind: ProposalKind::Notes, file: None, text: text.into(), category: None }
+    }
+
+    #[test]
+    fn a_session_proposes_and_a_person_disposes() {
+        let photo = TestPhoto::new();
+        let tastes = photo.dir.path().join("tastes");
+        let (mut session, permit) = photo.session();
+        let one = session.propose(taste("Keep scales crisp.")).unwrap();
+        let two = session.propose(notes("The rock is greener than it looks.")).unwrap();
+        let three = session.propose(taste("More grain.")).unwrap();
+        // The same again, as after a crash, is the one that stands.
+        assert_eq!(session.propose(taste("Keep scales crisp. ")).unwrap().id, one.id);
+        let denied = session.accept_proposal(&one.id, None, &tastes).unwrap_err();
+        assert_eq!(denied.code(), ErrorCode::PermissionDenied);
+        assert!(!tastes.exists());
+        drop((session, permit));
+
+        assert_eq!(photo.workspace.pending_proposals().unwrap().len(), 3);
+        let mut person = photo.person();
+        person.accept_proposal(&one.id, None, &tastes).unwrap();
+        let edited = person.accept_proposal(&two.id, Some("The rock is green."), &tastes).unwrap();
+        assert_eq!(edited.status, ProposalStatus::Accepted { edited: Some("The rock is green.".into()) });
+        person.decline_proposal(&three.id, "not mine").unwrap();
+        for id in [&one.id, &two.id, &three.id] {
+            assert!(matches!(person.accept_proposal(id, None, &tastes), Err(PhotoError::Settled { .. })));
+        }
+        assert_eq!(person.decline_proposal("none", "").unwrap_err().code(), ErrorCode::NotFound);
+        assert!(photo.workspace.pending_proposals().unwrap().is_empty());
+        let statuses: Vec<_> =
+            photo.workspace.proposals().unwrap().iter().map(|p| p.status.to_string()).collect();
+        assert_eq!(statuses, ["accepted", "accepted with changes", "declined"]);
+
+        let birds = std::fs::read_to_string(tastes.join("birds.md")).unwrap();
+        assert!(birds.starts_with("## 20") && birds.ends_with("\n\nKeep scales crisp.\n"), "{birds}");
+        let notes = photo.read(NOTES);
+        assert!(notes.contains(" — session ") && notes.ends_with("The rock is green.\n"), "{notes}");
+    }
+
+    #[test]
+    fn an_acceptance_that_was_cut_before_its_record_writes_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.md");
+        std::fs::write(&path, "# Birds\n\n- old point\n").unwrap();
+        for text in ["one", "one", "two"] {
+            add_under(&path, "## 2026-05-14", text).unwrap();
+        }
+        add_under(&path, "## 2026-05-15", "three").unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "# Birds\n\n- old point\n\n## 2026-05-14\n\none\n\ntwo\n\n## 2026-05-15\n\nthree\n"
+        );
+    }
+
+    #[test]
+    fn texts_and_file_names_are_checked() {
+        let photo = TestPhoto::new();
+        let mut writer = photo.person();
+        let outside = ProposedText { file: Some("../x".into()), ..taste("x") };
+        let long = "x".repeat(TEXT_LIMIT + 1);
+        for bad in [outside, taste(" "), taste(&long), notes("a\0b")] {
+            assert_eq!(writer.propose(bad).unwrap_err().code(), ErrorCode::InvalidInput);
+        }
+        assert!(photo.workspace.proposals().unwrap().is_empty());
+        writer.propose(notes("line one\nline two")).unwrap();
+    }
+}

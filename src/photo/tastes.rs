@@ -143,17 +143,15 @@ struct Parsed {
 /// either use opposite sides of the same pair (a negation turns the side), or use no pair at all, share two
 /// words or more, and exactly one of them is negated. It knows words, not meaning.
 pub(super) fn contradictions(files: &[TasteFile]) -> Vec<Contradiction> {
-    let points: Vec<Vec<(Point, Parsed)>> = files
-        .iter()
-        .map(|file| points(file).into_iter().map(|p| (parse(&p.text), p)).map(|(a, b)| (b, a)).collect())
-        .collect();
+    let parsed = |file| points(file).into_iter().map(|point| (parse(&point.text), point)).collect();
+    let files: Vec<Vec<(Parsed, Point)>> = files.iter().map(parsed).collect();
     let mut found = Vec::new();
-    for (later, specific) in points.iter().enumerate() {
-        for general in points.iter().take(later) {
-            for (a, a_parsed) in general {
-                for (b, b_parsed) in specific {
-                    if opposed(a_parsed, b_parsed) {
-                        found.push(Contradiction { general: a.clone(), specific: b.clone() });
+    for (later, specific) in files.iter().enumerate() {
+        for general in files.iter().take(later) {
+            for (a, general) in general {
+                for (b, specific) in specific {
+                    if opposed(a, b) {
+                        found.push(Contradiction { general: general.clone(), specific: specific.clone() });
                     }
                 }
             }

@@ -302,6 +302,8 @@ impl Store {
             cause: e.to_string(),
         })?;
         let Template { name, version, template_sha256, origin, .. } = template;
+        // A template file ends in a line break; a message does not.
+        let text = text.trim_end().to_owned();
         Ok(Rendered { text, name, version, template_sha256, origin })
     }
 

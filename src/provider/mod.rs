@@ -3,11 +3,13 @@
 
 pub mod check;
 pub mod classify;
+pub mod explorer;
 mod fenced;
 mod key;
 pub mod openai_chat;
 pub mod profile;
 mod registry;
+pub mod reply;
 pub mod script;
 pub mod sse;
 pub mod wire;

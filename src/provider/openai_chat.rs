@@ -5,18 +5,19 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::classify::{self, Verdict};
-use super::key::Redactor;
-use super::profile::{ImageRules, Profile, SetupError, Wire};
+use super::profile::{Profile, SetupError};
+use super::reply::Draft;
 use super::sse::Sse;
-use super::wire::{Draft, request_body};
+use super::wire::{Manner, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
 use crate::clock::{Clock, SystemClock};
+use crate::redact::Redactor;
 
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -33,9 +34,7 @@ pub struct OpenAiChat {
     headers: HeaderMap,
     redactor: Redactor,
     key_env: Option<String>,
-    wire: Wire,
-    image: ImageRules,
-    model_body: Map<String, Value>,
+    manner: Manner,
 }
 
 impl OpenAiChat {
@@ -63,11 +62,15 @@ impl OpenAiChat {
         }
         let client = client(&url).map_err(|e| failed(chain(&e)))?;
         Ok(Self {
-            model_body: profile.model(&info.model).map(|m| m.body.clone()).unwrap_or_default(),
-            redactor: Redactor::new(key.as_ref()),
+            manner: Manner {
+                origin: format!("{}/{}", info.provider, info.model),
+                vision: info.vision,
+                wire: profile.wire.clone(),
+                image: profile.image.clone(),
+                model_body: profile.model(&info.model).map(|m| m.body.clone()).unwrap_or_default(),
+            },
+            redactor: Redactor::new(key),
             key_env: profile.key_env.clone(),
-            wire: profile.wire.clone(),
-            image: profile.image.clone(),
             info,
             url,
             client,
@@ -76,9 +79,9 @@ impl OpenAiChat {
     }
 
     async fn ask(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
-        let body = request_body(&self.wire, &self.image, &self.model_body, self.info.vision, request)
+        let body = request_body(&self.manner, request)
             .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))?;
-        let patience = Duration::from_secs(self.wire.first_byte_seconds);
+        let patience = Duration::from_secs(self.manner.wire.first_byte_seconds);
         let started = Instant::now();
         let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body.to_string());
         let answer = timeout(patience, post.send()).await;
@@ -97,12 +100,12 @@ impl OpenAiChat {
         if let Err(mut fault) = end {
             fault.status = Some(status.as_u16());
             fault.usage = incoming.draft.usage();
-            fault.raw = self.redactor.bytes(incoming.raw);
+            fault.raw = self.clean_bytes(incoming.raw);
             return Err(fault);
         }
         let first_byte = incoming.first_byte;
         incoming.finish();
-        let raw = self.redactor.bytes(std::mem::take(&mut incoming.raw));
+        let raw = self.clean_bytes(std::mem::take(&mut incoming.raw));
         match incoming.verdict() {
             Err(verdict) => Err(ProviderFault {
                 status: Some(status.as_u16()),
@@ -111,7 +114,7 @@ impl OpenAiChat {
                 ..self.judged(verdict)
             }),
             Ok(note) => {
-                let mut decoded = incoming.draft.decode(request);
+                let mut decoded = incoming.draft.decode(&self.manner, request);
                 decoded.notes.extend(note);
                 Ok(ModelReply {
                     message: self.clean(decoded.message),
@@ -136,8 +139,8 @@ impl OpenAiChat {
         started: Instant,
         on_progress: &(dyn Fn(usize) + Send + Sync),
     ) -> Result<(), ProviderFault> {
-        let first = Duration::from_secs(self.wire.first_byte_seconds);
-        let idle = Duration::from_secs(self.wire.idle_seconds);
+        let first = Duration::from_secs(self.manner.wire.first_byte_seconds);
+        let idle = Duration::from_secs(self.manner.wire.idle_seconds);
         incoming.sse = streams.then(Sse::default);
         loop {
             let (patience, whole) = match incoming.first_byte {
@@ -160,7 +163,7 @@ impl OpenAiChat {
 
     /// Judges an answer that is no success.
     fn refused(&self, status: u16, head: &HeaderMap, raw: Vec<u8>) -> ProviderFault {
-        let raw = self.redactor.bytes(raw);
+        let raw = self.clean_bytes(raw);
         let mut fault = self.judged(classify::http(status, head, &raw, SystemClock.wall()));
         fault.status = Some(status);
         fault.raw = raw;
@@ -227,7 +230,7 @@ impl OpenAiChat {
             provider: self.info.provider.clone(),
             class,
             status: None,
-            message: self.redactor.text(&message),
+            message: self.redactor.clean(message),
             remedy: None,
             retry_after: None,
             usage: Usage::default(),
@@ -235,12 +238,20 @@ impl OpenAiChat {
         }
     }
 
+    /// A body without the key, should the server echo it. One that is not UTF-8 holds no reply, and is kept
+    /// as far as it can be read.
+    fn clean_bytes(&self, raw: Vec<u8>) -> Vec<u8> {
+        let text =
+            String::from_utf8(raw).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+        self.redactor.clean(text).into_bytes()
+    }
+
     /// The message without the key, should the model have been told it.
     fn clean(&self, mut message: Message) -> Message {
         if let Message::Assistant { text, calls, .. } = &mut message {
-            *text = self.redactor.text(text);
+            *text = self.redactor.clean(std::mem::take(text));
             for call in calls {
-                call.arguments = self.redactor.text(&call.arguments);
+                call.arguments = self.redactor.clean(std::mem::take(&mut call.arguments));
             }
         }
         message

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::explorer::Explorer;
 use super::openai_chat::OpenAiChat;
 use super::profile::{Dialect, Profile, SetupError};
 use super::script::Script;
@@ -169,7 +170,7 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
     match profile.dialect {
         Dialect::Explorer => {
             registry.model_info(choice)?;
-            explorer(profile, choice.seed)
+            Ok(Arc::new(Explorer::new(choice.seed)))
         }
         Dialect::Script => {
             let path = choice
@@ -185,11 +186,6 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
             Ok(Arc::new(OpenAiChat::new(profile, info, url, key)?))
         }
     }
-}
-
-// HOOK: the explorer is made here, as `Ok(Arc::new(super::explorer::Explorer::new(seed)))`.
-fn explorer(profile: &Profile, _seed: u64) -> Result<Arc<dyn Provider>, SetupError> {
-    Err(SetupError::Client { provider: profile.name.clone(), cause: "it is not built in".to_owned() })
 }
 
 #[cfg(test)]

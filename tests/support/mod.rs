@@ -61,12 +61,16 @@ impl Studio {
         std::fs::write(&raw, dng::demo_raw().unwrap()).unwrap();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
         let ask = |raw: &Path| {
-            let bytes = baseline::ask_baseline(&darktable(), raw, &shared().join("darktable"), &Deadline::never())?;
+            let bytes =
+                baseline::ask_baseline(&darktable(), raw, &shared().join("darktable"), &Deadline::never())?;
             let state = xmp::read(&bytes, &layouts).expect("darktable's own sidecar can be read");
             Ok((state, darktable().version().to_owned()))
         };
         let library = Library::new(dir.path().join("photos"));
-        let options = IngestOptions { id: Some("coffee".parse().unwrap()), brief: Some("# Coffee\n\nQuiet, warm.".into()) };
+        let options = IngestOptions {
+            id: Some("coffee".parse().unwrap()),
+            brief: Some("# Coffee\n\nQuiet, warm.".into()),
+        };
         let workspace = ingest(&library, &raw, options, &ask).unwrap().workspace;
         let renderer = renderer(&layouts);
         Self { dir, workspace, layouts, renderer }
@@ -116,7 +120,12 @@ impl Studio {
 
 /// Runs a session on a runtime of its own.
 pub fn run(session: &mut Session) -> SessionEnd {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(session.run(&Unwatched)).unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(session.run(&Unwatched))
+        .unwrap()
 }
 
 pub fn request(budget: &str, vectors: &[(&str, &str)]) -> Request {
@@ -161,7 +170,9 @@ pub fn results<'a>(lines: &'a [Line], tool: &str) -> Vec<(Option<chemigram::erro
     lines
         .iter()
         .filter_map(|l| match &l.event {
-            Event::ToolResult { result, code, .. } if result.name == tool => Some((*code, result.text.as_str())),
+            Event::ToolResult { result, code, .. } if result.name == tool => {
+                Some((*code, result.text.as_str()))
+            }
             _ => None,
         })
         .collect()

@@ -166,8 +166,13 @@ fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>, count: &mut usize) 
         }
         let attribute = attribute.map_err(syntax)?;
         let (resolved, local) = reader.resolver().resolve_attribute(attribute.key);
-        let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(syntax)?;
-        node.attributes.push((space_of(&resolved), local.as_ref().to_owned(), value.into_owned()));
+        // Normalising goes character by character, and nearly all values are long and plain.
+        let plain = !attribute.value.bytes().any(|b| matches!(b, b'&' | b'\t' | b'\n' | b'\r'));
+        let value = match plain {
+            true => attribute.value.into_owned(),
+            false => attribute.normalized_value(XmlVersion::Implicit1_0).map_err(syntax)?.into_owned(),
+        };
+        node.attributes.push((space_of(&resolved), local.as_ref().to_owned(), value));
     }
     Ok(node)
 }

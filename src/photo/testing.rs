@@ -1,0 +1,117 @@
+//! A photo in a temporary library, and sessions with a live lease, for the tests of this module.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::budget::{Amounts, Budget, Ledger, Reserve};
+use crate::clock::ManualClock;
+use crate::conversation::ToolCall;
+use crate::darktable::render::RenderError;
+use crate::darktable::state::{EditState, Module, Params, Value};
+use crate::gate::{Gate, Lease, Permit};
+use crate::ids::{Hash, RefName, SessionId};
+use crate::photo::{Authority, IngestOptions, Ingested, Library, PhotoError, Workspace, Writer, ingest};
+use crate::redact::Redactor;
+use crate::transcript::{EffectClass, Event, HeadState, ToolIntent, Transcript};
+
+/// A library with one photo, `iguana`.
+pub struct TestPhoto {
+    pub dir: TempDir,
+    pub library: Library,
+    pub workspace: Workspace,
+}
+
+impl TestPhoto {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let library = Library::new(dir.path().join("library"));
+        let raw = raw_file(dir.path(), "Iguana.DNG", "sensor data");
+        let workspace = take_in(&library, &raw).unwrap().workspace;
+        Self { dir, library, workspace }
+    }
+
+    pub fn person(&self) -> Writer {
+        self.workspace.lock(Authority::Person, "a test").unwrap()
+    }
+
+    /// A session's writer with a live lease. Dropping the permit ends the lease.
+    pub fn session(&self) -> (Writer, Permit) {
+        let (lease, permit) = live_lease(self.dir.path());
+        let authority = Authority::Session { session: SessionId::mint(), lease };
+        (self.workspace.lock(authority, "a test session").unwrap(), permit)
+    }
+
+    pub fn tip(&self, branch: &str) -> Hash {
+        self.workspace.branch(&name(branch)).unwrap().unwrap()
+    }
+
+    pub fn log_lines(&self) -> usize {
+        self.read("log.jsonl").lines().count()
+    }
+
+    pub fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.workspace.folder().join(file)).unwrap()
+    }
+
+    pub fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.workspace.folder().join(file), text).unwrap();
+    }
+}
+
+pub fn raw_file(dir: &Path, name: &str, content: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+pub fn take_in(library: &Library, raw: &Path) -> Result<Ingested, PhotoError> {
+    ingest(library, raw, IngestOptions::default(), &defaults)
+}
+
+/// What a darktable of the tests does by default.
+pub fn defaults(_raw: &Path) -> Result<(EditState, String), RenderError> {
+    Ok((exposure(0.0), "4.2.1".into()))
+}
+
+pub fn exposure(ev: f32) -> EditState {
+    let module = Module {
+        blend: None,
+        enabled: true,
+        instance: 0,
+        modversion: 6,
+        name: String::new(),
+        op: "exposure".into(),
+        params: Params::Fields(BTreeMap::from([("exposure".into(), Value::Float(ev))])),
+    };
+    EditState { modules: vec![module], ..EditState::default() }
+}
+
+pub fn name(text: &str) -> RefName {
+    text.parse().unwrap()
+}
+
+fn live_lease(dir: &Path) -> (Lease, Permit) {
+    let path = dir.join(format!("{}.jsonl", SessionId::mint()));
+    let transcript =
+        Transcript::create(&path, Arc::new(ManualClock::default()), Redactor::default()).unwrap();
+    let budget = Budget::parse("time=10m,iterations=9,branches=9").unwrap();
+    let lease = Lease::default();
+    let ledger = Ledger::new(budget, Reserve::default());
+    let mut gate = Gate::new(ledger, transcript, lease.clone(), crate::clock::Stop::default());
+    let intent = Event::ToolCall(Box::new(ToolIntent {
+        call: ToolCall {
+            id: "c".into(),
+            name: "apply_primitive".into(),
+            arguments: "{}".into(),
+            extra: serde_json::Map::new(),
+        },
+        class: EffectClass::Mutate,
+        reserved: Amounts { iterations: 1, ..Amounts::default() },
+        before: HeadState { branch: None, commit: Hash::of(b""), state: Hash::of(b"") },
+        target: None,
+    }));
+    (lease, gate.admit(intent).unwrap())
+}

@@ -1,0 +1,500 @@
+//! What the explorer knows: a fold of the conversation, made anew for every reply.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::conversation::{Message, ToolCall, ToolResult};
+use crate::metrics::check::{VectorCheck, Verdict};
+use crate::metrics::difference::Difference;
+use crate::provider::explorer::aim::Aim;
+use crate::provider::explorer::candidate::{Candidate, ListedMove, candidates};
+
+/// How the message begins that closes the exploration.
+const WRAP_UP: &str = "Exploration is over";
+/// Tools that cost no iteration.
+const FREE: [&str; 7] = [
+    "ask_clarification",
+    "confirm_session",
+    "end_mode_b_session",
+    "mode_b_status",
+    "propose_notes_update",
+    "propose_taste_update",
+    "record_judgment",
+];
+/// The least that makes a branch: to make it, one move, one look.
+const LEAST_SHARE: u64 = 3;
+/// Iterations assumed when the plan does not say.
+const UNSAID_ITERATIONS: u64 = 20;
+
+/// A vector, as the photographer put it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(super) struct Wish {
+    pub name: String,
+    pub direction: String,
+    #[serde(default)]
+    pub intensity: Option<String>,
+}
+
+/// A branch that the plan asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Planned {
+    pub name: String,
+    /// `None` for an open-ended branch.
+    pub wish: Option<Wish>,
+    /// Whether it was asked for already, with or without success.
+    pub tried: bool,
+}
+
+/// The moves in effect on a branch: values by parameter, by move.
+pub(super) type Settings = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// What a render said of a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figures {
+    /// Whether the direction was met, how far, what leaked, and warnings.
+    pub check: VectorCheck,
+    /// The distance from the baseline.
+    pub difference: Difference,
+    /// The commit.
+    pub commit: Option<String>,
+    /// The moves in effect, as the engine writes them.
+    pub ops: Vec<String>,
+}
+
+/// One setting that was tried on a branch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Trial {
+    /// What was to be rendered.
+    pub goal: Settings,
+    /// What was seen; `None` when a call failed on the way.
+    pub figures: Option<Figures>,
+}
+
+/// A branch of this session.
+#[derive(Clone, Debug)]
+pub(super) struct Branch {
+    pub name: String,
+    pub aim: Aim,
+    pub candidates: Vec<Candidate>,
+    /// What is in effect now, and how the engine writes each move.
+    pub settings: Settings,
+    ops: BTreeMap<String, String>,
+    pub trials: Vec<Trial>,
+    /// Whether the best setting was asked for at the end.
+    pub settled: bool,
+    /// Iterations that may be spent on it, and those spent.
+    pub share: u64,
+    pub spent: u64,
+    /// Renders that may be made for it.
+    pub looks: u64,
+    /// Score and abandonment, once recorded.
+    pub judged: Option<(u64, bool)>,
+    /// Judgments that were refused, and the moves that the engine named then.
+    pub refusals: u32,
+    pub real_moves: Vec<String>,
+}
+
+/// Everything known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    seed: u64,
+    /// The branches of the plan, in order.
+    pub plan: Vec<Planned>,
+    max_iterations: u64,
+    max_branches: u64,
+    max_renders: Option<u64>,
+    /// Replies given so far.
+    pub replies: usize,
+    iterations: u64,
+    renders: u64,
+    /// Tools that were called, with the answers they got: how many good, how many not.
+    outcomes: BTreeMap<String, (u32, u32)>,
+    /// The vocabulary, once it was listed.
+    pub moves: Vec<ListedMove>,
+    /// Branches made, in order.
+    pub branches: Vec<Branch>,
+    standing: Option<usize>,
+    /// Whether only judging and ending are left.
+    pub closing: bool,
+    /// Whether the session has ended.
+    pub ended: bool,
+}
+
+/// What a tool answered.
+enum Answer {
+    Good(Value),
+    Bad { code: String, details: Value },
+}
+
+impl Answer {
+    /// The answer to a call. Only the first JSON value counts: what follows it is the budget.
+    fn to(call: &ToolCall, results: &[ToolResult]) -> Self {
+        let found = results.iter().find(|result| result.call_id == call.id);
+        let mut read = found
+            .and_then(|r| serde_json::Deserializer::from_str(&r.text).into_iter::<Value>().next()?.ok())
+            .unwrap_or_default();
+        if read["ok"] == true {
+            return Self::Good(read["data"].take());
+        }
+        let code = read["error"]["code"].as_str().unwrap_or("unreadable").to_owned();
+        Self::Bad { code, details: read["error"]["details"].take() }
+    }
+}
+
+/// What one reply set out to do on the branch where it stands.
+struct Turn {
+    goal: Settings,
+    edits: bool,
+    /// Whether it looked, and what it saw.
+    look: Option<Option<Value>>,
+}
+
+impl Memory {
+    /// Reads a conversation.
+    pub fn of(messages: &[Message], seed: u64) -> Self {
+        let mut memory = Self { seed, ..Self::default() };
+        let mut rest = messages.iter().peekable();
+        while let Some(message) = rest.next() {
+            match message {
+                Message::User { text, .. } => memory.hear(text),
+                Message::Assistant { calls, .. } => {
+                    let results = match rest.peek() {
+                        Some(Message::Results { results }) => results.as_slice(),
+                        _ => &[],
+                    };
+                    memory.replied(calls, results);
+                }
+                Message::Results { .. } => {}
+            }
+        }
+        memory
+    }
+
+    /// How often a tool answered well, and how often not.
+    pub fn outcomes(&self, tool: &str) -> (u32, u32) {
+        self.outcomes.get(tool).copied().unwrap_or_default()
+    }
+
+    /// Whether a tool was called at all.
+    pub fn called(&self, tool: &str) -> bool {
+        self.outcomes.contains_key(tool)
+    }
+
+    /// The branch that the session stands on.
+    pub fn standing(&self) -> Option<&Branch> {
+        self.standing.and_then(|at| self.branches.get(at))
+    }
+
+    /// Whether the budget has room for `calls` more calls.
+    pub fn affords(&self, calls: u64) -> bool {
+        self.iterations + calls <= self.max_iterations
+    }
+
+    /// Whether reading the context leaves enough to make every branch.
+    pub fn affords_context(&self) -> bool {
+        self.affords(2 + LEAST_SHARE * self.plan.len() as u64 + 1)
+    }
+
+    /// The vectors of the plan for which the vocabulary has no move.
+    pub fn gaps(&self) -> impl Iterator<Item = &Wish> {
+        self.plan.iter().filter_map(|planned| planned.wish.as_ref()).filter(|wish| {
+            let aim = Aim::of(Some(wish), 0);
+            aim.measurable && candidates(&self.moves, &aim, self.seed).is_empty()
+        })
+    }
+
+    /// The next branch to make and what it may spend: iterations, and renders for trying. `None` when all
+    /// are made, or what is left would not make one.
+    pub fn next_branch(&self) -> Option<(usize, u64, u64)> {
+        let place = self.plan.iter().position(|planned| !planned.tried)?;
+        let made = self.branches.len() as u64;
+        let open = self.plan.iter().filter(|planned| !planned.tried).count() as u64;
+        let open = open.min(self.max_branches.saturating_sub(made));
+        // One call is kept, so that the session ends by itself and not by its cap, and one for each gap.
+        let reserve = 1 + self.gaps().count() as u64;
+        let left = self.max_iterations.saturating_sub(self.iterations + reserve);
+        let share = left.checked_div(open)?.max(LEAST_SHARE.min(left));
+        let looks = match self.max_renders {
+            None => u64::MAX,
+            // The baseline takes two (to look and to judge), each judgment one.
+            Some(cap) => (cap.saturating_sub(self.renders + 2) / open).saturating_sub(1),
+        };
+        (share >= LEAST_SHARE && looks > 0).then_some((place, share, looks))
+    }
+
+    fn hear(&mut self, text: &str) {
+        if text.starts_with(WRAP_UP) {
+            self.closing = true;
+        }
+        if self.plan.is_empty() {
+            self.plan = text.lines().filter_map(planned).collect();
+            let budget = text.lines().find_map(|line| line.strip_prefix("Budget: ")).unwrap_or_default();
+            let cap = |what: &str| {
+                budget.split(", ").find_map(|part| part.strip_suffix(what)?.trim().parse::<u64>().ok())
+            };
+            self.max_iterations = cap("iterations").unwrap_or(UNSAID_ITERATIONS);
+            self.max_branches = cap("branches").unwrap_or(u64::MAX);
+            self.max_renders = cap("renders");
+        }
+    }
+
+    fn replied(&mut self, calls: &[ToolCall], results: &[ToolResult]) {
+        self.replies += 1;
+        let mut turn = self.turn();
+        for call in calls {
+            let answer = Answer::to(call, results);
+            let arguments = serde_json::from_str::<Value>(&call.arguments).unwrap_or_default();
+            let refused = matches!(&answer, Answer::Bad { code, .. } if code == "BUDGET_EXHAUSTED");
+            self.closing |= refused;
+            // A branch's share is what was left before it was asked for.
+            let share = (call.name == "branch").then(|| self.next_branch()).flatten();
+            if !refused && !FREE.contains(&call.name.as_str()) {
+                self.iterations += 1;
+                if let Some(branch) = self.standing.and_then(|at| self.branches.get_mut(at)) {
+                    branch.spent += 1;
+                }
+            }
+            let counts = self.outcomes.entry(call.name.clone()).or_default();
+            match &answer {
+                Answer::Good(_) => counts.0 += 1,
+                Answer::Bad { .. } => counts.1 += 1,
+            }
+            match call.name.as_str() {
+                "branch" | "checkout" => {
+                    self.moved(call, &arguments, &answer, share);
+                    turn = self.turn();
+                }
+                "apply_primitive" | "remove_module" | "reset" => {
+                    turn.edits = true;
+                    edit(&call.name, &arguments, &mut turn.goal, &self.moves);
+                    if let Answer::Good(data) = &answer {
+                        self.edited(&call.name, &arguments, data);
+                    }
+                }
+                "render_preview" if arguments["ref"].is_null() => {
+                    self.renders += 1;
+                    turn.look = Some(match answer {
+                        Answer::Good(data) => Some(data),
+                        Answer::Bad { .. } => None,
+                    });
+                }
+                _ => self.noted(&call.name, &arguments, answer),
+            }
+        }
+        self.close(turn);
+    }
+
+    fn turn(&self) -> Turn {
+        let goal = self.standing().map(|branch| branch.settings.clone()).unwrap_or_default();
+        Turn { goal, edits: false, look: None }
+    }
+
+    /// Keeps what a reply tried. A look counts for what was meant only if every edit before it worked.
+    fn close(&mut self, turn: Turn) {
+        let Some(branch) = self.standing.and_then(|at| self.branches.get_mut(at)) else { return };
+        match turn.look {
+            Some(seen) => {
+                let figures = seen
+                    .filter(|_| branch.settings == turn.goal)
+                    .and_then(|data| Figures::read(&data, branch.ops.values().cloned().collect()));
+                branch.trials.push(Trial { goal: turn.goal, figures });
+            }
+            None => branch.settled |= turn.edits,
+        }
+    }
+
+    fn moved(
+        &mut self,
+        call: &ToolCall,
+        arguments: &Value,
+        answer: &Answer,
+        share: Option<(usize, u64, u64)>,
+    ) {
+        let key = if call.name == "branch" { "name" } else { "ref" };
+        let asked = arguments[key].as_str().unwrap_or_default();
+        let place = self.plan.iter().position(|planned| planned.name == asked);
+        if call.name == "branch"
+            && let Some(planned) = place.and_then(|place| self.plan.get_mut(place))
+        {
+            planned.tried = true;
+        }
+        let Answer::Good(data) = answer else { return };
+        if call.name == "branch" {
+            // The engine's own words for the vector are better than those of the plan's prose.
+            let told = Wish::deserialize(&data["vector"]).ok();
+            let wish = told.or_else(|| self.plan.get(place?)?.wish.clone());
+            let aim = Aim::of(wish.as_ref(), place.unwrap_or_default());
+            let (_, share, looks) = share.unwrap_or((0, LEAST_SHARE, 1));
+            self.branches.push(Branch {
+                name: asked.to_owned(),
+                candidates: candidates(&self.moves, &aim, self.seed),
+                aim,
+                settings: Settings::new(),
+                ops: BTreeMap::new(),
+                trials: Vec::new(),
+                settled: false,
+                share,
+                spent: 1,
+                looks,
+                judged: None,
+                refusals: 0,
+                real_moves: Vec::new(),
+            });
+        }
+        self.standing = self.branches.iter().rposition(|branch| branch.name == asked);
+    }
+
+    /// Follows an edit that worked.
+    fn edited(&mut self, tool: &str, arguments: &Value, data: &Value) {
+        let Some(branch) = self.standing.and_then(|at| self.branches.get_mut(at)) else { return };
+        edit(tool, arguments, &mut branch.settings, &self.moves);
+        if let (Some(name), Some(op)) = (arguments["primitive_name"].as_str(), data["op"].as_str()) {
+            branch.ops.insert(name.to_owned(), op.to_owned());
+        }
+        let settings = &branch.settings;
+        branch.ops.retain(|name, _| settings.contains_key(name));
+    }
+
+    fn noted(&mut self, tool: &str, arguments: &Value, answer: Answer) {
+        match (tool, answer) {
+            ("list_vocabulary", Answer::Good(data)) => {
+                let listed = data["moves"].as_array().into_iter().flatten();
+                self.moves = listed.filter_map(|row| ListedMove::deserialize(row).ok()).collect();
+            }
+            ("confirm_session", Answer::Good(data)) => {
+                // Branches that the prose of the plan did not give away.
+                for row in data["branches_to_make"].as_array().into_iter().flatten() {
+                    let Some(name) = row["branch"].as_str() else { continue };
+                    if self.plan.iter().all(|planned| planned.name != name) {
+                        let vector = row["vector"].as_str().map(str::to_owned);
+                        let wish = vector.map(|name| Wish { name, ..Wish::default() });
+                        self.plan.push(Planned { name: name.to_owned(), wish, tried: false });
+                    }
+                }
+            }
+            ("end_mode_b_session", Answer::Good(_)) => self.ended = true,
+            ("record_judgment", answer) => {
+                let name = arguments["branch"].as_str().unwrap_or_default();
+                let Some(branch) = self.branches.iter_mut().find(|branch| branch.name == name) else {
+                    return;
+                };
+                match answer {
+                    Answer::Good(_) => {
+                        let score = arguments["judged_score"].as_u64().unwrap_or(3);
+                        branch.judged = Some((score, arguments["abandoned"] == true));
+                    }
+                    Answer::Bad { details, .. } => {
+                        branch.refusals += 1;
+                        branch.real_moves = texts(&details["real_moves"]);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Branch {
+    /// Whether it still wants a judgment that the engine may take.
+    pub fn is_open(&self) -> bool {
+        self.judged.is_none() && self.refusals < 2
+    }
+}
+
+impl Figures {
+    fn read(data: &Value, ops: Vec<String>) -> Option<Self> {
+        let versus = &data["versus_baseline"];
+        Some(Self {
+            check: VectorCheck::deserialize(&versus["vector"]).ok()?,
+            difference: Difference::deserialize(&versus["difference"]).ok()?,
+            commit: data["commit"].as_str().map(str::to_owned),
+            ops,
+        })
+    }
+
+    /// Whether the direction was met, or there was none that could be.
+    pub fn went_there(&self) -> bool {
+        self.check.direction != Verdict::Missed
+    }
+}
+
+/// What an edit does to the moves in effect.
+fn edit(tool: &str, arguments: &Value, settings: &mut Settings, moves: &[ListedMove]) {
+    match tool {
+        "apply_primitive" => {
+            let Some(name) = arguments["primitive_name"].as_str() else { return };
+            let values = BTreeMap::deserialize(&arguments["parameter_values"]).unwrap_or_default();
+            settings.insert(name.to_owned(), values);
+        }
+        "remove_module" => {
+            let gone = arguments["module"].as_str().unwrap_or_default();
+            let module = |name: &String| moves.iter().find(|m| &m.name == name).map(|m| m.module.as_str());
+            settings.retain(|name, _| name != gone && module(name) != Some(gone));
+        }
+        _ => settings.clear(),
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// Reads a line of the plan: ``- branch_b_tone: vector `tone`: open the shadows (intensity: gentle)``.
+fn planned(line: &str) -> Option<Planned> {
+    let (name, rest) = line.strip_prefix("- ")?.split_once(": ")?;
+    if !name.starts_with("branch_b_") {
+        return None;
+    }
+    let wish = rest.strip_prefix("vector `").and_then(|rest| rest.split_once("`:")).map(|(vector, words)| {
+        let words = words.trim();
+        let (direction, intensity) =
+            match words.strip_suffix(')').and_then(|words| words.rsplit_once("(intensity: ")) {
+                Some((direction, intensity)) => (direction.trim(), Some(intensity.to_owned())),
+                None => (words, None),
+            };
+        Wish { name: vector.to_owned(), direction: direction.to_owned(), intensity }
+    });
+    Some(Planned { name: name.to_owned(), wish, tried: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_plan_are_read() {
+        let line = "- branch_b_tone_2: vector `tone`: deeper: no (really) haze (intensity: very strong)";
+        let wish = planned(line).unwrap().wish.unwrap();
+        assert_eq!((wish.name.as_str(), wish.direction.as_str()), ("tone", "deeper: no (really) haze"));
+        assert_eq!(wish.intensity.as_deref(), Some("very strong"));
+        let open = planned("- branch_b_depth_1: open-ended: go deeper").unwrap();
+        assert_eq!((open.name.as_str(), open.wish), ("branch_b_depth_1", None));
+        assert_eq!(planned("- not a branch: at all"), None);
+    }
+
+    #[test]
+    fn an_edit_is_set_and_taken_back_by_move_or_module() {
+        let moves: Vec<ListedMove> = serde_json::from_value(serde_json::json!([
+            {"name": "a", "module": "m", "axes": {}, "parameters": {}, "tags": []},
+            {"name": "b", "module": "m", "axes": {}, "parameters": {}, "tags": []},
+        ]))
+        .unwrap();
+        let mut settings = Settings::new();
+        let apply = |name: &str, value: f64| {
+            let values = serde_json::json!({ "x": value });
+            serde_json::json!({"primitive_name": name, "parameter_values": values})
+        };
+        edit("apply_primitive", &apply("a", 1.0), &mut settings, &moves);
+        edit("apply_primitive", &apply("a", 2.0), &mut settings, &moves);
+        edit("apply_primitive", &apply("b", 1.0), &mut settings, &moves);
+        assert_eq!(settings["a"]["x"], 2.0);
+        let both = settings.clone();
+        edit("remove_module", &serde_json::json!({"module": "a"}), &mut settings, &moves);
+        assert_eq!(settings.keys().collect::<Vec<_>>(), ["b"]);
+        settings = both;
+        edit("remove_module", &serde_json::json!({"module": "m"}), &mut settings, &moves);
+        assert!(settings.is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! The embedded default: no key, no network, no language model, but a deterministic policy that answers as
+//! one would.
+//!
+//! It does the real job with the real tools and reads only what a model reads: the plan, and the JSON of tool
+//! results. It holds no state. Every reply is worked out anew from the whole conversation, so that a killed
+//! session goes on exactly where it stood, and the same photo, seed and darktable give the same branches.
+//! It plans by iterations, branches and renders, and never looks at the time that is left, which would make
+//! two runs differ.
+//!
+//! For each branch of the plan it reads the vector's words as axes ([`crate::metrics::vectors`]), picks the
+//! two moves whose declared axes fit best, sets each at two strengths by a line search on rendered numbers,
+//! tries the two together, refines the best once (or weakens what met the direction with a warning until it
+//! has none), and keeps it or abandons the branch.
+//!
+//! # The published formula
+//!
+//! A setting is *kept* only if the asked direction was met (or nothing measurable was asked), the engine had
+//! no warning about it that was not asked for, and the mean ΔE2000 against the baseline is at least 0.3.
+//! Among those, the one of the greatest merit wins:
+//!
+//! ```text
+//! merit = 2 · reach − 0.5 · min(leakage, 2) − band
+//! reach = moved / aim, 0 to 1; beyond twice the aim it sinks by a quarter per further aim;
+//!         where nothing measurable was asked, a quarter of that, with the mean ΔE as what moved
+//! aim   = 2, 4 or 7 just-noticeable steps (gentle, plain, strong), or a mean ΔE of 3
+//! band  = 0 for a mean ΔE of 1 to 8; below 1 it is 1 − ΔE, above 8 it is (ΔE − 8) / 4; at most 1;
+//!         0 when the frame changed its size, because ΔE tells nothing then; 0 for black and white, which is
+//!         taken to its end: no ΔE and no reach is too large then, and blacker shadows are no warning
+//! score = 2.5 + merit, rounded, 1 to 4; an abandoned branch has 2
+//! ```
+//!
+//! Clipping needs no term: it comes as a warning, and a warning is never kept. There is no 5, because a 5
+//! means the photographer's own voice, and no number here hears that.
+
+mod aim;
+mod candidate;
+mod memory;
+mod policy;
+mod search;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::BTreeMap;
+
+use crate::conversation::{Finish, Message, Usage};
+use crate::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provider};
+
+/// The model's id, which changes whenever the policy does.
+const MODEL: &str = "explorer-1";
+
+/// The offline explorer.
+#[derive(Clone, Debug)]
+pub struct Explorer {
+    seed: u64,
+    info: ModelInfo,
+}
+
+impl Explorer {
+    /// Makes an explorer. The seed decides between moves that fit a vector equally well; 0 takes them in the
+    /// order of their names.
+    pub fn new(seed: u64) -> Self {
+        let info = ModelInfo {
+            provider: "explorer".into(),
+            model: MODEL.into(),
+            vision: false,
+            context: None,
+            free: true,
+            price: Price { input: Some(0), output: Some(0), cache_read: Some(0), cache_write: Some(0) },
+            image_tokens: 0,
+            facts: BTreeMap::from([("explorer_seed".to_owned(), seed.to_string())]),
+        };
+        Self { seed, info }
+    }
+
+    /// The next reply to a conversation.
+    fn reply(&self, messages: &[Message]) -> ModelReply {
+        let message = policy::next(messages, self.seed);
+        let finish = match &message {
+            Message::Assistant { calls, .. } if !calls.is_empty() => Finish::ToolCalls,
+            _ => Finish::Stop,
+        };
+        ModelReply {
+            raw: serde_json::to_vec(&message).unwrap_or_default(),
+            message,
+            finish,
+            usage: Usage {
+                input_fresh: Some(0),
+                input_cache_read: Some(0),
+                input_cache_write: Some(0),
+                output: Some(0),
+                reasoning: Some(0),
+            },
+            cost_micro_usd: Some(0),
+            model_served: Some(MODEL.into()),
+            first_byte: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Provider for Explorer {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+        Box::pin(std::future::ready(Ok(self.reply(request.messages))))
+    }
+}

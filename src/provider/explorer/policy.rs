@@ -1,0 +1,173 @@
+//! What to do next: read the context, confirm, read the vocabulary, explore branch after branch, end.
+
+use serde_json::{Value, json};
+
+use crate::conversation::{Message, ToolCall};
+use crate::provider::explorer::aim::Aim;
+use crate::provider::explorer::memory::{Branch, Memory, Settings};
+use crate::provider::explorer::search::{self, Edit, Step};
+use crate::provider::explorer::words;
+
+/// How often the end is asked for before silence has to do.
+const ENDS: u32 = 3;
+
+/// The next reply.
+pub(super) fn next(messages: &[Message], seed: u64) -> Message {
+    let memory = Memory::of(messages, seed);
+    let mut reply = Reply { number: memory.replies + 1, text: String::new(), calls: Vec::new() };
+    decide(&memory, &mut reply);
+    Message::Assistant { text: reply.text, calls: reply.calls, opaque: Vec::new() }
+}
+
+/// A reply in the making.
+struct Reply {
+    number: usize,
+    text: String,
+    calls: Vec<ToolCall>,
+}
+
+impl Reply {
+    fn say(&mut self, text: impl Into<String>) {
+        self.text = text.into();
+    }
+
+    fn call(&mut self, name: &str, arguments: &Value) {
+        let id = format!("call_{}_{}", self.number, self.calls.len() + 1);
+        let arguments = arguments.to_string();
+        self.calls.push(ToolCall { id, name: name.into(), arguments, extra: serde_json::Map::new() });
+    }
+}
+
+fn decide(memory: &Memory, reply: &mut Reply) {
+    if memory.ended {
+        return reply.say("The session has ended.");
+    }
+    if memory.closing {
+        return conclude(memory, reply);
+    }
+    if !memory.called("confirm_session") {
+        if !memory.called("read_context") && memory.affords_context() {
+            reply.say(
+                "I read the context first. I work from numbers alone, so prose reaches me only as axes.",
+            );
+            return reply.call("read_context", &json!({}));
+        }
+        return confirm(memory, reply);
+    }
+    if memory.outcomes("confirm_session").0 == 0 {
+        return conclude(memory, reply);
+    }
+    if !memory.called("list_vocabulary") {
+        reply.say("Which moves push the axes that were asked for?");
+        return reply.call("list_vocabulary", &json!({}));
+    }
+    if let Some(branch) = memory.branches.iter().rev().find(|branch| branch.is_open()) {
+        return work(memory, branch, reply);
+    }
+    match memory.next_branch().and_then(|(place, share, _)| Some((memory.plan.get(place)?, share))) {
+        Some((planned, share)) if !memory.moves.is_empty() => {
+            reply.say(format!("{}: at most {share} iterations.", planned.name));
+            reply.call("branch", &json!({ "name": planned.name }));
+        }
+        _ => conclude(memory, reply),
+    }
+}
+
+fn confirm(memory: &Memory, reply: &mut Reply) {
+    let wishes =
+        memory.plan.iter().enumerate().filter_map(|(at, planned)| Some((at, planned.wish.as_ref()?)));
+    let vectors: Vec<Value> = wishes
+        .map(|(at, wish)| json!({"name": wish.name, "restated": words::restated(&Aim::of(Some(wish), at))}))
+        .collect();
+    reply.say("This is how I read the plan.");
+    reply.call("confirm_session", &json!({ "vectors": vectors }));
+}
+
+fn work(memory: &Memory, branch: &Branch, reply: &mut Reply) {
+    if memory.standing().is_none_or(|standing| standing.name != branch.name) {
+        if memory.outcomes("checkout").1 == 0 && memory.affords(1) {
+            return reply.call("checkout", &json!({ "ref": branch.name }));
+        }
+        return judge(branch, reply);
+    }
+    if !branch.settled
+        && let Step::Try(goal) = search::next(branch)
+    {
+        let number = branch.trials.len() + 1;
+        reply.say(format!("{}, try {number}: {}", branch.name, words::setting(&goal)));
+        edit(branch, &goal, &format!("{}: try {number}", branch.name), reply);
+        return reply.call("render_preview", &json!({}));
+    }
+    match search::best(branch) {
+        Some(best) if best.goal != branch.settings && !branch.settled => {
+            reply.say(format!("{}: back to the best setting, {}", branch.name, words::setting(&best.goal)));
+            edit(branch, &best.goal, &format!("{}: the best of {}", branch.name, branch.trials.len()), reply);
+        }
+        _ => judge(branch, reply),
+    }
+}
+
+/// The calls that lead from what is in effect to a setting. The label says why in the history, and keeps
+/// the same edit on two branches from looking like a call repeated by mistake.
+fn edit(branch: &Branch, goal: &Settings, label: &str, reply: &mut Reply) {
+    for edit in search::way(&branch.settings, goal) {
+        match edit {
+            Edit::Reset => reply.call("reset", &json!({})),
+            Edit::Remove(name) => reply.call("remove_module", &json!({ "module": name })),
+            Edit::Apply(name) => {
+                let values = goal.get(&name);
+                let arguments = json!({"primitive_name": name, "parameter_values": values, "label": label});
+                reply.call("apply_primitive", &arguments);
+            }
+        }
+    }
+}
+
+/// Judges a branch by the best that was seen of it. A judgment that was refused is made once more, with the
+/// moves that the engine named.
+fn judge(branch: &Branch, reply: &mut Reply) {
+    let again = branch.refusals > 0;
+    let mut arguments = json!({"branch": branch.name, "judged_reasoning": words::reasoning(branch)});
+    match search::best(branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
+        Some((best, figures)) => {
+            let moves = if again { &branch.real_moves } else { &figures.ops };
+            arguments["judged_score"] = search::score(search::merit(&branch.aim, figures)).into();
+            arguments["comparable_to_baseline"] =
+                (!figures.difference.resized && figures.difference.mean <= 12.0).into();
+            arguments["key_moves"] = moves.as_slice().into();
+            // When the best could not be restored, its own commit is judged.
+            if best.goal != branch.settings {
+                arguments["hash"] = figures.commit.clone().into();
+            }
+        }
+        None => {
+            arguments["judged_score"] = search::ABANDONED.into();
+            arguments["abandoned"] = (!again).into();
+        }
+    }
+    reply.say(format!("{}: judged by its numbers.", branch.name));
+    reply.call("record_judgment", &arguments);
+}
+
+/// Judges what is not judged; then leaves what was learned, and ends.
+fn conclude(memory: &Memory, reply: &mut Reply) {
+    let open: Vec<&Branch> = memory.branches.iter().filter(|branch| branch.is_open()).collect();
+    if !open.is_empty() {
+        open.into_iter().for_each(|branch| judge(branch, reply));
+        return;
+    }
+    if memory.outcomes("end_mode_b_session").1 >= ENDS {
+        return reply.say("The session does not let itself be ended; nothing is left to do.");
+    }
+    if let Some(note) = words::note(memory).filter(|_| !memory.called("propose_notes_update")) {
+        reply.call("propose_notes_update", &json!({ "text": note }));
+    }
+    if !memory.moves.is_empty() && !memory.called("log_vocabulary_gap") {
+        // The last iteration stays: a session that uses it up is ended by its cap.
+        for (wish, _) in memory.gaps().zip(2..).take_while(|(_, calls)| memory.affords(*calls)) {
+            reply.call("log_vocabulary_gap", &words::gap(wish));
+        }
+    }
+    reply.say("Nothing is left to explore.");
+    reply.call("end_mode_b_session", &json!({ "session_summary": words::summary(memory) }));
+}

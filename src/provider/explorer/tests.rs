@@ -1,0 +1,560 @@
+//! The explorer against a small simulated session: moves that push axes in proportion to their strength.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::conversation::{ToolCall, ToolResult};
+use crate::metrics::axes::Axis;
+use crate::metrics::check::{VectorCheck, Verdict};
+use crate::metrics::difference::Difference;
+use crate::metrics::vectors::vector_axes;
+
+/// A move: name, module, pushed axes as declared, range and default, and what one unit of its parameter
+/// really does in steps; then the mean ΔE of one unit.
+type Row = (&'static str, &'static str, &'static [(Axis, i8)], [f64; 3], &'static [(Axis, f64)], f64);
+
+const MOVES: &[Row] = &[
+    (
+        "contrast",
+        "colorbalancergb",
+        &[(Axis::Contrast, 1)],
+        [-0.8, 0.8, 0.3],
+        &[(Axis::Contrast, 9.0), (Axis::Chroma, 2.0)],
+        8.0,
+    ),
+    ("warmth", "temperature", &[(Axis::Warmth, 1)], [-90.0, 90.0, 25.0], &[(Axis::Warmth, 0.1)], 0.1),
+    (
+        "shadows_lift",
+        "toneequal",
+        &[(Axis::Shadows, 1)],
+        [0.0, 2.0, 0.7],
+        &[(Axis::Shadows, 2.5), (Axis::Contrast, -1.0)],
+        2.0,
+    ),
+    (
+        "fill_light",
+        "shadhi",
+        &[(Axis::Shadows, 1)],
+        [0.0, 100.0, 50.0],
+        &[(Axis::Shadows, 0.05), (Axis::Blacks, 0.05)],
+        0.05,
+    ),
+    (
+        "highlights_recover",
+        "toneequal",
+        &[(Axis::Highlights, -1)],
+        [0.0, 2.0, 0.8],
+        &[(Axis::Highlights, -2.0)],
+        1.5,
+    ),
+    ("clarity", "bilat", &[(Axis::LocalContrast, 1)], [0.0, 2.0, 0.5], &[(Axis::LocalContrast, 4.0)], 0.8),
+    // Clips (see `measure`).
+    ("exposure", "exposure", &[(Axis::Brightness, 1)], [-3.0, 3.0, 0.5], &[(Axis::Brightness, 20.0)], 20.0),
+    // Declared to push chroma, but this picture is grey.
+    ("chroma", "colorbalancergb", &[(Axis::Chroma, 1)], [-1.0, 1.0, 0.25], &[], 0.2),
+];
+
+struct World {
+    plan: String,
+    vectors: BTreeMap<String, (String, String)>,
+    cap: u64,
+    seconds: u64,
+    fail: fn(&str, &Value) -> Option<&'static str>,
+    /// Iterations after which the budget is gone in the middle of a reply.
+    cut: u64,
+    used: u64,
+    standing: String,
+    branches: BTreeMap<String, BTreeMap<String, f64>>,
+    /// What was rendered, by the number of its commit.
+    rendered: Vec<BTreeMap<String, f64>>,
+    judgments: BTreeMap<String, Value>,
+    closing: bool,
+    ended: Option<String>,
+    called: Vec<String>,
+}
+
+impl World {
+    fn new(cap: u64, vectors: &[(&str, &str)]) -> Self {
+        let mut plan = "Session plan for photo `p`. Nothing changes until you confirm it.\n\n\
+             Baseline: main (commit abc)\nBranches to make, each from the baseline:\n"
+            .to_owned();
+        for (name, direction) in vectors {
+            plan.push_str(&format!("- branch_b_{name}: vector `{name}`: {direction}\n"));
+        }
+        let many = vectors.len();
+        plan.push_str(&format!("Budget: SECONDS s, {cap} iterations, {many} branches\nCriteria: taste\n"));
+        let named = |(name, direction): &(&str, &str)| {
+            (format!("branch_b_{name}"), ((*name).to_owned(), (*direction).to_owned()))
+        };
+        Self {
+            plan,
+            vectors: vectors.iter().map(named).collect(),
+            cap,
+            seconds: 1800,
+            fail: |_, _| None,
+            cut: u64::MAX,
+            used: 0,
+            standing: String::new(),
+            branches: BTreeMap::new(),
+            rendered: Vec::new(),
+            judgments: BTreeMap::new(),
+            closing: false,
+            ended: None,
+            called: Vec::new(),
+        }
+    }
+
+    /// Lets an explorer work to its end; the conversation.
+    fn run(&mut self, explorer: &Explorer) -> Vec<Message> {
+        let plan = self.plan.replace("SECONDS", &self.seconds.to_string());
+        let mut messages = vec![Message::User { text: plan, images: Vec::new() }];
+        for _ in 0..200 {
+            let reply = explorer.reply(&messages).message;
+            let Message::Assistant { calls, .. } = &reply else { panic!("{reply:?}") };
+            let calls = calls.clone();
+            messages.push(reply);
+            if self.ended.is_some() {
+                assert_eq!(calls, []);
+                return messages;
+            }
+            assert!(!calls.is_empty(), "a reply without a call before the end");
+            let results = calls.iter().map(|call| self.answer(call)).collect();
+            messages.push(Message::Results { results });
+            if (self.used >= self.cap.min(self.cut)) && !self.closing && self.ended.is_none() {
+                self.closing = true;
+                let text = "Exploration is over: the iterations are spent. Nothing can be edited.".into();
+                messages.push(Message::User { text, images: Vec::new() });
+            }
+        }
+        panic!("it never ended: {:?}", self.called);
+    }
+
+    fn answer(&mut self, call: &ToolCall) -> ToolResult {
+        self.called.push(call.name.clone());
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+        let free = [
+            "confirm_session",
+            "record_judgment",
+            "end_mode_b_session",
+            "propose_notes_update",
+            "mode_b_status",
+        ]
+        .contains(&call.name.as_str());
+        let gone = !free && (self.closing || self.used >= self.cap.min(self.cut));
+        let outcome = match (self.fail)(&call.name, &arguments) {
+            _ if gone => Err(("BUDGET_EXHAUSTED", json!({}))),
+            failed => {
+                self.used += u64::from(!free);
+                match failed {
+                    Some(code) => Err((code, json!({}))),
+                    None => self.run_tool(&call.name, &arguments),
+                }
+            }
+        };
+        let is_error = outcome.is_err();
+        let body = match outcome {
+            Ok(data) => json!({"ok": true, "data": data}),
+            Err((code, details)) => {
+                let error = json!({"code": code, "message": "no", "details": details, "recoverable": true});
+                json!({"ok": false, "error": error})
+            }
+        };
+        self.seconds = self.seconds.saturating_sub(7);
+        let text = format!("{body}\n[budget: {} s, {} iterations left]", self.seconds, self.cap - self.used);
+        ToolResult { call_id: call.id.clone(), name: call.name.clone(), text, images: Vec::new(), is_error }
+    }
+
+    fn run_tool(&mut self, name: &str, arguments: &Value) -> Result<Value, (&'static str, Value)> {
+        match name {
+            "read_context" => Ok(json!({})),
+            "confirm_session" => {
+                assert_eq!(arguments["vectors"].as_array().unwrap().len(), self.vectors.len());
+                let rows: Vec<Value> =
+                    self.vectors.iter().map(|(b, v)| json!({"branch": b, "vector": v.0})).collect();
+                Ok(json!({"confirmed": true, "branches_to_make": rows}))
+            }
+            "list_vocabulary" => Ok(json!({"count": MOVES.len(), "moves": listed()})),
+            "branch" => {
+                self.standing = arguments["name"].as_str().unwrap().to_owned();
+                let (vector, direction) = self.vectors[&self.standing].clone();
+                assert!(self.branches.insert(self.standing.clone(), BTreeMap::new()).is_none());
+                let vector = json!({"name": vector, "direction": direction, "intensity": null});
+                Ok(json!({"branch": self.standing, "vector": vector}))
+            }
+            "apply_primitive" => {
+                let name = arguments["primitive_name"].as_str().unwrap();
+                let value = arguments["parameter_values"]["amount"].as_f64().unwrap();
+                let range = MOVES.iter().find(|row| row.0 == name).unwrap().3;
+                assert!((range[0]..=range[1]).contains(&value), "{name} {value}");
+                self.branches.get_mut(&self.standing).unwrap().insert(name.to_owned(), value);
+                Ok(json!({"branch": self.standing, "op": op(name, value), "unchanged": false}))
+            }
+            "remove_module" => {
+                let gone = arguments["module"].as_str().unwrap();
+                assert!(self.branches.get_mut(&self.standing).unwrap().remove(gone).is_some());
+                Ok(json!({"op": "remove"}))
+            }
+            "reset" => {
+                self.branches.get_mut(&self.standing).unwrap().clear();
+                Ok(json!({"op": "reset"}))
+            }
+            "render_preview" => {
+                let (difference, vector) = self.measure(&self.standing);
+                self.rendered.push(self.branches[&self.standing].clone());
+                let commit = (self.rendered.len() - 1).to_string();
+                Ok(json!({"commit": commit, "versus_baseline": {"difference": difference, "vector": vector}}))
+            }
+            "record_judgment" => {
+                let branch = arguments["branch"].as_str().unwrap();
+                let tip = self.branches.get_mut(branch).unwrap();
+                let judged = match arguments["hash"].as_str() {
+                    Some(commit) => &self.rendered[commit.parse::<usize>().unwrap()],
+                    None => &*tip,
+                };
+                let real: Vec<String> = judged.iter().map(|(name, value)| op(name, *value)).collect();
+                for claim in arguments["key_moves"].as_array().into_iter().flatten() {
+                    if !real.iter().any(|made| claim == made) {
+                        return Err(("INVALID_INPUT", json!({"real_moves": real})));
+                    }
+                }
+                if arguments["abandoned"] == true {
+                    tip.clear();
+                }
+                self.judgments.insert(branch.to_owned(), arguments.clone());
+                Ok(json!({"recorded": branch}))
+            }
+            "propose_notes_update" | "log_vocabulary_gap" => Ok(json!({})),
+            "end_mode_b_session" => {
+                if !self.closing && self.judgments.len() < self.branches.len() {
+                    return Err(("STATE_ERROR", json!({})));
+                }
+                self.ended = arguments["session_summary"].as_str().map(str::to_owned);
+                Ok(json!({"ending": true}))
+            }
+            other => panic!("{other} was not expected"),
+        }
+    }
+
+    fn measure(&self, branch: &str) -> (Difference, VectorCheck) {
+        let (vector, direction) = &self.vectors[branch];
+        let axes = vector_axes(vector, direction);
+        let mut steps: BTreeMap<Axis, f64> = BTreeMap::new();
+        let mut mean = 0.0;
+        for (name, value) in &self.branches[branch] {
+            let row = MOVES.iter().find(|row| row.0 == name).unwrap();
+            row.4.iter().for_each(|(axis, push)| *steps.entry(*axis).or_default() += push * value);
+            mean += row.5 * value.abs();
+        }
+        let asked = axes.iter().map(|(axis, sign)| f64::from(*sign) * steps.get(axis).unwrap_or(&0.0));
+        let moved = asked.sum::<f64>() / (axes.len().max(1)) as f64;
+        let beside: f64 =
+            steps.iter().filter(|(a, _)| axes.iter().all(|(b, _)| *a != b)).map(|(_, s)| s.abs()).sum();
+        let direction = match moved {
+            _ if axes.is_empty() => Verdict::NotApplicable,
+            moved if moved >= 1.0 => Verdict::Met,
+            _ => Verdict::Missed,
+        };
+        let mut warnings = Vec::new();
+        if mean < 0.3 {
+            warnings.push(format!("nobody will see this edit: mean ΔE is {mean:.2}"));
+        }
+        if mean > 12.0 {
+            warnings.push(format!("a very large edit: mean ΔE is {mean:.1}"));
+        }
+        if self.branches[branch].get("exposure").is_some_and(|ev| *ev > 0.15) {
+            warnings.push("clipped highlights grew from 0.0 % to 4.0 % of the picture".to_owned());
+        }
+        let leakage = (moved.abs() >= 0.5).then(|| beside / 8.0 / moved.abs());
+        let difference = Difference {
+            mean,
+            p95: mean * 2.0,
+            max: mean * 4.0,
+            changed_pct: 50.0,
+            max_channel: 40,
+            resized: false,
+        };
+        (difference, VectorCheck { direction, moved, leakage, warnings })
+    }
+}
+
+fn op(name: &str, value: f64) -> String {
+    format!("{name} amount={value:.2}")
+}
+
+fn listed() -> Value {
+    let row = |(name, module, axes, [min, max, default], ..): &Row| {
+        let axes: BTreeMap<&str, i8> = axes.iter().map(|(axis, sign)| (axis.name(), *sign)).collect();
+        json!({
+            "name": name, "description": "", "module": module, "maskable": true, "tags": [], "axes": axes,
+            "parameters": {"amount": {"min": min, "max": max, "default": default, "neutral": 0.0}},
+        })
+    };
+    MOVES.iter().map(row).collect()
+}
+
+const THREE: &[(&str, &str)] = &[
+    ("tone", "open the shadows and recover the highlights"),
+    ("warmth", "subtly cooler"),
+    ("colour", "much richer colours"),
+];
+
+/// Every reply follows from what was said before it, and from nothing else.
+fn assert_replays(messages: &[Message], explorer: &Explorer) {
+    for (at, message) in messages.iter().enumerate() {
+        if matches!(message, Message::Assistant { .. }) {
+            assert_eq!(&explorer.reply(&messages[..at]).message, message, "reply at {at}");
+        }
+    }
+}
+
+#[test]
+fn three_vectors_are_explored_judged_and_ended() {
+    let mut world = World::new(50, THREE);
+    let messages = world.run(&Explorer::new(0));
+    assert!(world.used < 50 && !world.closing, "it ends by itself, after {}", world.used);
+    assert_eq!(world.called[..3], ["read_context", "confirm_session", "list_vocabulary"]);
+    assert_eq!(world.called.last().unwrap(), "end_mode_b_session");
+
+    let tone = &world.judgments["branch_b_tone"];
+    assert_eq!((&tone["judged_score"], &tone["abandoned"]), (&json!(4), &Value::Null));
+    let tip = &world.branches["branch_b_tone"];
+    assert_eq!(tip.len(), 2, "both axes were asked for, so the two moves belong together: {tip:?}");
+    assert_eq!(tone["key_moves"].as_array().unwrap().len(), 2);
+    let (_, check) = world.measure("branch_b_tone");
+    assert!((3.5..5.0).contains(&check.moved), "aimed at 4: {check:?}");
+    assert!(tone["judged_reasoning"].as_str().unwrap().contains(&format!("moved {:+.2} steps", check.moved)));
+
+    let (_, check) = world.measure("branch_b_warmth");
+    assert!((1.8..2.6).contains(&check.moved), "a subtle vector aims at 2: {check:?}");
+    assert!(world.branches["branch_b_warmth"]["warmth"] < 0.0, "the move was turned round");
+
+    let colour = &world.judgments["branch_b_colour"];
+    assert_eq!((&colour["judged_score"], &colour["abandoned"]), (&json!(2), &json!(true)));
+    let summary = world.ended.unwrap();
+    assert!(summary.contains("3 of 3") && summary.contains("branch_b_colour: abandoned"), "{summary}");
+    assert_eq!(messages.len() % 2, 0, "plan, then pairs, then the last word");
+}
+
+#[test]
+fn any_prefix_gives_the_same_next_reply() {
+    for cap in [8, 20, 50, 200] {
+        let explorer = Explorer::new(7);
+        let (one, two) = (World::new(cap, THREE).run(&explorer), World::new(cap, THREE).run(&explorer));
+        assert_eq!(one, two);
+        assert_replays(&one, &explorer);
+    }
+}
+
+#[test]
+fn the_time_left_changes_nothing() {
+    let calls = |seconds: u64| {
+        let mut world = World { seconds, ..World::new(50, THREE) };
+        let messages = world.run(&Explorer::new(0));
+        messages.into_iter().filter(|m| matches!(m, Message::Assistant { .. })).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(1800), calls(3));
+}
+
+#[test]
+fn every_budget_is_kept_and_every_branch_made_is_judged() {
+    for cap in 1..60 {
+        let mut world = World::new(cap, THREE);
+        world.run(&Explorer::new(0));
+        assert!(world.used <= cap);
+        assert_eq!(world.judgments.len(), world.branches.len(), "cap {cap}");
+        assert!(cap < 2 || !world.closing, "cap {cap} was run into");
+        let made = world.branches.len();
+        assert_eq!(
+            made,
+            if cap < 5 {
+                0
+            } else if cap < 8 {
+                1
+            } else if cap < 11 {
+                2
+            } else {
+                3
+            },
+            "cap {cap}"
+        );
+    }
+    let mut world = World::new(8, THREE);
+    world.run(&Explorer::new(0));
+    assert!(world.ended.unwrap().contains("branch_b_colour"), "what was not made is named");
+}
+
+#[test]
+fn the_budget_gone_at_any_moment_still_gives_judgments() {
+    for cut in 0..50 {
+        let mut world = World { cut, ..World::new(50, THREE) };
+        let explorer = Explorer::new(0);
+        let messages = world.run(&explorer);
+        assert_eq!(world.judgments.len(), world.branches.len(), "cut {cut}");
+        let closed = messages.iter().rposition(
+            |m| matches!(m, Message::User { text, .. } if text.starts_with("Exploration is over")),
+        );
+        if let Some(closed) = closed {
+            let replies =
+                messages[closed..].iter().filter(|m| matches!(m, Message::Assistant { .. })).count() - 1;
+            assert!(replies <= 3, "the wrap-up takes three replies, not {replies} (cut {cut})");
+        }
+        for (branch, judgment) in world.judgments.clone() {
+            if let Some(commit) = judgment["hash"].as_str() {
+                let judged = world.rendered[commit.parse::<usize>().unwrap()].clone();
+                world.branches.insert(branch.clone(), judged);
+            }
+            let claims_more = judgment["judged_score"].as_u64().unwrap() >= 3;
+            let met = world.measure(&branch).1.direction == Verdict::Met;
+            assert_eq!(claims_more, met, "cut {cut}: {judgment}");
+        }
+        assert_replays(&messages, &explorer);
+    }
+}
+
+#[test]
+fn failing_calls_are_skipped_and_never_repeated() {
+    let every: fn(&str, &Value) -> Option<&'static str> =
+        |tool, _| (tool == "apply_primitive").then_some("SYNTHESIZER_ERROR");
+    let one: fn(&str, &Value) -> Option<&'static str> = |tool, a| {
+        (tool == "apply_primitive" && a["primitive_name"] == "shadows_lift").then_some("INVALID_INPUT")
+    };
+    let render: fn(&str, &Value) -> Option<&'static str> =
+        |tool, _| (tool == "render_preview").then_some("DARKTABLE_ERROR");
+    let undo: fn(&str, &Value) -> Option<&'static str> =
+        |tool, _| ["reset", "remove_module"].contains(&tool).then_some("STATE_ERROR");
+    let branch: fn(&str, &Value) -> Option<&'static str> =
+        |tool, a| (tool == "branch" && a["name"] == "branch_b_warmth").then_some("STATE_ERROR");
+    let list: fn(&str, &Value) -> Option<&'static str> =
+        |tool, _| (tool == "list_vocabulary").then_some("STATE_ERROR");
+    let confirm: fn(&str, &Value) -> Option<&'static str> =
+        |tool, _| (tool == "confirm_session").then_some("INVALID_INPUT");
+    for (what, fail, kept, made) in [
+        ("every apply", every, 0, 3),
+        ("one move", one, 2, 3),
+        ("every render", render, 0, 3),
+        ("every undo", undo, 2, 3),
+        ("one branch", branch, 1, 2),
+        ("the vocabulary", list, 0, 0),
+        ("the confirmation", confirm, 0, 0),
+    ] {
+        let mut world = World { fail, ..World::new(50, THREE) };
+        let explorer = Explorer::new(0);
+        let messages = world.run(&explorer);
+        let score = world.judgments.values().filter(|j| j["abandoned"] != true).count();
+        assert_eq!((score, world.branches.len()), (kept, made), "{what}: {:?}", world.called);
+        assert!(world.used < 50, "{what}");
+        assert_replays(&messages, &explorer);
+    }
+}
+
+#[test]
+fn a_refused_judgment_is_made_once_more_and_a_refused_end_gives_up() {
+    let fail: fn(&str, &Value) -> Option<&'static str> =
+        |tool, _| ["record_judgment", "end_mode_b_session"].contains(&tool).then_some("INVALID_INPUT");
+    let mut world = World { fail, ..World::new(50, &THREE[..1]) };
+    let explorer = Explorer::new(0);
+    let mut messages = vec![Message::User { text: world.plan.clone(), images: Vec::new() }];
+    loop {
+        let reply = explorer.reply(&messages).message;
+        let Message::Assistant { calls, .. } = &reply else { panic!() };
+        let results: Vec<ToolResult> = calls.iter().map(|call| world.answer(call)).collect();
+        messages.push(reply);
+        if results.is_empty() {
+            break;
+        }
+        messages.push(Message::Results { results });
+    }
+    let count = |tool: &str| world.called.iter().filter(|name| *name == tool).count();
+    assert_eq!((count("record_judgment"), count("end_mode_b_session")), (2, 3));
+}
+
+#[test]
+fn words_without_an_axis_get_a_plain_change_and_no_high_score() {
+    let mut world = World::new(20, &[("zz", "qqq")]);
+    let messages = world.run(&Explorer::new(0));
+    let judgment = &world.judgments["branch_b_zz"];
+    assert_eq!(judgment["judged_score"], 3);
+    let (difference, _) = world.measure("branch_b_zz");
+    assert!((2.5..3.5).contains(&difference.mean), "{difference:?}");
+    let said = serde_json::to_string(&messages).unwrap();
+    assert!(said.contains("no measurable axis in `qqq`"), "the restatement says so");
+    assert!(judgment["judged_reasoning"].as_str().unwrap().contains("not a taste"));
+}
+
+#[test]
+fn a_first_try_too_weak_to_be_seen_is_strengthened() {
+    let mut world = World::new(20, &[("texture", "subtly more clarity")]);
+    world.run(&Explorer::new(0));
+    let tip = world.branches["branch_b_texture"]["clarity"];
+    assert!(tip >= 0.5, "0.25 is invisible: {tip}");
+    assert_ne!(world.judgments["branch_b_texture"]["abandoned"], true);
+}
+
+#[test]
+fn a_setting_with_a_warning_is_weakened_until_it_has_none() {
+    let mut world = World::new(30, &[("glow", "brighter")]);
+    world.run(&Explorer::new(0));
+    let tip = world.branches["branch_b_glow"]["exposure"];
+    // It clips above 0.15, and meets the direction from 0.05.
+    assert!((0.05..=0.15).contains(&tip), "{tip}");
+    assert_eq!(world.called.iter().filter(|tool| *tool == "render_preview").count(), 3);
+}
+
+#[test]
+fn black_and_white_goes_to_its_end() {
+    let mut world = World::new(20, &[("mono", "black and white")]);
+    world.run(&Explorer::new(0));
+    let tried: Vec<f64> = world.rendered.iter().map(|settings| settings["chroma"]).collect();
+    assert_eq!(tried, [-1.0]);
+}
+
+#[test]
+fn a_vector_without_a_move_is_abandoned_and_reported() {
+    let mut world = World::new(20, &[("grain", "more grain")]);
+    world.run(&Explorer::new(0));
+    assert_eq!(world.judgments["branch_b_grain"]["abandoned"], true);
+    assert!(world.called.iter().any(|tool| tool == "log_vocabulary_gap"));
+    assert!(!world.closing);
+}
+
+#[test]
+fn a_cap_on_renders_is_planned_for() {
+    let mut world = World::new(50, THREE);
+    world.plan = world.plan.replace("3 branches", "3 branches, 12 renders");
+    world.run(&Explorer::new(0));
+    let renders = world.called.iter().filter(|tool| *tool == "render_preview").count();
+    assert!(renders + world.judgments.len() + 2 <= 12, "{renders} looks");
+    assert_eq!(world.branches.len(), 3);
+}
+
+#[tokio::test]
+async fn an_attempt_is_free_and_says_who_answered() {
+    struct None;
+    impl crate::provider::Blobs for None {
+        fn bytes(&self, _: &crate::ids::Hash) -> std::io::Result<Vec<u8>> {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
+    }
+    let explorer = Explorer::new(3);
+    let messages = [Message::User { text: World::new(50, THREE).plan, images: Vec::new() }];
+    let request = ModelRequest {
+        model: "explorer-1",
+        system: "",
+        tools: &[],
+        messages: &messages,
+        max_output_tokens: 1000,
+        session: "s",
+        seed: Option::None,
+        blobs: &None,
+        on_progress: &|_| {},
+    };
+    let reply = explorer.attempt(&request).await.unwrap();
+    assert_eq!(reply.finish, Finish::ToolCalls);
+    assert_eq!((reply.usage.total(), reply.cost_micro_usd), (Some(0), Some(0)));
+    assert_eq!(reply.model_served.as_deref(), Some(explorer.info().model.as_str()));
+    assert_eq!(serde_json::from_slice::<Message>(&reply.raw).unwrap(), reply.message);
+    let Message::Assistant { calls, .. } = reply.message else { panic!() };
+    assert_eq!(calls[0].id, "call_1_1");
+}

@@ -1,0 +1,207 @@
+//! What the explorer says, always with the numbers it saw.
+
+use serde_json::{Value, json};
+
+use crate::provider::explorer::aim::Aim;
+use crate::provider::explorer::memory::{Branch, Figures, Memory, Settings, Wish};
+use crate::provider::explorer::search;
+
+/// Longest quotation of the photographer's words, in characters.
+const QUOTE: usize = 160;
+/// Tries listed in a reasoning.
+const LISTED: usize = 8;
+/// How every judgment begins.
+const HONEST: &str = "I am a numeric explorer and not a taste; this is measured, not seen.";
+
+/// A vector in a sentence.
+pub(super) fn restated(aim: &Aim) -> String {
+    let words = quote(&aim.direction);
+    if aim.whole() {
+        return format!("I read `{words}` as {} to its end.", aim.axes_in_words());
+    }
+    if aim.measurable {
+        return format!(
+            "I read `{words}` as {}, and aim at about {:.0} just-noticeable steps on that.",
+            aim.axes_in_words(),
+            aim.wanted()
+        );
+    }
+    format!(
+        "I find no measurable axis in `{words}`: I treat it as a gentle overall change, \
+         explored along {}, at a mean ΔE of about {:.1}.",
+        aim.axes_in_words(),
+        aim.wanted()
+    )
+}
+
+/// A setting, short: `shadows_lift amount=0.7`.
+pub(super) fn setting(settings: &Settings) -> String {
+    let one = |(name, values): (&String, &std::collections::BTreeMap<String, f64>)| {
+        let values: String = values.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        format!("{name}{values}")
+    };
+    settings.iter().map(one).collect::<Vec<_>>().join(" with ")
+}
+
+/// What was seen of a setting, short.
+fn figures(seen: &Figures) -> String {
+    let leakage = seen.check.leakage.map_or("none measurable".to_owned(), |leakage| format!("{leakage:.2}"));
+    let warned = match seen.check.warnings.len() {
+        0 => String::new(),
+        _ => format!(", warned: {}", seen.check.warnings.join("; ")),
+    };
+    format!(
+        "moved {:+.2} steps, leakage {leakage}, mean ΔE {:.2}{warned}",
+        seen.check.moved, seen.difference.mean
+    )
+}
+
+/// Why a branch is judged as it is.
+pub(super) fn reasoning(branch: &Branch) -> String {
+    let aim = &branch.aim;
+    let mut text = match aim.direction.as_str() {
+        "" => format!("{HONEST} Nothing was asked by name; explored along {}.", aim.axes_in_words()),
+        direction => format!("{HONEST} Asked: `{}`, read as {}", quote(direction), aim.axes_in_words()),
+    };
+    if !aim.direction.is_empty() {
+        text.push_str(match aim.measurable {
+            true => ".",
+            false => " for want of a word that I can measure.",
+        });
+    }
+    match search::best(branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
+        Some((best, seen)) => {
+            let merit = search::merit(aim, seen);
+            let (kept, score) = (setting(&best.goal), search::score(merit));
+            text.push_str(&format!(
+                " Kept `{kept}`: {} (aim {:.0} {}; 95th percentile of ΔE {:.2}). \
+                 Merit {merit:.2} = 2·reach − 0.5·leakage − ΔE out of 1 to 8; \
+                 score {score} = 2.5 + merit, rounded, at most 4.",
+                figures(seen),
+                aim.wanted(),
+                if aim.measurable { "steps" } else { "of mean ΔE" },
+                seen.difference.p95,
+            ));
+        }
+        None => text.push_str(&format!(" Abandoned: {}.", why_abandoned(branch))),
+    }
+    let tried: Vec<String> = branch
+        .trials
+        .iter()
+        .take(LISTED)
+        .map(|trial| {
+            let seen = trial.figures.as_ref().map_or("could not be made".to_owned(), figures);
+            format!("{}: {seen}", setting(&trial.goal))
+        })
+        .collect();
+    if !tried.is_empty() {
+        text.push_str(&format!(" Tried {}: {}.", branch.trials.len(), tried.join(" | ")));
+    }
+    cut(&text, 2_900)
+}
+
+fn why_abandoned(branch: &Branch) -> String {
+    let seen: Vec<&Figures> = branch.trials.iter().filter_map(|trial| trial.figures.as_ref()).collect();
+    if branch.candidates.is_empty() {
+        return format!("the vocabulary lists no move that pushes {}", branch.aim.axes_in_words());
+    }
+    if seen.is_empty() {
+        return match branch.trials.len() {
+            0 => "no picture was measured before exploring had to stop".to_owned(),
+            tries => format!("none of {tries} settings could be applied and rendered"),
+        };
+    }
+    let met: Vec<&&Figures> = seen.iter().filter(|figures| figures.went_there()).collect();
+    if met.is_empty() {
+        let furthest = seen.iter().map(|figures| figures.check.moved).fold(f64::NEG_INFINITY, f64::max);
+        return format!(
+            "no setting met the asked direction, the furthest moved {furthest:+.2} steps where 1 is needed"
+        );
+    }
+    let warning = met.iter().find_map(|figures| search::objections(&branch.aim, figures).next());
+    match warning {
+        Some(warning) => format!("every setting that met the direction had a warning, such as: {warning}"),
+        None => "every setting was too small to be seen".to_owned(),
+    }
+}
+
+/// The one thing worth keeping about this photo: which move did most for what was asked.
+pub(super) fn note(memory: &Memory) -> Option<String> {
+    let kept = memory.branches.iter().filter_map(|branch| {
+        let seen = search::best(branch)?.figures.as_ref()?;
+        branch.aim.measurable.then(|| (branch, seen, search::merit(&branch.aim, seen)))
+    });
+    let (branch, seen, _) = kept.reduce(|best, next| if next.2 > best.2 { next } else { best })?;
+    Some(format!(
+        "Measured by the numeric explorer: on this photo {} moved {} by {:.1} \
+         just-noticeable steps, at a mean ΔE of {:.1} and a leakage of {:.2}.",
+        seen.ops.join(" with "),
+        branch.aim.axes_in_words(),
+        seen.check.moved,
+        seen.difference.mean,
+        seen.check.leakage.unwrap_or(0.0),
+    ))
+}
+
+/// The report of a missing move.
+pub(super) fn gap(wish: &Wish) -> Value {
+    let aim = Aim::of(Some(wish), 0);
+    json!({
+        "description": format!("No listed move pushes {}, asked for by vector `{}`.", aim.axes_in_words(), wish.name),
+        "intent": quote(&wish.direction),
+        "missing_capability": aim.axes_in_words(),
+        "satisfaction": -1,
+    })
+}
+
+/// The session across branches.
+pub(super) fn summary(memory: &Memory) -> String {
+    let made = memory.branches.len();
+    let mut text = format!("{HONEST} {made} of {} planned branches were made.", memory.plan.len());
+    for branch in &memory.branches {
+        let Some((score, abandoned)) = branch.judged else {
+            text.push_str(&format!(" {}: its judgment was refused.", branch.name));
+            continue;
+        };
+        let found = search::best(branch).and_then(|best| best.figures.as_ref());
+        text.push_str(&match found {
+            Some(seen) if !abandoned => {
+                format!(" {}: {score}/5, {}; {}.", branch.name, seen.ops.join(" with "), figures(seen))
+            }
+            _ => format!(" {}: abandoned, {}.", branch.name, why_abandoned(branch)),
+        });
+    }
+    if memory.outcomes("confirm_session").0 == 0 {
+        text.push_str(" The plan could not be confirmed, so nothing was edited.");
+    } else if memory.moves.is_empty() {
+        text.push_str(" No vocabulary could be read, so nothing was edited.");
+    } else {
+        let unmade: Vec<&str> = memory
+            .plan
+            .iter()
+            .map(|planned| planned.name.as_str())
+            .filter(|name| memory.branches.iter().all(|branch| branch.name != *name))
+            .collect();
+        if !unmade.is_empty() {
+            let why = if memory.outcomes("branch").1 > 0 {
+                "could not be made"
+            } else {
+                "the budget did not reach"
+            };
+            text.push_str(&format!(" Not made ({why}): {}.", unmade.join(", ")));
+        }
+    }
+    cut(&text, 3_900)
+}
+
+fn quote(words: &str) -> String {
+    cut(&words.replace('`', "'"), QUOTE)
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    if text.chars().count() <= limit {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(limit - 1).collect();
+    format!("{kept}…")
+}

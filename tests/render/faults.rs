@@ -1,0 +1,172 @@
+//! Shell scripts in darktable-cli's place, which fail in every way that a program can.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use chemigram::darktable::render::{Quality, RenderError, Rendered};
+
+use super::*;
+
+/// The stub sees the photograph as `$1`, the sidecar as `$2` and the output as `$3`; `$here` is its folder.
+fn stub(dir: &Path, version: &str, body: &str) -> PathBuf {
+    let path = dir.join("darktable-cli");
+    let script = format!(
+        "#!/bin/sh\nhere=$(dirname \"$0\")\n\
+         if [ \"$1\" = --version ]; then echo 'this is darktable-cli {version}'; exit 0; fi\n{body}\n"
+    );
+    // Written by another process: a file that this one has open for writing when a thread forks is busy.
+    let mut writer = Command::new("/bin/sh")
+        .args(["-c", "cat > \"$0\" && chmod +x \"$0\""])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writer.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(writer.wait().unwrap().success());
+    path
+}
+
+/// Renders once with a stub whose folder holds `good.png` (64x43).
+fn render(body: &str, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    let dir = tempfile::tempdir().unwrap();
+    render_in(dir.path(), body, deadline)
+}
+
+fn render_in(dir: &Path, body: &str, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    image::imageops::thumbnail(&scene(), 64, 43).save(dir.join("good.png")).unwrap();
+    image::RgbImage::new(64, 43).save(dir.join("black.png")).unwrap();
+    image::RgbImage::from_pixel(64, 43, image::Rgb([90, 80, 70])).save(dir.join("flat.png")).unwrap();
+    image::ImageBuffer::<image::Rgb<u16>, _>::from_fn(64, 43, |x, y| image::Rgb([(x * y) as u16; 3]))
+        .save(dir.join("deep.png"))
+        .unwrap();
+    let cli = DarktableCli::at(&stub(dir, "4.2.1", body), &patient()).unwrap();
+    let studio = Studio::with(cli);
+    let photo = studio.photo("photo.png");
+    studio.renderer.render_sidecar(&photo, &sidecar(0.0), 64, Quality::Preview, deadline)
+}
+
+fn untrusted(body: &str, word: &str) {
+    match render(body, &patient()) {
+        Err(RenderError::Untrusted(why)) => assert!(why.contains(word), "{body}: {why}"),
+        other => panic!("{body}: {other:?}"),
+    }
+}
+
+const GOOD: &str = "cp \"$here/good.png\" \"$3\"";
+
+#[test]
+fn a_stub_that_behaves_is_believed() {
+    let rendered = render(GOOD, &patient()).unwrap();
+    assert_eq!((rendered.picture.width, rendered.picture.height), (64, 43));
+}
+
+#[test]
+fn output_that_cannot_be_believed_is_refused() {
+    untrusted("exit 0", "no file");
+    untrusted("head -c 500 \"$here/good.png\" > \"$3\"", "decode");
+    untrusted("echo not a picture > \"$3\"", "decode");
+    untrusted(": > \"$3\"", "decode");
+    untrusted("cp \"$here/good.png\" \"${3%.png}_01.png\"", "picture_01.png");
+    untrusted(&format!("{GOOD}; cp \"$3\" \"$3.jpg\""), "picture.png.jpg");
+    untrusted("cp \"$1\" \"$3\"", "300x200");
+    untrusted("cp \"$here/black.png\" \"$3\"", "black");
+    untrusted("cp \"$here/flat.png\" \"$3\"", "flat");
+    untrusted("cp \"$here/deep.png\" \"$3\"", "8-bit");
+}
+
+#[test]
+fn a_crash_is_told_with_status_and_last_words() {
+    for (body, status) in [
+        ("echo 'free(): invalid next size' >&2; exit 134", "exit status: 134"),
+        ("echo 'free(): invalid next size' >&2; kill -ABRT $$", "signal: 6"),
+        // Even with a good picture.
+        (&format!("{GOOD}; echo 'free(): invalid next size'; exit 1"), "exit status: 1"),
+    ] {
+        match render(body, &patient()) {
+            Err(RenderError::Failed { status: s, stderr }) => {
+                assert!(s.contains(status), "{s}");
+                assert!(stderr.contains("invalid next size"), "{stderr}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_dropped_edit_is_seen_on_either_stream_and_in_a_flood() {
+    let line = "[dev_read_history] module \\`exposure' version mismatch: history is 99, darktable is 6.";
+    let flood = "head -c 2000000 /dev/zero | tr '\\0' '\\n' >&2";
+    for body in [
+        format!("{GOOD}; echo \"{line}\""),
+        format!("{GOOD}; echo \"{line}\" >&2"),
+        format!("{GOOD}; echo \"{line}\" >&2; {flood}"),
+        format!("{GOOD}; {flood}; printf '%s' \"{line}\" >&2"),
+    ] {
+        match render(&body, &patient()) {
+            Err(RenderError::Dropped { line }) => assert!(line.contains("version mismatch"), "{line}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A flood alone is harmless.
+    assert!(render(&format!("{GOOD}; {flood}"), &patient()).is_ok());
+}
+
+#[test]
+fn a_hang_is_cut_on_time_with_all_its_children() {
+    let dir = tempfile::tempdir().unwrap();
+    for body in [
+        "sleep 60",
+        "exec sleep 60",
+        "trap '' TERM HUP INT; sh -c \"trap '' TERM HUP INT; echo \\$\\$ > '$here/child'; sleep 60\"; sleep 60",
+        "while :; do echo flood; done",
+    ] {
+        let limit = Duration::from_millis(600);
+        let started = Instant::now();
+        let error = render_in(dir.path(), body, &within(limit)).unwrap_err();
+        let took = started.elapsed();
+        assert!(matches!(error, RenderError::Cut { cancelled: false, .. }), "{body}: {error}");
+        assert!(took < limit + Duration::from_millis(900), "{body}: {took:?}");
+    }
+    let child = fs::read_to_string(dir.path().join("child")).unwrap();
+    // Dead is gone, or a zombie that the system has not collected yet.
+    let stat = Path::new("/proc").join(child.trim()).join("stat");
+    let lives = || fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z ") && !s.contains(") X "));
+    let patience = Instant::now();
+    while lives() && patience.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!lives(), "the stubborn child {child} lives");
+}
+
+#[test]
+fn the_child_sees_no_key_of_ours() {
+    const CANARY: &str = "sk-canary-0123456789";
+    if std::env::var("OPENAI_API_KEY").as_deref() != Ok(CANARY) {
+        // The test again, in a process that has the key.
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "faults::the_child_sees_no_key_of_ours"])
+            .env("OPENAI_API_KEY", CANARY)
+            .output()
+            .unwrap();
+        assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
+        assert!(String::from_utf8_lossy(&status.stdout).contains("1 passed"));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    render_in(dir.path(), &format!("env > \"$here/env\"; {GOOD}"), &patient()).unwrap();
+    let seen = fs::read_to_string(dir.path().join("env")).unwrap();
+    assert!(seen.contains("HOME=") && !seen.contains("canary") && !seen.contains("OPENAI"), "{seen}");
+    assert!(!seen.contains(&format!("HOME={}\n", std::env::var("HOME").unwrap())), "{seen}");
+}
+
+#[test]
+fn a_darktable_that_is_old_or_no_darktable_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |path: &Path| DarktableCli::at(path, &patient());
+    assert!(matches!(at(&dir.path().join("nothing")), Err(RenderError::Missing(_))));
+    let old = at(&stub(dir.path(), "4.2.0", "")).unwrap_err();
+    assert_eq!(old.to_string(), "darktable 4.2.0 is too old: 4.2.1 is the oldest that works");
+    assert!(matches!(at(&stub(dir.path(), "unknown", "")), Err(RenderError::Missing(_))));
+    assert_eq!(at(&stub(dir.path(), "5.4.1", "")).unwrap().version(), "5.4.1");
+}
