@@ -32,11 +32,11 @@ fn every_move_is_invisible_at_neutral_and_goes_where_it_says_at_default() {
         states.push(applied.state);
     }
     let pictures = demo.render_all(&states);
-    assert_eq!(pictures[0].pixel_hash(), pictures[1].pixel_hash(), "rendering is not repeatable");
+    assert!(same(&pictures[0], &pictures[1]), "rendering is not repeatable");
     let before = ImageStats::of(&pictures[0]);
     let mut broken = Vec::new();
     for (entry, picture) in moves.iter().zip(&pictures[2..]) {
-        if picture.pixel_hash() == pictures[0].pixel_hash() {
+        if same(picture, &pictures[0]) {
             broken.push(format!("{}: the same picture", entry.name));
         }
         let after = ImageStats::of(picture);
@@ -61,7 +61,9 @@ fn moves_accumulate_and_come_off_again() {
     let module = |op: &str| Selector::Module { op: op.into(), instance: None };
     let take =
         |state: &EditState, selector| demo.vocabulary.remove_module(state, &selector, &demo.facts).unwrap();
+    // Mask forms and masked instances go with the move.
     let undone = take(&take(&masked, Selector::Move("exposure".into())), module("colorbalancergb"));
+    assert_eq!(undone.hash(), baseline.hash());
     let pictures = demo.render_all(&[baseline.clone(), saturation, vibrance, both, undone]);
     let chroma: Vec<f64> = pictures
         .iter()
@@ -70,7 +72,7 @@ fn moves_accumulate_and_come_off_again() {
         })
         .collect();
     assert!(chroma[3] > chroma[1] + 1.0 && chroma[3] > chroma[2] + 1.0, "{chroma:?}");
-    assert_eq!(pictures[4].pixel_hash(), pictures[0].pixel_hash());
+    assert!(same(&pictures[4], &pictures[0]));
 }
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
@@ -148,6 +150,12 @@ fn masks_lie_where_they_were_drawn_on_turned_and_cropped_pictures() {
         ];
         assert!(figures.iter().all(|f| *f > 0.97), "orientation {orientation}: {figures:.3?}");
     }
+}
+
+/// Whether two pictures are one. darktable's parallel demosaic may round a few pixels the other way from one
+/// render of the same edit to the next.
+fn same(a: &Picture, b: &Picture) -> bool {
+    (a.width, a.height) == (b.width, b.height) && a.rgb.iter().zip(&b.rgb).all(|(a, b)| a.abs_diff(*b) <= 1)
 }
 
 /// The share of the pixels in a place of which a channel changed by at least so many of 255.
