@@ -1,0 +1,44 @@
+# What a person types in a checkout. `make` alone lists it.
+
+CARGO ?= cargo
+
+.PHONY: help demo test lint bench doctor darktable rust
+
+help:
+	@echo 'make demo     build chemigram and run a whole session on the demo photograph'
+	@echo 'make test     all tests, with the real darktable'
+	@echo 'make lint     formatting, lints, and the licences where cargo-deny is installed'
+	@echo 'make bench    the measurements behind docs/benchmarks.md'
+	@echo 'make doctor   what is installed, what is missing, how long one render takes'
+
+# Both say what they find; the first one installs, the second one never does.
+darktable:
+	@scripts/install-darktable.sh
+rust:
+	@scripts/check-rust.sh
+
+demo: rust darktable
+	@echo '==> building chemigram'
+	$(CARGO) build --release --locked
+	@echo '==> a session on the demo photograph: three directions, the offline explorer, no key'
+	./target/release/chemigram demo
+
+test: rust darktable
+	@echo '==> all tests; those that render do so with the real darktable, and none is skipped'
+	$(CARGO) test --locked --no-fail-fast
+
+lint: rust
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null 2>&1; then \
+		echo 'cargo deny --locked check bans licenses sources'; \
+		cargo deny --locked check bans licenses sources; \
+	else \
+		echo '==> cargo-deny is not installed: licences and advisories were not checked'; \
+	fi
+
+bench: rust darktable
+	$(CARGO) bench --locked --benches
+
+doctor: rust
+	$(CARGO) run --locked --quiet -- doctor

@@ -1,0 +1,142 @@
+//! What the documents list is what there is: event kinds, exit codes, tests, dependencies.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+
+use chemigram::error::ErrorCode;
+use chemigram::transcript::Outcome;
+
+fn text(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// `CamelCase` as serde writes it.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(c.to_lowercase());
+    }
+    snake
+}
+
+/// The public fields of the structs, and the variants and fields of the enum `Event`, of a source file that
+/// is formatted by rustfmt.
+fn said(source: &str) -> (Vec<String>, Vec<String>) {
+    let (mut kinds, mut fields) = (Vec::new(), Vec::new());
+    let mut in_event = false;
+    for line in source.lines() {
+        in_event = (in_event || line.starts_with("pub enum Event")) && line != "}";
+        let name = |line: &str| line.split([' ', '(', ',', ':', '{']).next().unwrap().to_owned();
+        if let Some(field) = line.strip_prefix("    pub ").filter(|l| l.contains(": ") && !l.contains("fn "))
+        {
+            fields.push(name(field));
+        } else if in_event
+            && line.starts_with("        ")
+            && line.contains(": ")
+            && !line.contains(['#', '/'])
+        {
+            fields.push(name(line.trim()));
+        } else if in_event && line.starts_with("    ") && line[4..].starts_with(char::is_uppercase) {
+            kinds.push(snake(&name(&line[4..])));
+        }
+    }
+    (kinds, fields)
+}
+
+#[test]
+fn every_event_and_every_field_is_in_the_transcript_page() {
+    let page = text("docs/transcript.md");
+    let (kinds, fields) = said(&text("src/transcript/event.rs"));
+    assert!(kinds.len() > 20 && fields.len() > 60, "the events were not found: {kinds:?} {fields:?}");
+    for kind in kinds {
+        assert!(page.contains(&format!("### `{kind}`")), "docs/transcript.md has no section `{kind}`");
+    }
+    for field in fields {
+        assert!(page.contains(&format!("`{field}`")), "docs/transcript.md does not name the field `{field}`");
+    }
+}
+
+#[test]
+fn every_exit_code_is_in_the_tables() {
+    use ErrorCode as E;
+    let errors = [
+        E::InvalidInput,
+        E::NotFound,
+        E::StateError,
+        E::VersioningError,
+        E::DarktableError,
+        E::MaskingError,
+        E::SynthesizerError,
+        E::PermissionDenied,
+        E::BudgetExhausted,
+        E::SessionNotConfirmed,
+        E::ProviderError,
+        E::Interrupted,
+    ];
+    let (readme, page) = (text("README.md"), text("docs/exit-codes.md"));
+    for code in errors {
+        let (status, name) = (code.exit_status(), serde_json::to_value(code).unwrap());
+        let row = format!("| {status} | `{}` |", name.as_str().unwrap());
+        assert!(page.contains(&row), "docs/exit-codes.md has no row `{row}`");
+        assert!(readme.contains(&format!("\n| {status} | ")), "README.md has no exit code {status}");
+    }
+    use Outcome as O;
+    for outcome in [
+        O::Completed,
+        O::BudgetExhausted,
+        O::NeedsClarification,
+        O::Cancelled,
+        O::ProviderFailed,
+        O::EngineFailed,
+        O::Interrupted,
+    ] {
+        for harvest in [false, true] {
+            let (status, name) = (outcome.exit_status(harvest), outcome.as_str());
+            let row = format!("| {status} | `{name}` |");
+            assert!(page.contains(&row), "docs/exit-codes.md has no row `{row}`");
+            assert!(readme.contains(&format!("\n| {status} | ")), "README.md has no exit code {status}");
+        }
+    }
+}
+
+#[test]
+fn every_test_behind_a_guarantee_is_there() {
+    let readme = text("README.md");
+    let named: Vec<&str> = readme
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| (name.starts_with("tests/") || name.starts_with("src/")) && name.contains(".rs"))
+        .collect();
+    assert!(named.len() > 5, "the table of guarantees was not found in README.md");
+    for name in named {
+        let (file, test) = name.split_once("::").unwrap_or((name, ""));
+        let source = text(file);
+        assert!(source.contains(&format!("fn {test}")), "README.md names `{name}`, which is not there");
+    }
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let page = text("docs/adr/0007-dependencies.md");
+    let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).collect();
+    let mut wanted = Vec::new();
+    for table in ["dependencies", "dev-dependencies"] {
+        wanted.extend(manifest[table].as_table().unwrap().keys().map(String::as_str));
+    }
+    for name in &wanted {
+        assert!(named.contains(name), "docs/adr/0007-dependencies.md gives no reason for `{name}`");
+    }
+    // The other way round: what is listed is still used.
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        for name in row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2) {
+            assert!(wanted.contains(&name), "docs/adr/0007-dependencies.md lists `{name}`, which is gone");
+        }
+    }
+}
