@@ -17,7 +17,9 @@ use crate::review::line;
 /// Takes a raw in.
 pub fn ingest(app: &App, raw: &Path, id: Option<PhotoId>, brief: Option<&String>) -> Result<(), Failure> {
     let brief = resolve::optional_text(brief)?;
-    app.output.remark(&format!("asking darktable for its default edit of {}", raw.display()));
+    if raw.is_file() {
+        app.output.remark(&format!("asking darktable for its default edit of {}", raw.display()));
+    }
     let ingested = app.ingest(raw, IngestOptions { id, brief })?;
     let workspace = &ingested.workspace;
     let photo = workspace.photo();
