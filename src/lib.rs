@@ -28,6 +28,7 @@
 
 pub mod assets;
 pub mod budget;
+pub mod cli;
 pub mod clock;
 pub mod conversation;
 pub mod darktable;
@@ -41,6 +42,7 @@ pub mod photo;
 pub mod prompts;
 pub mod provider;
 pub mod redact;
+pub mod review;
 pub mod session;
 pub mod tools;
 pub mod transcript;

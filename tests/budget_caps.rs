@@ -21,7 +21,8 @@ fn relentless(edits: usize) -> String {
     let mut script = confirm(&["tone"]) + &reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]);
     for n in 0..edits {
         let value = 0.01 + n as f64 / 100.0;
-        let call = format!(r#"{{"primitive_name": "shadows_lift", "parameter_values": {{"amount": {value}}}}}"#);
+        let call =
+            format!(r#"{{"primitive_name": "shadows_lift", "parameter_values": {{"amount": {value}}}}}"#);
         script += &reply(&[("apply_primitive", &call)]);
     }
     script
@@ -65,9 +66,11 @@ fn the_branch_cap_stops_an_agent_that_branches_for_ever() {
     let (end, lines) = studio.run(&script, &request("time=5m,iterations=50,branches=2", TONE));
     assert_eq!(end.outcome, Outcome::BudgetExhausted);
     assert_eq!(fired(&lines), [Cap::Branches]);
-    let standing: Vec<String> = studio.workspace.branches().unwrap().iter().map(|b| b.0.to_string()).collect();
+    let standing: Vec<String> =
+        studio.workspace.branches().unwrap().iter().map(|b| b.0.to_string()).collect();
     assert_eq!(standing, ["branch_b_0", "branch_b_1", "main"]);
-    let (_, text) = *results(&lines, "branch").iter().find(|r| r.0 == Some(ErrorCode::BudgetExhausted)).unwrap();
+    let (_, text) =
+        *results(&lines, "branch").iter().find(|r| r.0 == Some(ErrorCode::BudgetExhausted)).unwrap();
     assert!(text.contains(r#""cap":"branches""#) && text.contains(r#""limit":2"#), "{text}");
 }
 
@@ -87,7 +90,8 @@ fn the_render_cap_stops_an_agent_that_only_looks() {
     let encode = move |state: &_, name: &str| {
         chemigram::darktable::xmp::write(state, &layouts, name).map_err(|e| e.to_string())
     };
-    let cold = chemigram::darktable::oneshot::OneShot::new(support::darktable(), &base, Arc::new(encode)).unwrap();
+    let cold =
+        chemigram::darktable::oneshot::OneShot::new(support::darktable(), &base, Arc::new(encode)).unwrap();
     setup.renderer = Arc::new(cold);
     let request = request("time=5m,iterations=50,branches=1,renders=4", TONE);
     let plan = start::plan(&setup, &request).unwrap();
@@ -102,8 +106,11 @@ fn the_render_cap_stops_an_agent_that_only_looks() {
 #[test]
 fn the_token_cap_is_kept_by_clamping_and_then_by_stopping() {
     let studio = Studio::new();
-    let mut script = String::from("[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n\n");
-    script += &relentless(60).replace("[[reply]]\n", "[[reply]]\nusage = { input_fresh = 9000, output = 300 }\n");
+    let mut script = String::from(
+        "[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n\n",
+    );
+    script +=
+        &relentless(60).replace("[[reply]]\n", "[[reply]]\nusage = { input_fresh = 9000, output = 300 }\n");
     let (end, lines) =
         studio.run(&script, &request("time=5m,iterations=500,branches=1,tokens=100k,cost=0.50", TONE));
     assert_eq!(end.outcome, Outcome::BudgetExhausted);
@@ -150,7 +157,10 @@ fn the_time_cap_cuts_a_hanging_renderer_within_a_second() {
     let warm = studio.scripted(&script, &request("time=4s,iterations=50,branches=1", TONE));
     drop(warm);
     let mut setup = studio.setup(Arc::new(Script::parse("hang", &script).unwrap()));
-    setup.renderer = Arc::new(Faulty::new(studio.renderer.clone(), [Fault::Slow(Duration::ZERO), Fault::Hang, Fault::Hang]));
+    setup.renderer = Arc::new(Faulty::new(
+        studio.renderer.clone(),
+        [Fault::Slow(Duration::ZERO), Fault::Hang, Fault::Hang],
+    ));
     let plan = start::plan(&setup, &request("time=4s,iterations=50,branches=1", TONE)).unwrap();
     let started = Instant::now();
     let mut session = start::start(setup, plan).unwrap();
@@ -182,7 +192,10 @@ fn the_engine_refuses_by_itself_whoever_calls_it() {
 #[test]
 fn a_silent_model_is_nudged_once_and_then_the_session_ends() {
     let studio = Studio::new();
-    let (end, lines) = studio.run("[[reply]]\ntext = \"I would rather talk.\"\nrepeat = \"forever\"\n", &request("standard", TONE));
+    let (end, lines) = studio.run(
+        "[[reply]]\ntext = \"I would rather talk.\"\nrepeat = \"forever\"\n",
+        &request("standard", TONE),
+    );
     assert_eq!(end.outcome, Outcome::ProviderFailed);
     assert_eq!(lines.iter().filter(|l| matches!(l.event, Event::Nudge { .. })).count(), 1);
     assert_eq!(lines.iter().filter(|l| matches!(l.event, Event::ModelReply { .. })).count(), 2);
@@ -191,7 +204,8 @@ fn a_silent_model_is_nudged_once_and_then_the_session_ends() {
 #[test]
 fn the_same_call_without_a_change_is_noted_refused_and_ends_the_work() {
     let studio = Studio::new();
-    let script = confirm(&["tone"]) + &reply(&[("get_state", "{}")]).replace("[[reply]]", "[[reply]]\nrepeat = \"forever\"");
+    let script = confirm(&["tone"])
+        + &reply(&[("get_state", "{}")]).replace("[[reply]]", "[[reply]]\nrepeat = \"forever\"");
     let (end, lines) = studio.run(&script, &request("standard", TONE));
     assert_eq!(end.outcome, Outcome::BudgetExhausted);
     assert_eq!(fired(&lines), [Cap::Loop]);

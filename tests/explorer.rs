@@ -12,7 +12,7 @@ use chemigram::transcript::{Event, Judgment, Line, Outcome, SessionEnd};
 use support::{Studio, request, run};
 
 const VECTORS: &[(&str, &str)] =
-    &[("tone", "open the shadows"), ("warmth", "subtly cooler"), ("mystery", "qqq")];
+    &[("tone", "open the shadows"), ("mono", "black and white"), ("mystery", "qqq")];
 
 fn explore(studio: &Studio, budget: &str) -> (SessionEnd, Vec<Line>) {
     let setup = studio.setup(Arc::new(Explorer::new(0)));
@@ -66,7 +66,7 @@ fn three_branches_come_back_measured_and_twice_the_same() {
         assert_ne!(measured["pixel_hash"], measured["baseline_pixel_hash"], "{branch}");
         assert_eq!(studio.tip(branch).map(|tip| tip.parse::<Hash>().unwrap()), Some(judgment.hash.clone()));
     }
-    for branch in ["branch_b_tone", "branch_b_warmth"] {
+    for branch in ["branch_b_tone", "branch_b_mono"] {
         let judgment = &judged[branch];
         assert!(!judgment.abandoned, "{}", judgment.judged_reasoning);
         assert_eq!(judgment.measured.as_ref().unwrap()["vector"]["direction"], "met", "{branch}");

@@ -501,37 +501,6 @@ mod tests {
     }
 
     #[test]
-    fn the_short_messages_say_what_is_due() {
-        let store = store(None);
-        let text = |name: &str, context: Value| store.render(name, &context).unwrap().text;
-        let start = text("mode_b/start", json!({"answer": ""}));
-        assert!(start.starts_with("The session is open") && !start.contains("<answer>"));
-        assert!(text("mode_b/start", json!({"answer": "Warm."})).ends_with("<answer>\nWarm.\n</answer>"));
-        let nudge = |confirmed: bool, unjudged: Value| {
-            text("mode_b/nudge", json!({"confirmed": confirmed, "unjudged": unjudged}))
-        };
-        assert!(nudge(false, json!([])).contains("not confirmed yet"));
-        assert!(
-            nudge(true, json!(["branch_b_a", "branch_b_b"]))
-                .contains("give branch_b_a, branch_b_b a judgment")
-        );
-        assert!(nudge(true, json!([])).contains("with your summary"));
-        let wrap = |cap: &str, unjudged: Value, proposals: bool| {
-            text("mode_b/wrap_up", json!({"cap": cap, "unjudged": unjudged, "proposals": proposals}))
-        };
-        let hurried = wrap("time", json!(["branch_b_a"]), true);
-        assert!(hurried.contains("allowance of time") && hurried.contains("`record_judgment`: branch_b_a."));
-        assert!(hurried.contains("propose_taste_update"));
-        let asked = wrap("", json!([]), false);
-        assert!(asked.contains("asked you to stop") && !asked.contains("propose_taste_update"));
-        let left = |percent: u64| {
-            text("mode_b/reminder", json!({"cap": "time", "percent": percent, "remaining": "180 s"}))
-        };
-        assert_eq!(left(50), "50 % of the allowance of time is left (180 s).");
-        assert!(left(25).contains("Settle") && left(10).contains("judge, and end"));
-    }
-
-    #[test]
     fn a_context_must_fit() {
         let store = store(None);
         let mut less = context();

@@ -1,1 +1,246 @@
-//! Sessions that are over, or run elsewhere.
+//! Sessions that are over, or run elsewhere: found by a part of their id, and told in a line each.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::budget::{Amounts, Ledger};
+use crate::error::{Coded as _, ErrorCode, Fault};
+use crate::gate;
+use crate::ids::{PhotoId, SessionId};
+use crate::photo::{Library, Workspace};
+use crate::session::state::{Phase, State};
+use crate::session::{SessionError, start};
+use crate::transcript::{self, Line, Outcome, TranscriptError};
+
+/// The shortest part of an id that names a session.
+const SHORTEST_PART: usize = 4;
+
+/// How a session stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "condition", rename_all = "snake_case")]
+pub enum Condition {
+    /// It has its closing line.
+    Ended {
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A process works on it now.
+    Running {
+        /// Its id.
+        pid: u32,
+    },
+    /// There is no closing line, and nobody works on it.
+    Interrupted,
+    /// Its transcript cannot be trusted.
+    Damaged {
+        /// The line at fault, from 1, where it is one.
+        line: Option<u64>,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Condition {
+    /// One word for a list.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Ended { outcome } => outcome.as_str(),
+            Self::Running { .. } => "running",
+            Self::Interrupted => Outcome::Interrupted.as_str(),
+            Self::Damaged { .. } => "damaged",
+        }
+    }
+
+    /// How it ended: a session without a closing line was interrupted; `None` while it runs.
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Ended { outcome } => Some(*outcome),
+            Self::Running { .. } => None,
+            Self::Interrupted | Self::Damaged { .. } => Some(Outcome::Interrupted),
+        }
+    }
+}
+
+/// One session in a line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Its photo.
+    pub photo: PhotoId,
+    /// Its id.
+    pub session: SessionId,
+    /// How it stands.
+    #[serde(flatten)]
+    pub condition: Condition,
+    /// What its lines tell; absent when they cannot be read.
+    #[serde(flatten)]
+    pub told: Option<Told>,
+}
+
+/// What a transcript tells at a glance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Told {
+    /// When it began.
+    pub started: jiff::Timestamp,
+    /// Session time in milliseconds.
+    pub elapsed_ms: u64,
+    /// `planned`, `running`, `wrapping_up` or `ended`.
+    pub phase: Phase,
+    /// What was spent.
+    pub spent: Amounts,
+    /// Branches made.
+    pub branches: u64,
+    /// Branches that the agent judged.
+    pub judged: u64,
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+}
+
+/// A session as its transcript tells it.
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// Their fold.
+    pub state: State,
+    /// What was spent, and the caps.
+    pub ledger: Ledger,
+    /// How it stands.
+    pub condition: Condition,
+}
+
+impl Session {
+    /// Session time so far: that of the last line.
+    pub fn elapsed(&self) -> Duration {
+        self.lines.last().map_or(Duration::ZERO, Line::at)
+    }
+
+    /// What it tells at a glance; `None` for a transcript without lines.
+    fn told(&self) -> Option<Told> {
+        Some(Told {
+            started: self.lines.first()?.t,
+            elapsed_ms: self.lines.last()?.mono_ms,
+            phase: self.state.phase,
+            spent: self.ledger.settled(),
+            branches: self.state.branches.len() as u64,
+            judged: self.state.judged_by_agent(),
+            provider: self.state.start.provider.clone(),
+            model: self.state.start.model.clone(),
+        })
+    }
+}
+
+/// Reads one session. A transcript that is damaged is an error that names the line.
+pub fn read(workspace: &Workspace, id: &SessionId) -> Result<Session, SessionError> {
+    let lines = transcript::read(&workspace.session_folder(id).join("transcript.jsonl"))?.lines;
+    let state = start::fold(workspace, &lines)?;
+    let mut ledger = Ledger::new(state.start.budget.clone(), state.start.reserve);
+    for line in &lines {
+        gate::fold(&mut ledger, line);
+    }
+    let condition = match &state.end {
+        Some(end) => Condition::Ended { outcome: end.outcome },
+        None => match workspace.held_by()?.filter(|holder| holder.purpose.contains(id.as_str())) {
+            Some(holder) => Condition::Running { pid: holder.pid },
+            None => Condition::Interrupted,
+        },
+    };
+    Ok(Session { id: id.clone(), lines, state, ledger, condition })
+}
+
+/// One session in a line; what cannot be read is told as damaged.
+pub fn summary(workspace: &Workspace, id: &SessionId) -> Summary {
+    let (condition, told) = match read(workspace, id) {
+        Ok(session) => (session.condition.clone(), session.told()),
+        Err(error) => (damage(&error), None),
+    };
+    Summary { photo: workspace.id().clone(), session: id.clone(), condition, told }
+}
+
+fn damage(error: &SessionError) -> Condition {
+    match error {
+        SessionError::Transcript(TranscriptError::Damaged { line, reason, .. }) => {
+            Condition::Damaged { line: Some(*line), reason: reason.clone() }
+        }
+        other => Condition::Damaged { line: None, reason: Fault::from(other).message },
+    }
+}
+
+/// The sessions of a photo, newest first.
+pub fn of_photo(workspace: &Workspace) -> Result<Vec<SessionId>, SessionError> {
+    let folder = workspace.sessions_folder();
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => {
+            let message = format!("cannot list {}: {e}", folder.display());
+            return Err(Fault::new(ErrorCode::StateError, message).into());
+        }
+    };
+    let mut ids: Vec<SessionId> =
+        entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    // A UUIDv7 begins with its time.
+    ids.sort_by(|a, b| b.as_str().cmp(a.as_str()));
+    Ok(ids)
+}
+
+/// The sessions of a library, newest first. Photos that cannot be opened are passed over with a warning:
+/// `fsck` is there to tell about them.
+pub fn list(library: &Library, photo: Option<&PhotoId>) -> Result<Vec<Summary>, SessionError> {
+    let mut summaries = Vec::new();
+    for workspace in workspaces(library, photo)? {
+        summaries.extend(of_photo(&workspace)?.iter().map(|id| summary(&workspace, id)));
+    }
+    summaries.sort_by(|a, b| b.session.as_str().cmp(a.session.as_str()));
+    Ok(summaries)
+}
+
+fn workspaces(library: &Library, photo: Option<&PhotoId>) -> Result<Vec<Workspace>, SessionError> {
+    if let Some(photo) = photo {
+        return Ok(vec![library.open(photo)?]);
+    }
+    let open = |id: PhotoId| match library.open(&id) {
+        Ok(workspace) => Some(workspace),
+        Err(error) => {
+            tracing::warn!(photo = %id, code = ?error.code(), %error, "a photo was passed over");
+            None
+        }
+    };
+    Ok(library.photos()?.into_iter().filter_map(open).collect())
+}
+
+/// The one session whose id has `part` in it, four characters or more.
+pub fn find(library: &Library, part: &str) -> Result<(PhotoId, SessionId), SessionError> {
+    let part = part.trim().to_lowercase();
+    let fault = |code, message: String| Fault::new(code, message);
+    let list = "`chemigram mode-b list` shows the sessions";
+    if part.len() < SHORTEST_PART {
+        let message = format!("`{part}` is too short for a session: four characters or more of its id");
+        return Err(fault(ErrorCode::InvalidInput, message).with("remedy", list).into());
+    }
+    let mut found = Vec::new();
+    for workspace in workspaces(library, None)? {
+        let matching = of_photo(&workspace)?.into_iter().filter(|id| id.as_str().contains(&part));
+        found.extend(matching.map(|id| (workspace.id().clone(), id)));
+    }
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (None, _) => {
+            Err(fault(ErrorCode::NotFound, format!("there is no session `{part}`")).with("remedy", list).into())
+        }
+        (Some(last), false) => {
+            found.push(last);
+            let ids: Vec<&str> = found.iter().map(|(_, id)| id.as_str()).collect();
+            let message = format!("`{part}` is part of {} session ids: {}", ids.len(), ids.join(", "));
+            Err(fault(ErrorCode::InvalidInput, message).with("remedy", "give more of it").into())
+        }
+    }
+}
+
+/// Asks a session that runs in another process to wrap up: it looks for this file between its steps.
+pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<(), SessionError> {
+    std::fs::write(workspace.session_folder(id).join("stop"), "").map_err(SessionError::Blob)
+}

@@ -26,7 +26,8 @@ pub const MAX_WRAP_UP_REPLIES: u32 = 3;
 pub const REPEATS: [u32; 3] = [2, 3, 5];
 
 /// Where a session is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// The plan waits for the agent's confirmation.
     Planned,
@@ -424,7 +425,13 @@ impl State {
 
     /// Whether the agent itself judged at least one branch: what makes a spent budget a harvest.
     pub fn harvested(&self) -> bool {
-        self.branches.iter().filter_map(|b| b.judgment.as_ref()).any(|j| j.source == JudgmentSource::Agent)
+        self.judged_by_agent() > 0
+    }
+
+    /// Branches that the agent itself has judged.
+    pub fn judged_by_agent(&self) -> u64 {
+        let judgments = self.branches.iter().filter_map(|b| b.judgment.as_ref());
+        judgments.filter(|j| j.source == JudgmentSource::Agent).count() as u64
     }
 
     /// The 90th percentile of this session's renders of that size, if there were any.

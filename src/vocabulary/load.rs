@@ -1,5 +1,6 @@
 //! Reading the move files: strict, with every contradiction named before the first move is applied.
 
+use std::path::Path;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -121,8 +122,21 @@ struct MoveEntry {
 impl Vocabulary {
     /// Reads every move file. What is wrong in one is an error, never a move that is quietly missing.
     pub fn load(assets: &Overlay) -> Result<Self, VocabularyError> {
+        Self::read(assets, None)
+    }
+
+    /// [`Self::load`], with one more file that is not installed yet; it takes the place of one of its name.
+    pub fn load_with(assets: &Overlay, file: &Path, text: &str) -> Result<Self, VocabularyError> {
+        Self::read(assets, Some((file, text)))
+    }
+
+    fn read(assets: &Overlay, extra: Option<(&Path, &str)>) -> Result<Self, VocabularyError> {
         let mut vocabulary = Self::default();
+        let replaced = extra.and_then(|(file, _)| file.file_name()?.to_str());
         for (name, origin) in assets.list(MOVES, ".toml") {
+            if replaced == Some(name.as_str()) {
+                continue;
+            }
             let path = format!("{MOVES}/{name}");
             let shown = match origin {
                 Origin::Embedded => path.clone(),
@@ -133,6 +147,9 @@ impl Vocabulary {
                 reason: "not readable as UTF-8 text".into(),
             })?;
             vocabulary.add(&shown, &text)?;
+        }
+        if let Some((file, text)) = extra {
+            vocabulary.add(&file.display().to_string(), text)?;
         }
         vocabulary.settle()?;
         vocabulary.check_fields(&Layouts::new(assets.clone()))?;

@@ -13,6 +13,8 @@ const OPEN: [(Axis, i8); 5] = [
     (Axis::Highlights, -1),
 ];
 
+/// Words that ask for all there is of something.
+const WHOLE: &[&str] = &["black and white", "black & white", "b&w", "monochrom"];
 /// Words of size; a `*` stands for any ending.
 const GENTLE: &[&str] =
     &["gentl*", "subtl*", "slight*", "mild*", "faint*", "touch", "hint", "little", "low", "light"];
@@ -24,6 +26,8 @@ pub(super) enum Intensity {
     Gentle,
     Plain,
     Strong,
+    /// To the end: black and white is no matter of degree.
+    Whole,
 }
 
 /// The goal of one branch.
@@ -46,6 +50,9 @@ impl Aim {
         let measurable = !axes.is_empty();
         let axes = if measurable { axes } else { OPEN.into_iter().cycle().skip(place).take(1).collect() };
         let intensity = match wish {
+            Some(wish) if WHOLE.iter().any(|words| wish.direction.to_lowercase().contains(words)) => {
+                Intensity::Whole
+            }
             Some(wish) if measurable => {
                 Intensity::of(wish.intensity.as_deref().unwrap_or(wish.direction.as_str()))
             }
@@ -61,8 +68,13 @@ impl Aim {
             (false, _) => 3.0,
             (true, Intensity::Gentle) => 2.0,
             (true, Intensity::Plain) => 4.0,
-            (true, Intensity::Strong) => 7.0,
+            (true, Intensity::Strong | Intensity::Whole) => 7.0,
         }
+    }
+
+    /// Whether the move is to be taken to its end.
+    pub fn whole(&self) -> bool {
+        self.intensity == Intensity::Whole
     }
 
     /// The strength to begin with, in units of a move's default.
@@ -71,6 +83,7 @@ impl Aim {
             Intensity::Gentle => 0.5,
             Intensity::Plain => 1.0,
             Intensity::Strong => 1.6,
+            Intensity::Whole => f64::INFINITY,
         }
     }
 

@@ -92,11 +92,13 @@ impl Candidate {
             })
             .filter(|dial| dial.unit != 0.0 && dial.max > dial.min)
             .collect();
+        // Several dials together are a balance: their default is all there is of it.
+        let balance = if dials.len() > 1 { 1.0 } else { f64::INFINITY };
         let reach = |dial: &Dial| {
             let end = if dial.unit < 0.0 { dial.min } else { dial.max };
             (end - dial.neutral) / dial.unit
         };
-        let limit = dials.iter().map(reach).fold(f64::INFINITY, f64::min);
+        let limit = dials.iter().map(reach).fold(balance, f64::min);
         // Several dials turned round together are another move than the one described.
         if dials.is_empty() || limit < 0.25 || (turned && dials.len() > 1) {
             return None;

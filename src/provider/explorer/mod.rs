@@ -9,7 +9,8 @@
 //!
 //! For each branch of the plan it reads the vector's words as axes ([`crate::metrics::vectors`]), picks the
 //! two moves whose declared axes fit best, sets each at two strengths by a line search on rendered numbers,
-//! tries the two together, refines the best once, and keeps it or abandons the branch.
+//! tries the two together, refines the best once (or weakens what met the direction with a warning until it
+//! has none), and keeps it or abandons the branch.
 //!
 //! # The published formula
 //!
@@ -23,7 +24,8 @@
 //!         where nothing measurable was asked, a quarter of that, with the mean ΔE as what moved
 //! aim   = 2, 4 or 7 just-noticeable steps (gentle, plain, strong), or a mean ΔE of 3
 //! band  = 0 for a mean ΔE of 1 to 8; below 1 it is 1 − ΔE, above 8 it is (ΔE − 8) / 4; at most 1;
-//!         0 when the frame changed its size, because ΔE tells nothing then
+//!         0 when the frame changed its size, because ΔE tells nothing then; 0 for black and white, which is
+//!         taken to its end: no ΔE and no reach is too large then, and blacker shadows are no warning
 //! score = 2.5 + merit, rounded, 1 to 4; an abandoned branch has 2
 //! ```
 //!

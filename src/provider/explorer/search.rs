@@ -13,6 +13,8 @@ use crate::provider::explorer::memory::{Branch, Figures, Settings, Trial};
 const BAND: (f64, f64) = (1.0, 8.0);
 /// Below this mean ΔE2000 nobody sees the edit.
 const INVISIBLE: f64 = 0.3;
+/// What is left of a strength that brought a warning.
+const WEAKER: f64 = 0.6;
 /// Strengths nearer to each other than this share are the same.
 const SAME: f64 = 0.1;
 
@@ -55,6 +57,9 @@ fn run(branch: &Branch) -> Result<(), Pause> {
     for candidate in &branch.candidates {
         climbed.push((candidate, climb(branch, candidate)?));
     }
+    if branch.aim.whole() {
+        return Ok(());
+    }
     if let [(first, Some(one)), (second, Some(two))] = climbed.as_slice()
         && !(first.exclusive && second.exclusive)
     {
@@ -65,14 +70,27 @@ fn run(branch: &Branch) -> Result<(), Pause> {
         goal.extend(setting(second, two.strength * scale));
         look(branch, goal)?;
     }
-    // A last word on the best single move, from all that is known of it.
-    if let Some(best) = best(branch)
-        && let Some(candidate) =
-            branch.candidates.iter().find(|c| best.goal.len() == 1 && best.goal.contains_key(&c.name))
-    {
-        let points: Vec<Point<'_>> = points(branch, candidate);
-        if let Some(strength) = propose(&branch.aim, candidate, &points) {
-            look(branch, setting(candidate, strength))?;
+    match best(branch) {
+        // A last word on the best single move, from all that is known of it.
+        Some(best) => {
+            let single = |c: &&Candidate| best.goal.len() == 1 && best.goal.contains_key(&c.name);
+            if let Some(candidate) = branch.candidates.iter().find(single)
+                && let Some(strength) = propose(&branch.aim, candidate, &points(branch, candidate))
+            {
+                look(branch, setting(candidate, strength))?;
+            }
+        }
+        // Whatever met the direction had a warning: ever weaker, until one has none or misses it.
+        None => {
+            let warned = |seen: &Figures| seen.check.moved >= 1.0 && !keepable(&branch.aim, seen);
+            for (candidate, point) in climbed.iter().filter_map(|(c, point)| Some((c, (*point)?))) {
+                let mut strength = point.strength;
+                let mut seen = Some(point.figures);
+                while seen.is_some_and(warned) {
+                    strength *= WEAKER;
+                    seen = look(branch, setting(candidate, strength))?;
+                }
+            }
         }
     }
     Ok(())
@@ -93,6 +111,9 @@ fn climb<'a>(branch: &'a Branch, candidate: &Candidate) -> Result<Option<Point<'
     let first = Point { strength: start, figures };
     if response(aim, figures) <= 0.0 {
         return Ok(None);
+    }
+    if aim.whole() {
+        return Ok(Some(first));
     }
     let Some(strength) = propose(aim, candidate, &[first]) else { return Ok(Some(first)) };
     let Some(figures) = look(branch, setting(candidate, strength))? else { return Ok(Some(first)) };
@@ -177,7 +198,7 @@ fn propose(aim: &Aim, candidate: &Candidate, points: &[Point<'_>]) -> Option<f64
         let mean = point.figures.difference.mean;
         // That an edit cannot be seen is a warning too, but no reason for a weaker one.
         if mean >= INVISIBLE && objections(aim, point.figures).next().is_some() {
-            Some(0.6 * point.strength)
+            Some(WEAKER * point.strength)
         } else {
             (mean > BAND.1).then(|| point.strength * 0.8 * BAND.1 / mean)
         }
@@ -190,8 +211,11 @@ fn propose(aim: &Aim, candidate: &Candidate, points: &[Point<'_>]) -> Option<f64
 /// The warnings about a setting that are not what was asked for.
 pub(super) fn objections<'a>(aim: &'a Aim, figures: &'a Figures) -> impl Iterator<Item = &'a str> {
     let asked = |warning: &str| {
-        (warning.starts_with("noise") && aim.asks(Axis::Noise))
-            || (figures.difference.resized && aim.asks(Axis::FrameArea) && warning.contains("size"))
+        let says = |words: &str| warning.starts_with(words);
+        // Dark colours turned grey reach black in all channels at once.
+        (aim.whole() && (says("a very large edit") || says("clipped shadows")))
+            || (aim.asks(Axis::Noise) && says("noise"))
+            || (aim.asks(Axis::FrameArea) && figures.difference.resized && warning.contains("size"))
     };
     figures.check.warnings.iter().map(String::as_str).filter(move |warning| !asked(warning))
 }
@@ -205,11 +229,12 @@ pub(super) fn keepable(aim: &Aim, figures: &Figures) -> bool {
 /// The published merit of a setting.
 pub(super) fn merit(aim: &Aim, figures: &Figures) -> f64 {
     let far = response(aim, figures) / aim.wanted();
-    let reach = far.clamp(0.0, 1.0) - ((far - 2.0) / 4.0).clamp(0.0, 1.0);
+    let beyond = if aim.whole() { 0.0 } else { ((far - 2.0) / 4.0).clamp(0.0, 1.0) };
+    let reach = far.clamp(0.0, 1.0) - beyond;
     let reach = if aim.measurable { reach } else { reach / 4.0 };
     let leakage = figures.check.leakage.unwrap_or(0.0).min(2.0);
     let mean = figures.difference.mean;
-    let band = match figures.difference.resized {
+    let band = match figures.difference.resized || aim.whole() {
         true => 0.0,
         false => (BAND.0 - mean).max((mean - BAND.1) / 4.0).clamp(0.0, 1.0),
     };

@@ -50,6 +50,8 @@ const MOVES: &[Row] = &[
         1.5,
     ),
     ("clarity", "bilat", &[(Axis::LocalContrast, 1)], [0.0, 2.0, 0.5], &[(Axis::LocalContrast, 4.0)], 0.8),
+    // Clips (see `measure`).
+    ("exposure", "exposure", &[(Axis::Brightness, 1)], [-3.0, 3.0, 0.5], &[(Axis::Brightness, 20.0)], 20.0),
     // Declared to push chroma, but this picture is grey.
     ("chroma", "colorbalancergb", &[(Axis::Chroma, 1)], [-1.0, 1.0, 0.25], &[], 0.2),
 ];
@@ -260,6 +262,9 @@ impl World {
         }
         if mean > 12.0 {
             warnings.push(format!("a very large edit: mean ΔE is {mean:.1}"));
+        }
+        if self.branches[branch].get("exposure").is_some_and(|ev| *ev > 0.15) {
+            warnings.push("clipped highlights grew from 0.0 % to 4.0 % of the picture".to_owned());
         }
         let leakage = (moved.abs() >= 0.5).then(|| beside / 8.0 / moved.abs());
         let difference = Difference {
@@ -483,8 +488,26 @@ fn a_first_try_too_weak_to_be_seen_is_strengthened() {
     let mut world = World::new(20, &[("texture", "subtly more clarity")]);
     world.run(&Explorer::new(0));
     let tip = world.branches["branch_b_texture"]["clarity"];
-    assert!(tip > 0.5, "0.25 is invisible, 1.0 would meet the aim: {tip}");
+    assert!(tip >= 0.5, "0.25 is invisible: {tip}");
     assert_ne!(world.judgments["branch_b_texture"]["abandoned"], true);
+}
+
+#[test]
+fn a_setting_with_a_warning_is_weakened_until_it_has_none() {
+    let mut world = World::new(30, &[("glow", "brighter")]);
+    world.run(&Explorer::new(0));
+    let tip = world.branches["branch_b_glow"]["exposure"];
+    // It clips above 0.15, and meets the direction from 0.05.
+    assert!((0.05..=0.15).contains(&tip), "{tip}");
+    assert_eq!(world.called.iter().filter(|tool| *tool == "render_preview").count(), 3);
+}
+
+#[test]
+fn black_and_white_goes_to_its_end() {
+    let mut world = World::new(20, &[("mono", "black and white")]);
+    world.run(&Explorer::new(0));
+    let tried: Vec<f64> = world.rendered.iter().map(|settings| settings["chroma"]).collect();
+    assert_eq!(tried, [-1.0]);
 }
 
 #[test]

@@ -16,6 +16,9 @@ const HONEST: &str = "I am a numeric explorer and not a taste; this is measured,
 /// A vector in a sentence.
 pub(super) fn restated(aim: &Aim) -> String {
     let words = quote(&aim.direction);
+    if aim.whole() {
+        return format!("I read `{words}` as {} to its end.", aim.axes_in_words());
+    }
     if aim.measurable {
         return format!(
             "I read `{words}` as {}, and aim at about {:.0} just-noticeable steps on that.",

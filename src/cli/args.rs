@@ -1,0 +1,597 @@
+//! Arguments as they are typed. What they come to (files read, names looked up) is said in [`super::resolve`].
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::ids::{PhotoId, RefName, VectorName};
+use crate::metrics::axes::Axis;
+use crate::transcript::Vector;
+
+const ENVIRONMENT: &str = "\
+Environment:
+  CHEMIGRAM_LIBRARY          the library, as --library
+  CHEMIGRAM_PROVIDER         the provider of run-mode-b, as --provider
+  CHEMIGRAM_MODEL            its model, as --model
+  CHEMIGRAM_BASE_URL         another address for a provider that is reached over HTTP
+  CHEMIGRAM_DARKTABLE_CLI    another darktable-cli than the first on PATH
+  OPENAI_API_KEY, …          keys; `chemigram providers list` names each provider's
+  XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME, NO_COLOR, COLUMNS
+
+Exit status:
+  0   done; for a session also a spent budget that brought at least one judged branch
+  2   wrong usage or bad input        3   not found               4   does not fit the present state
+  5   refs or objects                 6   darktable               7   mask
+  8   a move cannot be encoded        9   not allowed            10   budget
+  11  session not confirmed          12   provider
+  20  budget spent, nothing judged   21   the agent asks         22   cancelled
+  23  the provider gave up           24   the engine gave up     25   interrupted
+
+Start with `chemigram demo`: it needs darktable, and neither a raw nor a key.";
+
+/// Unattended, budgeted photo-editing sessions: a model drives darktable, and every edit is a snapshot.
+#[derive(Debug, Parser)]
+#[command(name = "chemigram", version, after_help = ENVIRONMENT, propagate_version = true, max_term_width = 110)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub globals: Globals,
+    /// The command.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What holds for every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct Globals {
+    /// The folder with one folder a photo [default: the user's data folder, chemigram/photos]
+    #[arg(long, global = true, value_name = "DIR", env = "CHEMIGRAM_LIBRARY", hide_env = true)]
+    pub library: Option<PathBuf>,
+    /// Print JSON on standard output, errors included
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Log more to standard error (-v what is done, -vv everything)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Print results and errors only: no progress, no remarks
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Write the log to a file instead of standard error
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run the whole thing on a made-up raw, without a key
+    #[command(after_help = "Example:\n  chemigram demo --dir /tmp/demo")]
+    Demo(DemoArgs),
+    /// Write the demo's raw file
+    DemoRaw {
+        /// Where to
+        #[arg(value_name = "FILE", default_value = "chemigram-demo.dng")]
+        file: PathBuf,
+        /// Replace a file that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Take a raw file into the library
+    #[command(
+        after_help = "Examples:\n  chemigram ingest DSC_0042.NEF\n  chemigram ingest DSC_0042.NEF --id iguana --brief @brief.md"
+    )]
+    Ingest {
+        /// The raw file; it is linked, never copied or changed
+        #[arg(value_name = "RAW")]
+        raw: PathBuf,
+        /// The photo's id [default: from the file's name]
+        #[arg(long)]
+        id: Option<PhotoId>,
+        /// What the picture should become, or @FILE
+        #[arg(long, value_name = "TEXT|@FILE")]
+        brief: Option<String>,
+    },
+    /// List the photos of the library
+    Photos,
+    /// Say where a photo stands
+    Status(PhotoArg),
+    /// Show the commits behind a ref, newest first
+    Log {
+        /// The photo's id
+        photo: PhotoId,
+        /// A branch, a tag, HEAD or a commit's hash
+        #[arg(value_name = "REF", default_value = "HEAD")]
+        at: String,
+        /// At most so many
+        #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
+        limit: usize,
+    },
+    /// Show what differs between two states, value by value
+    #[command(after_help = "Example:\n  chemigram diff iguana baseline branch_b_tone")]
+    Diff {
+        /// The photo's id
+        photo: PhotoId,
+        /// From this ref
+        #[arg(value_name = "A")]
+        a: String,
+        /// To this ref
+        #[arg(value_name = "B", default_value = "HEAD")]
+        b: String,
+    },
+    /// List branches, make one, or delete one
+    Branch {
+        /// The photo's id
+        photo: PhotoId,
+        /// The branch to make
+        name: Option<RefName>,
+        /// Where it starts
+        #[arg(default_value = "HEAD")]
+        from: String,
+        /// Delete the branch; its commits stay until `gc`
+        #[arg(long, short, requires = "name")]
+        delete: bool,
+    },
+    /// List tags, or make one; a tag never moves
+    Tag {
+        /// The photo's id
+        photo: PhotoId,
+        /// The tag to make
+        name: Option<RefName>,
+        /// What it names
+        #[arg(value_name = "REF", default_value = "HEAD")]
+        at: String,
+    },
+    /// Go to a branch, a tag or a commit
+    Checkout {
+        /// The photo's id
+        photo: PhotoId,
+        /// Where to
+        #[arg(value_name = "REF")]
+        at: String,
+    },
+    /// Set the current branch back to the baseline, as a new commit: nothing is lost
+    Reset(PhotoArg),
+    /// Prove a photo's folder whole
+    Fsck {
+        /// The photo's id
+        #[arg(required_unless_present = "all")]
+        photo: Option<PhotoId>,
+        /// Every photo of the library
+        #[arg(long, conflicts_with = "photo")]
+        all: bool,
+    },
+    /// Show what no ref leads to; with --yes, throw it away
+    Gc {
+        /// The photo's id
+        photo: PhotoId,
+        /// Really remove it
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Render a state into a picture file
+    #[command(after_help = "Example:\n  chemigram render iguana branch_b_tone -o tone.jpg --size 2048")]
+    Render {
+        /// The photo's id
+        photo: PhotoId,
+        /// What to render
+        #[arg(value_name = "REF", default_value = "HEAD")]
+        at: String,
+        /// Where to: .jpg, .png or .tif
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Longest side in pixels; a smaller picture is not enlarged
+        #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(16..=32_768))]
+        size: u32,
+        /// Replace a file that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Apply one move of the vocabulary to the current branch
+    #[command(
+        after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'"
+    )]
+    Apply {
+        /// The photo's id
+        photo: PhotoId,
+        /// The move; `chemigram vocab list` shows them
+        #[arg(value_name = "MOVE")]
+        name: String,
+        /// Its values; those not given take their defaults
+        #[arg(value_name = "NAME=VALUE", value_parser = setting, allow_hyphen_values = true)]
+        values: Vec<(String, f64)>,
+        /// Where it acts, as JSON or @FILE; everywhere without
+        #[arg(long, value_name = "JSON|@FILE")]
+        mask: Option<String>,
+        /// Words for the history
+        #[arg(long)]
+        label: Option<String>,
+    },
+    /// Explore a photo unattended: one branch a vector, within a budget
+    #[command(after_help = RUN_EXAMPLES)]
+    RunModeB(Box<RunArgs>),
+    /// Look at sessions, or stop one
+    ModeB {
+        /// What to do
+        #[command(subcommand)]
+        verb: SessionVerb,
+    },
+    /// Take a branch over: tag it, and with --to-main make it the main edit
+    #[command(after_help = "Example:\n  chemigram promote iguana branch_b_tone --tag v2 --to-main")]
+    Promote {
+        /// The photo's id, or part of a session's id
+        #[arg(value_name = "PHOTO|SESSION")]
+        subject: String,
+        /// The branch
+        branch: RefName,
+        /// The tag to make
+        #[arg(long, value_name = "NAME")]
+        tag: RefName,
+        /// Move `main` there too
+        #[arg(long)]
+        to_main: bool,
+    },
+    /// Answer what sessions propose to remember
+    Proposals {
+        /// What to do
+        #[command(subcommand)]
+        verb: ProposalVerb,
+    },
+    /// Read which moves were missing
+    Gaps {
+        /// What to do
+        #[command(subcommand)]
+        verb: GapVerb,
+    },
+    /// Look at the moves
+    Vocab {
+        /// What to do
+        #[command(subcommand)]
+        verb: VocabVerb,
+    },
+    /// Look at language-model providers
+    Providers {
+        /// What to do
+        #[command(subcommand)]
+        verb: ProviderVerb,
+    },
+    /// Look at the prompts
+    Prompts {
+        /// What to do
+        #[command(subcommand)]
+        verb: PromptVerb,
+    },
+    /// Look at the cache of rendered pictures, or empty it
+    Cache {
+        /// What to do
+        #[command(subcommand)]
+        verb: CacheVerb,
+    },
+    /// Check that everything a session needs is there
+    Doctor,
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  chemigram completions bash > ~/.local/share/bash-completion/completions/chemigram")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one page a command into a folder
+    Man {
+        /// The folder
+        dir: Option<PathBuf>,
+    },
+}
+
+/// A photo.
+#[derive(Args, Debug)]
+pub struct PhotoArg {
+    /// The photo's id
+    pub photo: PhotoId,
+}
+
+/// `demo`.
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// A folder for the demo, made anew each time [default: target/demo in a checkout, else the cache folder]
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// The explorer's seed
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  chemigram run-mode-b iguana --budget standard --yes
+  chemigram run-mode-b DSC_0042.NEF --brief @brief.md --budget time=30m,iterations=50,branches=2 \\
+      --vector tone=\"more dramatic, open shadows\" --vector color=\"warmer\":subtle --provider openai --yes
+  chemigram run-mode-b --resume 4f2a9c --raise time=10m --yes
+
+Budget: time, iterations and branches are required; tokens=400k, cost=2.00 and renders=80 may be added.
+Presets: lite (5m, 20, 1), standard (30m, 50, 3), overnight (30m, 200, 5). The cap that fires first ends it.
+
+Ctrl-C once wraps up and keeps everything; twice stops at once. The agent's branches are branch_b_*; it cannot
+touch main, and nothing of it counts until you `promote` it.";
+
+/// `run-mode-b`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The photo's id, or a raw file, which is taken into the library first
+    #[arg(value_name = "PHOTO", required_unless_present = "resume")]
+    pub photo: Option<String>,
+    /// What the picture should become, or @FILE [default: the photo's brief.md]
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub brief: Option<String>,
+    /// An axis to explore, as NAME="DIRECTION"[:INTENSITY]; repeatable; none means: go deeper
+    #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]", value_parser = vector)]
+    pub vectors: Vec<Vector>,
+    /// What it may spend, such as time=30m,iterations=50,branches=3, or a preset
+    #[arg(long, value_name = "SPEC", required_unless_present = "resume")]
+    pub budget: Option<String>,
+    /// The state to fork from: the baseline of the session
+    #[arg(long, value_name = "REF", default_value = "HEAD")]
+    pub from: String,
+    /// What to judge by, or @FILE [default: the taste files and the brief]
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub criteria: Option<String>,
+    /// The prompt, with @VERSION or without
+    #[arg(long, value_name = "NAME[@VERSION]", default_value = "mode_b/system")]
+    pub prompt: String,
+    /// A folder of prompts of your own
+    #[arg(long, value_name = "DIR")]
+    pub prompts: Option<PathBuf>,
+    /// Nobody is at the keyboard: do not ask, begin
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Go on with a session: part of its id
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["photo", "brief", "vectors", "budget", "criteria", "dry_run"])]
+    pub resume: Option<String>,
+    /// The answer to the question on which it ended
+    #[arg(long, value_name = "TEXT|@FILE", requires = "resume")]
+    pub answer: Option<String>,
+    /// More budget for it, such as time=10m,iterations=20
+    #[arg(long, value_name = "SPEC", requires = "resume")]
+    pub raise: Option<String>,
+    /// Print the plan, the prompt and the tools, and spend nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The seed of the explorer, and of a model that takes one
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Longest side of the previews in pixels
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=4096))]
+    pub preview_size: u32,
+    /// Who does it.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+/// Which provider and model.
+#[derive(Args, Clone, Debug)]
+pub struct ChoiceArgs {
+    /// The provider; `explorer` needs no key [default: explorer]
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// Its model; for `script` a file
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+}
+
+/// `mode-b`.
+#[derive(Debug, Subcommand)]
+pub enum SessionVerb {
+    /// List the sessions, newest first
+    List {
+        /// Of this photo only
+        photo: Option<PhotoId>,
+    },
+    /// Say where a session stands, in a few lines
+    Status {
+        /// Part of its id, four characters or more
+        session: String,
+    },
+    /// Show what a session brought: branches, judgments, measurements, what to do next
+    Show {
+        /// Part of its id, four characters or more
+        session: String,
+    },
+    /// Ask a running session to wrap up
+    Stop {
+        /// Part of its id, four characters or more
+        session: String,
+    },
+}
+
+/// `proposals`.
+#[derive(Debug, Subcommand)]
+pub enum ProposalVerb {
+    /// List those that wait
+    List {
+        /// Of this photo only
+        photo: Option<PhotoId>,
+        /// The answered ones too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Accept one: its text goes to the taste file or to the photo's notes
+    Accept {
+        /// Its id
+        id: String,
+        /// Another text in its place, or @FILE
+        #[arg(long, value_name = "TEXT|@FILE")]
+        edit: Option<String>,
+    },
+    /// Decline one
+    Decline {
+        /// Its id
+        id: String,
+        /// Why
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+}
+
+/// `gaps`.
+#[derive(Debug, Subcommand)]
+pub enum GapVerb {
+    /// List them, newest first
+    List {
+        /// Of this photo only
+        photo: Option<PhotoId>,
+        /// At most so many a photo
+        #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// What is missed most, over all photos
+    Rank,
+}
+
+/// `vocab`.
+#[derive(Debug, Subcommand)]
+pub enum VocabVerb {
+    /// List the moves
+    List {
+        /// With this tag only
+        #[arg(long)]
+        tag: Option<String>,
+        /// Which push this axis only
+        #[arg(long)]
+        axis: Option<Axis>,
+        /// Of this darktable module only
+        #[arg(long)]
+        module: Option<String>,
+    },
+    /// Show one move with its parameters
+    Show {
+        /// Its name
+        #[arg(value_name = "MOVE")]
+        name: String,
+    },
+    /// Check a file of moves of your own
+    Check {
+        /// The TOML file
+        file: PathBuf,
+    },
+}
+
+/// `providers`.
+#[derive(Debug, Subcommand)]
+pub enum ProviderVerb {
+    /// List them, and whether their key is at hand
+    List,
+    /// Show one with its models and prices
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Make one tiny real call, which costs what it costs
+    Check {
+        /// Its name
+        name: String,
+        /// Its model; for `script` a file
+        #[arg(long)]
+        model: Option<String>,
+    },
+}
+
+/// `prompts`.
+#[derive(Debug, Subcommand)]
+pub enum PromptVerb {
+    /// List them
+    List {
+        /// A folder of prompts of your own
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Print a template
+    Show {
+        /// Its name, with @VERSION or without
+        name: String,
+        /// A folder of prompts of your own
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Fill in a template
+    Render {
+        /// Its name, with @VERSION or without
+        name: String,
+        /// A value; JSON where it is JSON, else text
+        #[arg(long = "var", value_name = "KEY=VALUE")]
+        vars: Vec<String>,
+        /// A JSON file with the values
+        #[arg(long, value_name = "FILE")]
+        context: Option<PathBuf>,
+        /// A folder of prompts of your own
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+}
+
+/// `cache`.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum CacheVerb {
+    /// Say where it is and how large
+    Info,
+    /// Remove every picture from it; they are rendered again when needed
+    Clear,
+}
+
+/// `name=value` with a number.
+fn setting(text: &str) -> Result<(String, f64), String> {
+    let example = "write it like ev=0.5";
+    let (name, value) = text.split_once('=').ok_or_else(|| example.to_owned())?;
+    let value = value.trim().parse().map_err(|_| format!("`{value}` is not a number: {example}"))?;
+    Ok((name.trim().to_owned(), value))
+}
+
+/// `NAME=DIRECTION[:INTENSITY]`; the last colon divides.
+fn vector(text: &str) -> Result<Vector, String> {
+    let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
+    let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
+    let name: VectorName = name.trim().parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
+    let (direction, intensity) = rest.rsplit_once(':').unwrap_or((rest, ""));
+    let unquoted = |text: &str| text.trim().trim_matches('"').trim().to_owned();
+    let (direction, intensity) = (unquoted(direction), unquoted(intensity));
+    if direction.is_empty() {
+        return Err(format!("it says no direction: {example}"));
+    }
+    Ok(Vector { name, direction, intensity: (!intensity.is_empty()).then_some(intensity) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_vector_is_a_name_a_direction_and_perhaps_an_intensity() {
+        let read = |text| vector(text).map(|v| (v.name.to_string(), v.direction, v.intensity));
+        let some = |a: &str, b: &str, c: Option<&str>| Ok((a.into(), b.into(), c.map(Into::into)));
+        assert_eq!(read("tone=more dramatic, open"), some("tone", "more dramatic, open", None));
+        assert_eq!(read("color=warmer:subtle"), some("color", "warmer", Some("subtle")));
+        assert_eq!(read("color=\"warmer\":\"very subtle\""), some("color", "warmer", Some("very subtle")));
+        assert_eq!(read("a=like this: evening:"), some("a", "like this: evening", None));
+        for bad in ["tone", "Tone=x", "=x", "tone=", "tone= :strong"] {
+            assert!(vector(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `doctor`: whether everything that a session needs is there, and what to do where it is not.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::setup::{App, patience};
+use crate::darktable::dng::{DngOptions, write_dng};
+use crate::darktable::probe::{self, Doctor};
+use crate::darktable::render::{Picture, Quality, RawFile, RenderRequest};
+use crate::darktable::{baseline::ask_baseline, xmp};
+use crate::error::{Coded as _, ErrorCode};
+use crate::ids::Hash;
+use crate::review::line;
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Check {
+    what: String,
+    ok: bool,
+    /// Whether a session cannot run without it.
+    needed: bool,
+    found: String,
+    remedy: Option<String>,
+}
+
+/// Looks at everything; the status is 6 when something needed is missing.
+pub fn doctor(app: &App) -> Result<u8, Failure> {
+    let darktable = probe::doctor(&patience());
+    let mut checks = vec![of_darktable(&darktable)];
+    if darktable.supported {
+        checks.push(test_render(app));
+    }
+    for (what, folder) in app.folders.written() {
+        checks.push(writable(what, folder));
+    }
+    checks.push(writable("library", app.library.root()));
+    checks.push(moves(app));
+    checks.extend(providers(app));
+    let well = checks.iter().all(|check| check.ok || !check.needed);
+    let result = json!({ "well": well, "checks": checks, "darktable": darktable });
+    app.output.result(&result, || {
+        let mut text = String::new();
+        for check in &checks {
+            let mark = match (check.ok, check.needed) {
+                (true, _) => "✓",
+                (false, true) => "✗",
+                (false, false) => "–",
+            };
+            text.push_str(&format!("{mark} {:22}  {}\n", check.what, line(&check.found)));
+            if let Some(remedy) = check.remedy.as_ref().filter(|_| !check.ok) {
+                text.push_str(&format!("  {:22}  → {}\n", "", line(remedy)));
+            }
+        }
+        text.push_str(if well { "\neverything needed is there\n" } else { "\nsomething needed is missing\n" });
+        text
+    })?;
+    Ok(if well { 0 } else { ErrorCode::DarktableError.exit_status() })
+}
+
+fn of_darktable(doctor: &Doctor) -> Check {
+    let found = match (&doctor.path, &doctor.version, &doctor.problem) {
+        (Some(path), Some(version), None) => format!("{version} at {}", path.display()),
+        (_, _, Some(problem)) => problem.clone(),
+        _ => "not found".into(),
+    };
+    let by_hand = format!("install darktable {} or newer, with darktable-cli on PATH", doctor.oldest);
+    Check {
+        what: "darktable".into(),
+        ok: doctor.supported,
+        needed: true,
+        found,
+        remedy: Some(doctor.install.map_or(by_hand, str::to_owned)),
+    }
+}
+
+/// Develops a tiny raw, around the cache.
+fn test_render(app: &App) -> Check {
+    let started = Instant::now();
+    let outcome = render_tiny(app);
+    let (ok, found, remedy) = match outcome {
+        Ok(picture) => {
+            let seconds = started.elapsed().as_secs_f64();
+            (true, format!("{}×{} pixels in {seconds:.1} s, baseline included", picture.width, picture.height), None)
+        }
+        Err(failure) => (false, failure.message().to_owned(), failure.help()),
+    };
+    Check { what: "test render".into(), ok, needed: true, found, remedy }
+}
+
+fn render_tiny(app: &App) -> Result<Picture, Failure> {
+    let (width, height) = (96u32, 64u32);
+    let level = |i: u32| u8::try_from(40 + (i % width) * 2 % 160).unwrap_or(0);
+    let rgb = (0..width * height).flat_map(|i| [level(i), level(i / 2), level(i / 3)]).collect();
+    let bytes = write_dng(&Picture { width, height, rgb }, &DngOptions::default())?;
+    let dir = tempfile::tempdir().map_err(|e| Failure::file("make a folder in", &std::env::temp_dir(), &e))?;
+    let path = dir.path().join("doctor.dng");
+    std::fs::write(&path, &bytes).map_err(|e| Failure::file("write", &path, &e))?;
+    let (cli, layouts) = (app.darktable()?, app.layouts());
+    let sidecar = ask_baseline(&cli, &path, &app.folders.darktable(), &patience())?;
+    let state = xmp::read(&sidecar, &layouts)?;
+    let raw = RawFile { path, sha256: Hash::of(&bytes) };
+    let request = RenderRequest { raw: &raw, state: &state, long_edge: 64, quality: Quality::Preview };
+    let rendered = app.uncached_renderer()?.render(&request, &patience())?;
+    Ok((*rendered.picture).clone())
+}
+
+fn writable(what: &str, folder: &Path) -> Check {
+    let tried = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
+    let (ok, found) = match tried {
+        Ok(_) => (true, folder.display().to_string()),
+        Err(error) => (false, format!("{}: {error}", folder.display())),
+    };
+    let remedy = Some("give yourself the right to write there, or name another folder (see `chemigram --help`)");
+    Check { what: format!("{what} folder"), ok, needed: true, found, remedy: remedy.map(str::to_owned) }
+}
+
+fn moves(app: &App) -> Check {
+    let (ok, found, remedy) = match app.vocabulary() {
+        Ok(vocabulary) => (true, format!("{} moves", vocabulary.moves().count()), None),
+        Err(failure) => (false, failure.message().to_owned(), failure.help()),
+    };
+    Check { what: "vocabulary".into(), ok, needed: true, found, remedy }
+}
+
+/// A missing key is no fault: the explorer needs none.
+fn providers(app: &App) -> Vec<Check> {
+    let registry = app.registry();
+    let check = |(name, _, profile): (&str, _, Result<&crate::provider::profile::Profile, &crate::provider::profile::SetupError>)| {
+        let (ok, found, remedy) = match profile {
+            Ok(profile) if registry.has_key(profile) => (true, profile.summary.clone(), None),
+            Ok(profile) => {
+                let env = profile.key_env.clone().unwrap_or_default();
+                (false, "no key".to_owned(), Some(format!("export {env}=…, to use this provider")))
+            }
+            Err(error) => (false, error.to_string(), error.remedy()),
+        };
+        Check { what: format!("provider {name}"), ok, needed: false, found, remedy }
+    };
+    registry.list().map(check).collect()
+}

@@ -1,0 +1,129 @@
+//! `apply` and `render`: a person's own edit, and a picture of any state.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use image::{ExtendedColorType, ImageEncoder as _, ImageFormat};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::history::current_branch;
+use super::photos::{refuse_existing, write_new};
+use super::resolve;
+use super::setup::{App, patience};
+use crate::darktable::render::{Picture, Quality, RenderRequest};
+use crate::error::ErrorCode;
+use crate::ids::PhotoId;
+use crate::photo::{AppliedMove, Operation, Setting};
+use crate::vocabulary::{ApplyRequest, MaskSpec};
+
+/// Quality of JPEG files.
+const JPEG_QUALITY: u8 = 95;
+
+/// Applies one move to the branch that HEAD follows.
+pub fn apply(
+    app: &App,
+    photo: &PhotoId,
+    name: &str,
+    values: &[(String, f64)],
+    mask: Option<&String>,
+    label: Option<&str>,
+) -> Result<(), Failure> {
+    let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
+    let vocabulary = app.vocabulary()?;
+    let entry = vocabulary.get(name)?;
+    let version = app.darktable()?.version().to_owned();
+    let mut writer = app.writer(photo, "apply")?;
+    let branch = current_branch(&writer.workspace().head()?, photo)?;
+    let parent = writer.workspace().head_commit()?;
+    let state = writer.workspace().state_of(&parent)?;
+    let facts = app.facts(writer.workspace())?;
+    let values = values.iter().cloned().collect();
+    let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
+    let applied = vocabulary.apply(&request, &state, &facts, &app.layouts(), &version)?;
+    let setting = |(name, value): (&String, &f64)| {
+        let unit = entry.parameters.get(name).map(|p| p.unit.clone()).unwrap_or_default();
+        (name.clone(), Setting { unit, value: *value })
+    };
+    let operation = Operation::Apply(AppliedMove {
+        instance: applied.instance,
+        mask: mask.and_then(|mask| serde_json::to_value(mask).ok()),
+        module: applied.op,
+        name: name.to_owned(),
+        values: applied.values.iter().map(setting).collect(),
+    });
+    let words = operation.to_string();
+    let info = writer.record_edit(&branch, &parent, &applied.state, operation, label.unwrap_or_default())?;
+    let result = json!({
+        "branch": branch, "commit": info.commit, "state": info.state, "op": words, "unchanged": info.unchanged,
+    });
+    app.output.result(&result, || match info.unchanged {
+        true => format!("{branch}  {}  unchanged: the picture has {words} already\n", info.commit.short()),
+        false => format!("{branch}  {}  {words}\n", info.commit.short()),
+    })
+}
+
+fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
+    serde_json::from_str(text).map_err(|e| {
+        Failure::new(ErrorCode::InvalidInput, format!("the mask is not readable: {e}"))
+            .remedy(r#"write it like {"shape":"circle","center":[0.5,0.4],"radius":0.2}"#)
+    })
+}
+
+/// Renders a state into a file.
+pub fn render(
+    app: &App,
+    photo: &PhotoId,
+    at: &str,
+    file: &Path,
+    size: u32,
+    force: bool,
+) -> Result<(), Failure> {
+    let format = format_of(file)?;
+    refuse_existing(file, force)?;
+    let workspace = app.photo(photo)?;
+    let commit = workspace.resolve(at)?;
+    let state = workspace.state_of(&commit)?;
+    let raw = workspace.raw();
+    let request = RenderRequest { raw: &raw, state: &state, long_edge: size, quality: Quality::Judge };
+    let rendered = app.renderer()?.render(&request, &patience())?;
+    write_new(file, &encode(&rendered.picture, format)?, force)?;
+    let Picture { width, height, .. } = *rendered.picture;
+    let result = json!({
+        "file": file, "commit": commit, "width": width, "height": height,
+        "pixel_hash": rendered.pixel_hash, "seconds": rendered.elapsed.as_secs_f64(), "cached": rendered.cached,
+    });
+    app.output.result(&result, || {
+        format!("{}  {width}×{height}  {:.1} s\n", file.display(), rendered.elapsed.as_secs_f64())
+    })
+}
+
+fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
+    let extension = file.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    match extension.as_str() {
+        "jpg" | "jpeg" => Ok(ImageFormat::Jpeg),
+        "png" => Ok(ImageFormat::Png),
+        "tif" | "tiff" => Ok(ImageFormat::Tiff),
+        _ => Err(Failure::input(format!("{} is no picture that can be written", file.display()))
+            .remedy("let its name end in .jpg, .png or .tif")),
+    }
+}
+
+fn encode(picture: &Picture, format: ImageFormat) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let (rgb, width, height) = (picture.rgb.as_slice(), picture.width, picture.height);
+    let written = match format {
+        ImageFormat::Jpeg => image::codecs::jpeg::JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY)
+            .write_image(rgb, width, height, ExtendedColorType::Rgb8),
+        _ => image::write_buffer_with_format(
+            &mut Cursor::new(&mut bytes),
+            rgb,
+            width,
+            height,
+            ExtendedColorType::Rgb8,
+            format,
+        ),
+    };
+    written.map_err(|e| Failure::new(ErrorCode::StateError, format!("the picture cannot be encoded: {e}")))?;
+    Ok(bytes)
+}

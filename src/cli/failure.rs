@@ -1,0 +1,65 @@
+//! Why a command failed, as a person and as a program read it.
+
+use serde_json::{Value, json};
+
+use crate::error::{Coded, ErrorCode, Fault};
+
+/// An error on its way out: cause first, remedy if there is one. Every library error becomes one.
+#[derive(Debug)]
+pub struct Failure(Fault);
+
+impl Failure {
+    /// A failure of this program's own.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(Fault::new(code, message))
+    }
+
+    /// Bad input.
+    pub fn input(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidInput, message)
+    }
+
+    /// A file that the system refused.
+    pub fn file(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => ErrorCode::NotFound,
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                ErrorCode::PermissionDenied
+            }
+            _ => ErrorCode::StateError,
+        };
+        Self::new(code, format!("cannot {doing} {}: {error}", path.display()))
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self(self.0.with("remedy", remedy.into()))
+    }
+
+    /// The exit status.
+    pub fn exit_status(&self) -> u8 {
+        self.0.code.exit_status()
+    }
+
+    /// Cause.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> Option<String> {
+        Coded::remedy(&self.0)
+    }
+
+    /// As a program reads it.
+    pub fn to_json(&self) -> Value {
+        json!({ "error": { "code": self.0.code, "message": self.0.message, "remedy": self.help() } })
+    }
+}
+
+impl<E: Coded> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(Fault::from(&error))
+    }
+}

@@ -1,0 +1,223 @@
+//! `log`, `diff`, `branch`, `tag`, `checkout`, `reset`, `promote`, `fsck`, `gc`.
+
+use serde_json::json;
+
+use super::failure::Failure;
+use super::setup::App;
+use crate::error::ErrorCode;
+use crate::ids::{Hash, PhotoId, RefName};
+use crate::photo::{FsckReport, Head, diff as differences};
+use crate::review::line;
+
+/// Shows commits.
+pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Failure> {
+    let entries = app.photo(photo)?.log(at, limit)?;
+    app.output.result(&entries, || {
+        let mut text = String::new();
+        for entry in &entries {
+            let short = |name: &String| {
+                let name = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/"));
+                name.map(str::to_owned)
+            };
+            let refs: Vec<String> = entry.refs.iter().filter_map(short).collect();
+            let refs = if refs.is_empty() { String::new() } else { format!(" ({})", refs.join(", ")) };
+            text.push_str(&format!("{}{refs}  {}", entry.commit.short(), line(&entry.words)));
+            if !entry.label.is_empty() {
+                text.push_str(&format!("  \u{201c}{}\u{201d}", line(&entry.label)));
+            }
+            if let (Some(t), Some(by)) = (&entry.t, &entry.by) {
+                let by = if by == "person" { by.as_str() } else { "session" };
+                text.push_str(&format!("  [{:.0} {by}]", t));
+            }
+            text.push('\n');
+        }
+        text
+    })
+}
+
+/// Shows what differs.
+pub fn diff(app: &App, photo: &PhotoId, a: &str, b: &str) -> Result<(), Failure> {
+    let workspace = app.photo(photo)?;
+    let (from, to) = (workspace.resolve(a)?, workspace.resolve(b)?);
+    let changes = differences(&workspace.state_of(&from)?, &workspace.state_of(&to)?);
+    let result = json!({ "from": from, "to": to, "changes": changes });
+    app.output.result(&result, || match changes.is_empty() {
+        true => "no difference\n".to_owned(),
+        false => changes.iter().map(|change| format!("{}\n", line(&change.to_string()))).collect(),
+    })
+}
+
+/// Lists, makes or deletes branches.
+pub fn branch(
+    app: &App,
+    photo: &PhotoId,
+    name: Option<&RefName>,
+    from: &str,
+    delete: bool,
+) -> Result<(), Failure> {
+    let Some(name) = name else {
+        let workspace = app.photo(photo)?;
+        let head = workspace.head()?;
+        let branches = workspace.branches()?;
+        return app.output.result(&json!({ "head": head, "branches": named(&branches) }), || {
+            let mark = |name: &RefName| if head == Head::Branch(name.clone()) { '*' } else { ' ' };
+            branches.iter().map(|(name, at)| format!("{} {name}  {}\n", mark(name), at.short())).collect()
+        });
+    };
+    let mut writer = app.writer(photo, "branch")?;
+    if delete {
+        writer.delete_branch(name)?;
+        let result = json!({ "deleted": name });
+        return app.output.result(&result, || format!("deleted {name}; its commits stay until `gc`\n"));
+    }
+    let at = writer.workspace().resolve(from)?;
+    writer.create_branch(name, &at)?;
+    app.output.result(&json!({ "branch": name, "commit": at }), || format!("{name}  {}\n", at.short()))
+}
+
+/// Lists or makes tags.
+pub fn tag(app: &App, photo: &PhotoId, name: Option<&RefName>, at: &str) -> Result<(), Failure> {
+    let Some(name) = name else {
+        let tags = app.photo(photo)?.tags()?;
+        return app.output.result(&json!({ "tags": named(&tags) }), || {
+            tags.iter().map(|(name, at)| format!("{name}  {}\n", at.short())).collect()
+        });
+    };
+    let mut writer = app.writer(photo, "tag")?;
+    let at = writer.workspace().resolve(at)?;
+    writer.create_tag(name, &at, "")?;
+    app.output.result(&json!({ "tag": name, "commit": at }), || format!("{name}  {}\n", at.short()))
+}
+
+fn named(refs: &[(RefName, Hash)]) -> serde_json::Map<String, serde_json::Value> {
+    refs.iter().map(|(name, at)| (name.to_string(), json!(at))).collect()
+}
+
+/// Moves HEAD.
+pub fn checkout(app: &App, photo: &PhotoId, at: &str) -> Result<(), Failure> {
+    let mut writer = app.writer(photo, "checkout")?;
+    let head = writer.checkout(at)?;
+    let commit = writer.workspace().head_commit()?;
+    app.output.result(&json!({ "head": head, "commit": commit }), || match &head {
+        Head::Branch(branch) => format!("on {branch} at {}\n", commit.short()),
+        Head::Detached(_) => {
+            format!("at {}, on no branch: `chemigram branch {photo} NAME` makes one here\n", commit.short())
+        }
+    })
+}
+
+/// Sets the current branch back.
+pub fn reset(app: &App, photo: &PhotoId) -> Result<(), Failure> {
+    let mut writer = app.writer(photo, "reset")?;
+    let branch = current_branch(&writer.workspace().head()?, photo)?;
+    let info = writer.reset(&branch)?;
+    let result = json!({ "branch": branch, "commit": info.commit, "unchanged": info.unchanged });
+    app.output.result(&result, || match info.unchanged {
+        true => format!("{branch} is the baseline's edit already\n"),
+        false => format!("{branch}  {}  the baseline's edit\n", info.commit.short()),
+    })
+}
+
+/// The branch that HEAD follows; edits need one.
+pub fn current_branch(head: &Head, photo: &PhotoId) -> Result<RefName, Failure> {
+    match head {
+        Head::Branch(branch) => Ok(branch.clone()),
+        Head::Detached(commit) => {
+            let message = format!("HEAD is at commit {}, on no branch", commit.short());
+            Err(Failure::new(ErrorCode::StateError, message).remedy(format!(
+                "make a branch here and go to it: `chemigram branch {photo} NAME`, `chemigram checkout {photo} NAME`"
+            )))
+        }
+    }
+}
+
+/// Tags a branch, and moves `main` to it if that is wanted.
+pub fn promote(
+    app: &App,
+    subject: &str,
+    branch: &RefName,
+    tag: &RefName,
+    to_main: bool,
+) -> Result<(), Failure> {
+    let photo = match subject.parse::<PhotoId>() {
+        Ok(id) if app.library.open(&id).is_ok() => id,
+        _ => app.session(subject)?.0.id().clone(),
+    };
+    let mut writer = app.writer(&photo, "promote")?;
+    let commit = writer.workspace().resolve(&format!("refs/heads/{branch}"))?;
+    writer.create_tag(tag, &commit, "")?;
+    if to_main {
+        let main: RefName = "main".parse()?;
+        let expected = writer.workspace().resolve("refs/heads/main")?;
+        writer.move_branch(&main, &expected, &commit, &format!("promote {branch}"))?;
+    }
+    let result = json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main });
+    app.output.result(&result, || {
+        let also = if to_main { ", and main is there" } else { "" };
+        format!("{photo}: {branch} ({}) is tagged {tag}{also}\n", commit.short())
+    })
+}
+
+/// Proves folders whole; the status is that of the worst.
+pub fn fsck(app: &App, photo: Option<&PhotoId>) -> Result<u8, Failure> {
+    let photos = match photo {
+        Some(photo) => vec![photo.clone()],
+        None => app.library.photos()?,
+    };
+    let mut reports: Vec<(PhotoId, Result<FsckReport, Failure>)> = Vec::new();
+    for id in photos {
+        let report = app.photo(&id).and_then(|workspace| Ok(workspace.fsck()?));
+        match (report, photo) {
+            (Err(failure), Some(_)) => return Err(failure),
+            (report, _) => reports.push((id, report)),
+        }
+    }
+    let whole = reports.iter().all(|(_, r)| r.as_ref().is_ok_and(FsckReport::is_whole));
+    let rows: Vec<_> = reports
+        .iter()
+        .map(|(id, report)| match report {
+            Ok(report) => json!({ "photo": id, "whole": report.is_whole(), "report": report }),
+            Err(failure) => json!({ "photo": id, "whole": false, "problem": failure.message() }),
+        })
+        .collect();
+    app.output.result(&rows, || reports.iter().map(|(id, report)| fsck_text(id, report)).collect())?;
+    Ok(if whole { 0 } else { ErrorCode::VersioningError.exit_status() })
+}
+
+fn fsck_text(id: &PhotoId, report: &Result<FsckReport, Failure>) -> String {
+    let report = match report {
+        Ok(report) => report,
+        Err(failure) => return format!("{id}: cannot be read: {}\n", line(failure.message())),
+    };
+    let verdict = if report.is_whole() { "whole" } else { "DAMAGED" };
+    let mut text = format!(
+        "{id}: {verdict} ({} commits, {} states, {} refs, {} log lines, {} unreachable)\n",
+        report.commits, report.states, report.refs, report.log_lines, report.dangling
+    );
+    for (kind, findings) in [("damage", &report.damages), ("note", &report.notes)] {
+        for finding in findings {
+            text.push_str(&format!("  {kind}: {}\n", line(&finding.to_string())));
+        }
+    }
+    text
+}
+
+/// Shows or removes what no ref leads to.
+pub fn gc(app: &App, photo: &PhotoId, yes: bool) -> Result<(), Failure> {
+    let report = app.writer(photo, "gc")?.gc(!yes)?;
+    app.output.result(&report, || {
+        let count = report.commits.len() + report.states.len() + report.litter.len();
+        let what = format!(
+            "{} commits, {} states, {} left-over files, {} bytes",
+            report.commits.len(),
+            report.states.len(),
+            report.litter.len(),
+            report.bytes
+        );
+        match (yes, count) {
+            (_, 0) => "nothing to remove\n".to_owned(),
+            (true, _) => format!("removed {what}\n"),
+            (false, _) => format!("would remove {what}; `chemigram gc {photo} --yes` does it\n"),
+        }
+    })
+}

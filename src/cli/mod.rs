@@ -1,0 +1,120 @@
+//! The command line: what a person types, one file a verb group. Nothing is decided here; verbs call the
+//! library and say what came of it.
+//!
+//! Arguments as typed ([`args`]) are one thing, what they come to ([`resolve`]) another. Everything that is
+//! printed goes through [`output`], every error through [`failure`].
+
+pub mod args;
+mod demo;
+mod doctor;
+mod edit;
+mod failure;
+mod generate;
+mod history;
+mod learn;
+mod logging;
+mod mode_b;
+mod output;
+mod paths;
+mod photos;
+mod progress;
+mod resolve;
+mod run;
+mod setup;
+mod signals;
+mod stores;
+
+use clap::Parser as _;
+
+use args::{Cli, Globals, Verb};
+use failure::Failure;
+use output::Output;
+use paths::Folders;
+use setup::App;
+
+/// Runs the program with the process's own arguments and returns its exit status.
+pub fn main() -> u8 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let output = Output::new(&cli.globals);
+    match run(&cli.globals, &cli.verb, output.clone()) {
+        Ok(status) => status,
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit_status()
+        }
+    }
+}
+
+/// What clap has to say: help and version are results, anything else is a usage error.
+fn usage(error: &clap::Error) -> u8 {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if !error.use_stderr() || !json {
+        // A closed reader of `--help` is no error.
+        let _ = error.print();
+        return if error.use_stderr() { 2 } else { 0 };
+    }
+    let text = error.to_string();
+    let mut parts = text.trim_start_matches("error: ").split("\n\n");
+    let failure = Failure::input(parts.next().unwrap_or_default().replace("\n  ", " "))
+        .remedy("`chemigram --help`, or `chemigram COMMAND --help`");
+    output::Output::for_json().failure(&failure);
+    2
+}
+
+fn run(globals: &Globals, verb: &Verb, output: Output) -> Result<u8, Failure> {
+    match verb {
+        Verb::Completions { shell } => {
+            generate::completions(&output, *shell);
+            return Ok(0);
+        }
+        Verb::Man { dir } => return generate::man(&output, dir.as_deref()).map(|()| 0),
+        _ => {}
+    }
+    logging::start(globals, setup::redactor(&Folders::find()?))?;
+    let app = App::new(output, globals.library.as_deref())?;
+    dispatch(&app, verb)
+}
+
+fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
+    let done = |result: Result<(), Failure>| result.map(|()| 0);
+    match verb {
+        Verb::Demo(args) => demo::demo(app, args),
+        Verb::DemoRaw { file, force } => done(photos::demo_raw(app, file, *force)),
+        Verb::Ingest { raw, id, brief } => done(photos::ingest(app, raw, id.clone(), brief.as_ref())),
+        Verb::Photos => done(photos::photos(app)),
+        Verb::Status(arg) => done(photos::status(app, &arg.photo)),
+        Verb::Log { photo, at, limit } => done(history::log(app, photo, at, *limit)),
+        Verb::Diff { photo, a, b } => done(history::diff(app, photo, a, b)),
+        Verb::Branch { photo, name, from, delete } => {
+            done(history::branch(app, photo, name.as_ref(), from, *delete))
+        }
+        Verb::Tag { photo, name, at } => done(history::tag(app, photo, name.as_ref(), at)),
+        Verb::Checkout { photo, at } => done(history::checkout(app, photo, at)),
+        Verb::Reset(arg) => done(history::reset(app, &arg.photo)),
+        Verb::Fsck { photo, .. } => history::fsck(app, photo.as_ref()),
+        Verb::Gc { photo, yes } => done(history::gc(app, photo, *yes)),
+        Verb::Render { photo, at, output, size, force } => {
+            done(edit::render(app, photo, at, output, *size, *force))
+        }
+        Verb::Apply { photo, name, values, mask, label } => {
+            done(edit::apply(app, photo, name, values, mask.as_ref(), label.as_deref()))
+        }
+        Verb::RunModeB(args) => run::run(app, args),
+        Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
+        Verb::Promote { subject, branch, tag, to_main } => {
+            done(history::promote(app, subject, branch, tag, *to_main))
+        }
+        Verb::Proposals { verb } => done(learn::proposals(app, verb)),
+        Verb::Gaps { verb } => done(learn::gaps(app, verb)),
+        Verb::Vocab { verb } => done(stores::vocab(app, verb)),
+        Verb::Providers { verb } => stores::providers(app, verb),
+        Verb::Prompts { verb } => done(stores::prompts(app, verb)),
+        Verb::Cache { verb } => done(stores::cache(app, *verb)),
+        Verb::Doctor => doctor::doctor(app),
+        // Answered before the library is looked for.
+        Verb::Completions { .. } | Verb::Man { .. } => Ok(0),
+    }
+}

@@ -1,0 +1,138 @@
+//! The only place that writes to standard output and standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex};
+
+use serde::Serialize;
+
+use super::args::{Color, Globals};
+use super::failure::Failure;
+use crate::review::Style;
+
+/// The narrowest and the widest text that reads well.
+const WIDTH: std::ops::RangeInclusive<usize> = 40..=110;
+
+/// How results, remarks and errors leave the program.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// JSON instead of text.
+    pub json: bool,
+    /// Results and errors only.
+    pub quiet: bool,
+    color: bool,
+    /// Whether standard output was closed by its reader: from then on nothing is written to it.
+    closed: Arc<Mutex<bool>>,
+}
+
+impl Output {
+    /// As the arguments and the terminal say.
+    pub fn new(globals: &Globals) -> Self {
+        let color = match globals.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+                !unwanted && io::stdout().is_terminal()
+            }
+        };
+        Self { json: globals.json, quiet: globals.quiet, color, closed: Arc::default() }
+    }
+
+    /// For errors in the arguments themselves, which leave nothing to go by but `--json`.
+    pub fn for_json() -> Self {
+        Self { json: true, quiet: true, color: false, closed: Arc::default() }
+    }
+
+    /// How a text is to be laid out.
+    pub fn style(&self) -> Style {
+        Style { color: self.color, width: width() }
+    }
+
+    /// Whether progress may be shown: somebody looks at standard error, and nothing else is to stand there.
+    pub fn shows_progress(&self) -> bool {
+        !self.json && !self.quiet && io::stderr().is_terminal()
+    }
+
+    /// Whether a person can be asked.
+    pub fn can_ask(&self) -> bool {
+        !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// The result of a command: `value` with `--json`, else the text.
+    pub fn result<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.json {
+            let json = serde_json::to_string_pretty(value).map_err(|e| Failure::input(e.to_string()))?;
+            self.line(&json);
+        } else {
+            let text = text();
+            if !text.is_empty() {
+                self.line(text.trim_end_matches('\n'));
+            }
+        }
+        Ok(())
+    }
+
+    /// One line (or several) of a result.
+    pub fn line(&self, text: &str) {
+        self.raw(format!("{text}\n").as_bytes());
+    }
+
+    /// Bytes of a result. A reader that has gone away is no error: `chemigram log | head` is done when `head` is.
+    pub fn raw(&self, bytes: &[u8]) {
+        let mut closed = self.closed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *closed {
+            return;
+        }
+        let mut out = io::stdout().lock();
+        *closed = out.write_all(bytes).and_then(|()| out.flush()).is_err();
+    }
+
+    /// A remark for a person, on standard error; silent with `--json` and `--quiet`.
+    pub fn remark(&self, text: &str) {
+        if !self.json && !self.quiet {
+            self.error_text(text);
+        }
+    }
+
+    /// Asks a person for one line; `None` at the end of input.
+    pub fn ask(&self, question: &str) -> Option<String> {
+        let mut err = io::stderr().lock();
+        let _ = write!(err, "{question} ");
+        let _ = err.flush();
+        drop(err);
+        let mut answer = String::new();
+        match io::stdin().read_line(&mut answer) {
+            Ok(n) if n > 0 => Some(answer.trim().to_owned()),
+            _ => None,
+        }
+    }
+
+    /// An error, as text on standard error or as JSON on standard output.
+    pub fn failure(&self, failure: &Failure) {
+        if self.json {
+            self.line(&failure.to_json().to_string());
+            return;
+        }
+        self.error_text(&format!("error: {}", crate::review::plain(failure.message())));
+        if let Some(help) = failure.help() {
+            self.error_text(&format!("help: {}", crate::review::plain(&help)));
+        }
+    }
+
+    fn error_text(&self, text: &str) {
+        // A closed standard error leaves nobody to tell.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+}
+
+/// Columns of the terminal: `COLUMNS`, else what the system says, else 80.
+fn width() -> usize {
+    let named = std::env::var("COLUMNS").ok().and_then(|v| v.parse().ok()).filter(|&n: &usize| n > 0);
+    let asked = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let width = named.or_else(asked).filter(|&n| n > 0).unwrap_or(80);
+    width.clamp(*WIDTH.start(), *WIDTH.end())
+}

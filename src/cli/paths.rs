@@ -1,0 +1,103 @@
+//! Where this program's files are: the folders of the XDG base directory specification.
+
+use std::path::{Path, PathBuf};
+
+use super::failure::Failure;
+use crate::error::ErrorCode;
+
+/// The user's folders, each already ending in `chemigram`.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    data: PathBuf,
+    config: PathBuf,
+    cache: PathBuf,
+}
+
+impl Folders {
+    /// From the environment.
+    pub fn find() -> Result<Self, Failure> {
+        Self::from_env(&|name| std::env::var_os(name).map(PathBuf::from))
+    }
+
+    fn from_env(env: &dyn Fn(&str) -> Option<PathBuf>) -> Result<Self, Failure> {
+        // Relative paths in these variables are to be ignored, the specification says.
+        let absolute = |name: &str| env(name).filter(|path| path.is_absolute());
+        let folder = |name: &str, below: &str| {
+            let home = || absolute("HOME").map(|home| home.join(below));
+            absolute(name).or_else(home).map(|path| path.join("chemigram")).ok_or_else(|| {
+                Failure::new(ErrorCode::StateError, format!("neither {name} nor HOME names a folder"))
+                    .remedy("set HOME")
+            })
+        };
+        Ok(Self {
+            data: folder("XDG_DATA_HOME", ".local/share")?,
+            config: folder("XDG_CONFIG_HOME", ".config")?,
+            cache: folder("XDG_CACHE_HOME", ".cache")?,
+        })
+    }
+
+    /// The library, unless another is named.
+    pub fn library(&self) -> PathBuf {
+        self.data.join("photos")
+    }
+
+    /// The user's own moves and modules.
+    pub fn vocabulary(&self) -> PathBuf {
+        self.data.join("vocabulary")
+    }
+
+    /// The taste files.
+    pub fn tastes(&self) -> PathBuf {
+        self.config.join("tastes")
+    }
+
+    /// The user's own prompts.
+    pub fn prompts(&self) -> PathBuf {
+        self.config.join("prompts")
+    }
+
+    /// The user's own providers.
+    pub fn providers(&self) -> PathBuf {
+        self.config.join("providers")
+    }
+
+    /// darktable's private configuration and scratch space.
+    pub fn darktable(&self) -> PathBuf {
+        self.cache.join("darktable")
+    }
+
+    /// Rendered pictures.
+    pub fn renders(&self) -> PathBuf {
+        self.cache.join("renders")
+    }
+
+    /// The demo, outside a checkout.
+    pub fn demo(&self) -> PathBuf {
+        self.cache.join("demo")
+    }
+
+    /// Those that commands write to.
+    pub fn written(&self) -> [(&'static str, &Path); 3] {
+        [("data", &self.data), ("configuration", &self.config), ("cache", &self.cache)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_specification_decides_and_relative_paths_are_ignored() {
+        let env = |name: &str| match name {
+            "HOME" => Some(PathBuf::from("/home/ada")),
+            "XDG_CACHE_HOME" => Some(PathBuf::from("/fast")),
+            "XDG_DATA_HOME" => Some(PathBuf::from("here")),
+            _ => None,
+        };
+        let folders = Folders::from_env(&env).unwrap();
+        assert_eq!(folders.library(), Path::new("/home/ada/.local/share/chemigram/photos"));
+        assert_eq!(folders.tastes(), Path::new("/home/ada/.config/chemigram/tastes"));
+        assert_eq!(folders.renders(), Path::new("/fast/chemigram/renders"));
+        assert!(Folders::from_env(&|_| None).unwrap_err().message().contains("HOME"));
+    }
+}

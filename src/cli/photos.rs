@@ -1,0 +1,168 @@
+//! `ingest`, `demo-raw`, `photos`, `status`.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::resolve;
+use super::setup::App;
+use crate::darktable::dng;
+use crate::error::{Coded as _, ErrorCode};
+use crate::ids::PhotoId;
+use crate::photo::{Exif, Head, IngestOptions, Status};
+use crate::review::line;
+
+/// Takes a raw in.
+pub fn ingest(app: &App, raw: &Path, id: Option<PhotoId>, brief: Option<&String>) -> Result<(), Failure> {
+    let brief = resolve::optional_text(brief)?;
+    app.output.remark(&format!("asking darktable for its default edit of {}", raw.display()));
+    let ingested = app.ingest(raw, IngestOptions { id, brief })?;
+    let workspace = &ingested.workspace;
+    let photo = workspace.photo();
+    let result = json!({
+        "photo": photo.id,
+        "folder": workspace.folder(),
+        "baseline": photo.baseline,
+        "exif": photo.exif,
+        "darktable": photo.darktable,
+        "foreign_sidecar": ingested.foreign_sidecar,
+    });
+    app.output.result(&result, || {
+        let mut text = format!(
+            "photo     {}\ncamera    {}\nfolder    {}\nbaseline  {}\n",
+            photo.id,
+            camera(&photo.exif),
+            workspace.folder().display(),
+            photo.baseline.short()
+        );
+        if let Some(sidecar) = &ingested.foreign_sidecar {
+            text.push_str(&format!(
+                "note      {} was left alone: the baseline is darktable's own\n",
+                sidecar.display()
+            ));
+        }
+        text
+    })
+}
+
+/// Writes the demo's raw.
+pub fn demo_raw(app: &App, file: &Path, force: bool) -> Result<(), Failure> {
+    let bytes = dng::demo_raw()?;
+    write_new(file, &bytes, force)?;
+    let result = json!({ "file": file, "bytes": bytes.len() });
+    app.output.result(&result, || format!("{}\n", file.display()))
+}
+
+/// Writes a whole file that is not there yet, unless it may be replaced.
+pub fn write_new(file: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
+    refuse_existing(file, force)?;
+    let absolute = std::path::absolute(file).map_err(|e| Failure::file("write", file, &e))?;
+    crate::durable::write(&absolute, bytes).map_err(|e| Failure::file("write", file, &e))
+}
+
+/// Fails for a file that is there.
+pub fn refuse_existing(file: &Path, force: bool) -> Result<(), Failure> {
+    if !force && file.exists() {
+        let message = format!("{} is there already", file.display());
+        return Err(Failure::new(ErrorCode::StateError, message).remedy("add --force to replace it"));
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Row {
+    photo: PhotoId,
+    #[serde(flatten)]
+    status: Option<Status>,
+    camera: String,
+    problem: Option<String>,
+}
+
+/// Lists the library. A photo that cannot be read is a line, not the end.
+pub fn photos(app: &App) -> Result<(), Failure> {
+    let row = |photo: PhotoId| match app.library.open(&photo).and_then(|w| w.status().map(|s| (w, s))) {
+        Ok((workspace, status)) => {
+            Row { photo, camera: camera(&workspace.photo().exif), status: Some(status), problem: None }
+        }
+        Err(e) => Row { photo, status: None, camera: String::new(), problem: Some(format!("{e} ({:?})", e.code())) },
+    };
+    let rows: Vec<Row> = app.library.photos()?.into_iter().map(row).collect();
+    if rows.is_empty() {
+        app.output.remark(&format!(
+            "no photos in {}: `chemigram ingest RAW` adds one",
+            app.library.root().display()
+        ));
+    }
+    let wide = rows.iter().map(|r| r.photo.as_str().len()).max().unwrap_or(0);
+    app.output.result(&rows, || {
+        rows.iter()
+            .map(|row| match (&row.status, &row.problem) {
+                (Some(status), _) => format!(
+                    "{:wide$}  {:12}  {:2} commits  {:2} branches  {}\n",
+                    row.photo,
+                    head(&status.head),
+                    status.commits,
+                    status.branches.len(),
+                    row.camera
+                ),
+                (None, problem) => {
+                    format!("{:wide$}  damaged: {}\n", row.photo, line(problem.as_deref().unwrap_or_default()))
+                }
+            })
+            .collect()
+    })
+}
+
+/// Says where a photo stands.
+pub fn status(app: &App, photo: &PhotoId) -> Result<(), Failure> {
+    let workspace = app.photo(photo)?;
+    let status = workspace.status()?;
+    app.output.result(&status, || {
+        let mut text = format!(
+            "photo      {}\nhead       {} at {}{}\nhistory    {} commits, {} modules, {} of them on\n",
+            status.photo,
+            head(&status.head),
+            status.commit.short(),
+            if status.is_baseline { ", the baseline's edit" } else { "" },
+            status.commits,
+            status.modules,
+            status.enabled,
+        );
+        for (what, refs) in [("branches", &status.branches), ("tags", &status.tags)] {
+            let names: Vec<String> = refs.iter().map(|(name, at)| format!("{name} {}", at.short())).collect();
+            text.push_str(&format!("{what:10} {}\n", names.join(", ")));
+        }
+        if status.proposals > 0 {
+            text.push_str(&format!(
+                "proposals  {} wait for you: `chemigram proposals list {}`\n",
+                status.proposals, status.photo
+            ));
+        }
+        if let Some(holder) = &status.held_by {
+            text.push_str(&format!("locked     {}\n", line(&holder.to_string())));
+        }
+        text.push_str(&format!("folder     {}\n", workspace.folder().display()));
+        text
+    })
+}
+
+fn head(head: &Head) -> String {
+    match head {
+        Head::Branch(branch) => branch.to_string(),
+        Head::Detached(commit) => commit.short().to_owned(),
+    }
+}
+
+/// Camera and exposure in a line.
+fn camera(exif: &Exif) -> String {
+    let mut parts: Vec<String> = [&exif.make, &exif.model].into_iter().flatten().map(|s| line(s)).collect();
+    parts.dedup();
+    if let Some(seconds) = exif.exposure_seconds.filter(|s| *s > 0.0) {
+        parts.push(if seconds < 0.5 { format!("1/{:.0} s", 1.0 / seconds) } else { format!("{seconds} s") });
+    }
+    parts.extend(exif.aperture.map(|f| format!("f/{f}")));
+    parts.extend(exif.iso.map(|iso| format!("ISO {iso}")));
+    parts.join(" ")
+}

@@ -1,0 +1,158 @@
+//! One line that says what a session is doing, and the way to ask the photographer.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::output::Output;
+use crate::budget::Ledger;
+use crate::review::{line as one_line, plain};
+use crate::session::driver::Host;
+use crate::session::state::State;
+use crate::transcript::{Event, Line};
+
+/// The longest text of what is being done.
+const DOING: usize = 48;
+
+/// A session's host at the command line.
+pub struct Watch<'a> {
+    output: &'a Output,
+    bar: ProgressBar,
+    asks: bool,
+    seen: Mutex<Seen>,
+}
+
+/// What the line is made of.
+#[derive(Default)]
+struct Seen {
+    budget: Option<Figures>,
+    doing: String,
+    streamed: usize,
+}
+
+struct Figures {
+    seconds: u64,
+    iterations: (u64, u64),
+    branches: (u64, u64),
+}
+
+impl<'a> Watch<'a> {
+    /// A host that shows its line where somebody looks, and asks where `asks` says that somebody is there.
+    pub fn new(output: &'a Output, asks: bool) -> Self {
+        let target =
+            if output.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        Self { output, bar, asks, seen: Mutex::new(Seen::default()) }
+    }
+
+    /// The line itself, for remarks from elsewhere.
+    pub fn bar(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
+    /// Begins to show the line.
+    pub fn start(&self) {
+        self.bar.reset_elapsed();
+        self.bar.enable_steady_tick(Duration::from_millis(120));
+    }
+
+    /// Takes the line away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Seen)) {
+        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut seen);
+        self.bar.set_message(seen.message());
+    }
+}
+
+impl Seen {
+    fn message(&self) -> String {
+        let mut text = String::new();
+        if let Some(f) = &self.budget {
+            text = format!(
+                "/ {}:{:02} | {}/{} iterations | {}/{} branches | ",
+                f.seconds / 60,
+                f.seconds % 60,
+                f.iterations.0,
+                f.iterations.1,
+                f.branches.0,
+                f.branches.1
+            );
+        }
+        text.push_str(&self.doing);
+        if self.streamed > 0 {
+            text.push_str(&format!(" ({} so far)", self.streamed));
+        }
+        text
+    }
+}
+
+impl Host for Watch<'_> {
+    fn line(&self, line: &Line, _: &State, ledger: &Ledger) {
+        if self.output.json {
+            if let Ok(json) = serde_json::to_string(line) {
+                self.output.line(&json);
+            }
+            return;
+        }
+        let (budget, spent) = (ledger.budget(), ledger.settled());
+        self.update(|seen| {
+            seen.budget = Some(Figures {
+                seconds: budget.time_seconds,
+                iterations: (spent.iterations, budget.max_iterations),
+                branches: (spent.branches, budget.max_branches),
+            });
+        });
+        if let Some(remark) = remark(&line.event)
+            && !self.output.quiet
+        {
+            self.bar.suspend(|| self.output.remark(&remark));
+        }
+    }
+
+    fn busy(&self, what: &str) {
+        let doing: String = one_line(what).chars().take(DOING).collect();
+        self.update(|seen| (seen.doing, seen.streamed) = (doing, 0));
+    }
+
+    fn streaming(&self, amount: usize) {
+        self.update(|seen| seen.streamed = amount);
+    }
+
+    fn answer(&self, question: &str) -> Option<String> {
+        if !self.asks {
+            return None;
+        }
+        let ask = || self.output.ask(&format!("the agent asks: {}\n>", plain(question)));
+        self.bar.suspend(ask).filter(|answer| !answer.is_empty())
+    }
+}
+
+/// What is worth a lasting line of its own.
+fn remark(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Judgment(judgment) => format!(
+            "{}: {}/5{}",
+            judgment.branch,
+            judgment.judged_score,
+            if judgment.abandoned { ", abandoned" } else { "" }
+        ),
+        Event::SnapshotCreated { name, op, .. } => {
+            format!("{}: {}", name.rsplit('/').next().unwrap_or(name), one_line(op))
+        }
+        Event::Attempt { message, pause_ms: Some(pause), .. } => {
+            format!("{}; trying again in {:.1} s", one_line(message), *pause as f64 / 1000.0)
+        }
+        Event::Attempt { message, .. } => one_line(message),
+        Event::CapFired { exhausted } => exhausted.to_string(),
+        Event::WrapUp { reason, .. } => format!("wrapping up: {}", one_line(reason)),
+        Event::Gap { description } => format!("missing move: {}", one_line(description)),
+        _ => return None,
+    })
+}

@@ -1,0 +1,231 @@
+//! `run-mode-b`: from arguments to a session, its run, and its review.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::args::{ChoiceArgs, RunArgs};
+use super::failure::Failure;
+use super::mode_b::show_session;
+use super::progress::Watch;
+use super::resolve;
+use super::setup::{App, redactor};
+use super::signals;
+use crate::budget::Budget;
+use crate::clock::{Stop, SystemClock};
+use crate::error::ErrorCode;
+use crate::ids::{Hash, PhotoId, SessionId};
+use crate::photo::{IngestOptions, PhotoError, Workspace};
+use crate::provider::{Choice, Provider, connect};
+use crate::review::plain;
+use crate::session::driver::Session;
+use crate::session::listing;
+use crate::session::start::{self, Plan, Request, Resume, Setup};
+
+/// The provider when none is named.
+const DEFAULT_PROVIDER: &str = "explorer";
+/// The seed when none is given.
+const DEFAULT_SEED: u64 = 1;
+
+/// Runs a session, new or taken up again. The status is the outcome's.
+pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
+    if let Some(part) = &args.resume {
+        return resume(app, args, part);
+    }
+    let budget = Budget::parse(args.budget.as_deref().unwrap_or_default())?;
+    if !args.yes && !args.dry_run && !app.output.can_ask() {
+        return Err(Failure::new(ErrorCode::InvalidInput, "nobody is at a terminal to confirm the plan")
+            .remedy("add --yes to begin without asking, or --dry-run to see the plan"));
+    }
+    let brief = resolve::optional_text(args.brief.as_ref())?;
+    let seed = args.seed.unwrap_or(DEFAULT_SEED);
+    // Whatever can be wrong with provider and prompt is found before a raw is taken in.
+    let choice = choice(&args.choice, seed);
+    let provider = connect(&app.registry(), &choice)?;
+    let workspace = subject(app, args.photo.as_deref().unwrap_or_default(), brief.as_ref(), args.dry_run)?;
+    let request = Request {
+        brief,
+        vectors: args.vectors.clone(),
+        budget,
+        from: args.from.clone(),
+        criteria: resolve::optional_text(args.criteria.as_ref())?,
+        prompt: args.prompt.clone(),
+        preview_edge: args.preview_size,
+        unattended: args.yes,
+        seed,
+    };
+    let stop = Stop::default();
+    let setup = setup(app, workspace, provider, args.prompts.as_ref(), stop.clone())?;
+    let plan = start::plan(&setup, &request)?;
+    if args.dry_run {
+        return dry_run(app, &plan).map(|()| 0);
+    }
+    if !args.yes {
+        app.output.remark(&plain(&plan.message));
+        let answer = app.output.ask("\nBegin? [yes/no]").unwrap_or_default();
+        if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
+            return Err(Failure::new(ErrorCode::StateError, "not begun; nothing was spent"));
+        }
+    }
+    carry_out(app, stop, !args.yes, || Ok(start::start(setup, plan)?))
+}
+
+/// Runs a session that needs no arguments and no person.
+pub fn run_request(
+    app: &App,
+    workspace: Workspace,
+    choice: &Choice,
+    request: &Request,
+) -> Result<u8, Failure> {
+    let provider = connect(&app.registry(), choice)?;
+    let stop = Stop::default();
+    let setup = setup(app, workspace, provider, None, stop.clone())?;
+    let plan = start::plan(&setup, request)?;
+    carry_out(app, stop, false, || Ok(start::start(setup, plan)?))
+}
+
+/// Takes up a session.
+fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
+    if !args.yes && !app.output.can_ask() {
+        return Err(Failure::new(ErrorCode::InvalidInput, "nobody is at a terminal to confirm")
+            .remedy("add --yes to go on without asking"));
+    }
+    let (workspace, id) = app.session(part)?;
+    let session = listing::read(&workspace, &id)?;
+    let begun = &session.state.start;
+    // Whoever began it goes on with it, unless another is named.
+    let named = args.choice.provider.is_some();
+    let chosen = ChoiceArgs {
+        provider: Some(args.choice.provider.clone().unwrap_or_else(|| begun.provider.clone())),
+        model: args.choice.model.clone().or_else(|| (!named).then(|| begun.model.clone())),
+    };
+    let chosen = choice(&chosen, args.seed.unwrap_or(begun.seed));
+    let provider = connect(&app.registry(), &chosen)?;
+    let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
+    let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise };
+    let stop = Stop::default();
+    let setup = setup(app, workspace, provider, args.prompts.as_ref(), stop.clone())?;
+    carry_out(app, stop, !args.yes, || Ok(start::resume(setup, &id, with)?))
+}
+
+/// Starts, runs to the end, and shows what came of it.
+fn carry_out(
+    app: &App,
+    stop: Stop,
+    asks: bool,
+    begin: impl FnOnce() -> Result<Session, Failure>,
+) -> Result<u8, Failure> {
+    let runtime = signals::runtime()?;
+    let watch = Watch::new(&app.output, asks);
+    let (bar, output) = (watch.bar(), app.output.clone());
+    let ran = runtime.block_on(async {
+        signals::listen(stop, move |text| bar.suspend(|| output.remark(text)))?;
+        watch.start();
+        let mut session = begin()?;
+        let end = session.run(&watch).await?;
+        let id: SessionId = session.state.start.session.parse()?;
+        Ok::<_, Failure>((end, session.state.harvested(), id))
+    });
+    watch.finish();
+    let (end, harvested, id) = ran?;
+    if !app.output.json {
+        let (workspace, id) = app.session(id.as_str())?;
+        show_session(app, &workspace, &id)?;
+    }
+    Ok(end.outcome.exit_status(harvested))
+}
+
+/// Which provider is meant: as typed, else as the environment says, else the explorer.
+fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
+    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    match args.provider.clone().or_else(|| env("CHEMIGRAM_PROVIDER")) {
+        Some(provider) => {
+            let from_env = || args.provider.is_none().then(|| env("CHEMIGRAM_MODEL")).flatten();
+            Choice { provider, model: args.model.clone().or_else(from_env), base_url: None, seed }
+        }
+        None => {
+            Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed }
+        }
+    }
+}
+
+/// Everything a session works with.
+fn setup(
+    app: &App,
+    workspace: Workspace,
+    provider: Arc<dyn Provider>,
+    prompts: Option<&PathBuf>,
+    stop: Stop,
+) -> Result<Setup, Failure> {
+    Ok(Setup {
+        workspace,
+        vocabulary: Arc::new(app.vocabulary()?),
+        layouts: Arc::new(app.layouts()),
+        renderer: app.renderer()?,
+        tastes: app.folders.tastes(),
+        provider,
+        prompts: app.prompts(prompts)?,
+        clock: Arc::new(SystemClock),
+        redactor: redactor(&app.folders),
+        stop,
+    })
+}
+
+/// The photo that is meant: one of the library, or a raw file, which is taken in unless it was before.
+fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Result<Workspace, Failure> {
+    let path = Path::new(named);
+    if let Ok(id) = named.parse::<PhotoId>()
+        && (app.library.folder(&id).exists() || !path.is_file())
+    {
+        return app.photo(&id);
+    }
+    if dry_run {
+        let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, &e))?;
+        return match app.library.find_raw(&Hash::of(&bytes))? {
+            Some(id) => app.photo(&id),
+            None => Err(Failure::new(ErrorCode::NotFound, format!("{named} is not in the library yet"))
+                .remedy(format!("`chemigram ingest {named}` takes it in; a dry run does not"))),
+        };
+    }
+    app.output.remark(&format!("taking in {named}"));
+    let options = IngestOptions { id: None, brief: brief.cloned() };
+    match app.try_ingest(path, options)? {
+        Ok(ingested) => Ok(ingested.workspace),
+        Err(PhotoError::AlreadyIngested { id, .. }) => app.photo(&id),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Shows what would be done, and what would be sent first.
+fn dry_run(app: &App, plan: &Plan) -> Result<(), Failure> {
+    let bound = start::upper_bound(&plan.start.budget);
+    let capped = |n: u64| (n != u64::MAX).then_some(n);
+    let result = json!({
+        "plan": plan.start,
+        "system": plan.system,
+        "message": plan.message,
+        "tools": plan.tools,
+        "at_most": {
+            "iterations": bound.iterations, "branches": bound.branches, "model_calls": bound.model_calls,
+            "renders": capped(bound.renders), "tokens": capped(bound.tokens),
+            "cost_micro_usd": capped(bound.cost_micro_usd),
+        },
+    });
+    app.output.result(&result, || {
+        let tools: Vec<&str> = plan.tools.iter().map(|tool| tool.name.as_str()).collect();
+        format!(
+            "# Plan, and first message\n\n{}\n\n# System prompt ({})\n\n{}\n\n# Tools ({})\n\n{}\n\n\
+             # At most\n\n{} iterations, {} branches, {} model calls{}\n\nNothing was sent and nothing was spent.\n",
+            plain(&plan.message),
+            plan.start.prompt,
+            plain(&plan.system),
+            tools.len(),
+            tools.join(", "),
+            bound.iterations,
+            bound.branches,
+            bound.model_calls,
+            capped(bound.tokens).map(|n| format!(", {n} tokens")).unwrap_or_default(),
+        )
+    })
+}

@@ -1,0 +1,179 @@
+//! What commands work with, each part made when it is first asked for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::output::Output;
+use super::paths::Folders;
+use crate::assets::Overlay;
+use crate::clock::{Deadline, SystemClock};
+use crate::darktable::baseline::ask_baseline;
+use crate::darktable::cache::{Cache, Cached};
+use crate::darktable::layout::{Layouts, MEASURED};
+use crate::darktable::oneshot::OneShot;
+use crate::darktable::probe::DarktableCli;
+use crate::darktable::render::{RenderError, Renderer};
+use crate::darktable::state::EditState;
+use crate::darktable::xmp;
+use crate::error::ErrorCode;
+use crate::ids::{PhotoId, SessionId};
+use crate::photo::{Authority, IngestOptions, Ingested, Library, PhotoError, Workspace, Writer, ingest};
+use crate::prompts::Store;
+use crate::provider::Registry;
+use crate::redact::Redactor;
+use crate::session::listing;
+use crate::vocabulary::{Orientation, PhotoFacts, Vocabulary};
+
+/// How large the cache of rendered pictures may become.
+const CACHE_LIMIT: u64 = 4 << 30;
+
+/// How long darktable may take over one picture that a person waits for.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The program's surroundings.
+pub struct App {
+    /// Where everything is said.
+    pub output: Output,
+    /// The user's folders.
+    pub folders: Folders,
+    /// The photos.
+    pub library: Library,
+}
+
+impl App {
+    /// With the library at `library`, or the user's own.
+    pub fn new(output: Output, library: Option<&Path>) -> Result<Self, Failure> {
+        let folders = Folders::find()?;
+        let library = Library::new(library.map_or_else(|| folders.library(), Path::to_owned));
+        Ok(Self { output, folders, library })
+    }
+
+    /// A photo, for reading.
+    pub fn photo(&self, id: &PhotoId) -> Result<Workspace, Failure> {
+        Ok(self.library.open(id)?)
+    }
+
+    /// A photo, to be changed by the person at the keyboard.
+    pub fn writer(&self, id: &PhotoId, purpose: &str) -> Result<Writer, Failure> {
+        Ok(self.photo(id)?.lock(Authority::Person, purpose)?)
+    }
+
+    /// A session, by a part of its id.
+    pub fn session(&self, part: &str) -> Result<(Workspace, SessionId), Failure> {
+        let (photo, session) = listing::find(&self.library, part)?;
+        Ok((self.photo(&photo)?, session))
+    }
+
+    /// The providers.
+    pub fn registry(&self) -> Registry {
+        registry(&self.folders)
+    }
+
+    /// The prompts, with the user's own from `own` or their usual folder.
+    pub fn prompts(&self, own: Option<&PathBuf>) -> Result<Store, Failure> {
+        if let Some(folder) = own.filter(|folder| !folder.is_dir()) {
+            return Err(Failure::new(ErrorCode::NotFound, format!("{} is not a folder", folder.display())));
+        }
+        let folder = own.cloned().unwrap_or_else(|| self.folders.prompts());
+        Ok(Store::new(Overlay::prompts(Some(folder)))?)
+    }
+
+    /// The files of the vocabulary.
+    pub fn vocabulary_files(&self) -> Overlay {
+        Overlay::vocabulary(Some(self.folders.vocabulary()))
+    }
+
+    /// The moves.
+    pub fn vocabulary(&self) -> Result<Vocabulary, Failure> {
+        Ok(Vocabulary::load(&self.vocabulary_files())?)
+    }
+
+    /// The layouts of darktable's parameters.
+    pub fn layouts(&self) -> Layouts {
+        Layouts::new(self.vocabulary_files())
+    }
+
+    /// The cache of rendered pictures.
+    pub fn cache(&self) -> Cache {
+        Cache::new(self.folders.renders(), CACHE_LIMIT)
+    }
+
+    /// The installed darktable.
+    pub fn darktable(&self) -> Result<DarktableCli, Failure> {
+        Ok(DarktableCli::find(&patience())?)
+    }
+
+    /// The version of the installed darktable; where there is none, the newest that is known.
+    pub fn darktable_version(&self) -> String {
+        let newest = MEASURED.last().copied().unwrap_or_default();
+        self.darktable().map_or_else(|_| newest.to_owned(), |cli| cli.version().to_owned())
+    }
+
+    /// Eyes: darktable behind the cache.
+    pub fn renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
+        Ok(Arc::new(Cached::new(self.uncached_renderer()?, self.cache())))
+    }
+
+    /// darktable itself.
+    pub fn uncached_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
+        let layouts = self.layouts();
+        let encode =
+            move |state: &EditState, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
+        Ok(Arc::new(OneShot::new(self.darktable()?, &self.folders.darktable(), Arc::new(encode))?))
+    }
+
+    /// Takes a raw into the library, asking darktable for its default edit.
+    pub fn ingest(&self, raw: &Path, options: IngestOptions) -> Result<Ingested, Failure> {
+        Ok(self.try_ingest(raw, options)??)
+    }
+
+    /// [`Self::ingest`], with the library's own answer: what is in it already may be just as well.
+    pub fn try_ingest(
+        &self,
+        raw: &Path,
+        options: IngestOptions,
+    ) -> Result<Result<Ingested, PhotoError>, Failure> {
+        let cli = self.darktable()?;
+        let layouts = self.layouts();
+        let base = self.folders.darktable();
+        let ask = |raw: &Path| {
+            let sidecar = ask_baseline(&cli, raw, &base, &patience())?;
+            let state = xmp::read(&sidecar, &layouts)
+                .map_err(|e| RenderError::Untrusted(format!("its default edit cannot be read: {e}")))?;
+            Ok((state, cli.version().to_owned()))
+        };
+        Ok(ingest(&self.library, raw, options, &ask))
+    }
+
+    /// What the vocabulary must know about a photo.
+    pub fn facts(&self, photo: &Workspace) -> Result<PhotoFacts, Failure> {
+        let exif = &photo.photo().exif;
+        Ok(PhotoFacts {
+            baseline: photo.state_of(photo.baseline())?,
+            width: exif.width.unwrap_or(0),
+            height: exif.height.unwrap_or(0),
+            orientation: Orientation::from_exif(exif.orientation.into()),
+        })
+    }
+}
+
+/// The providers: those that come along and the user's own.
+fn registry(folders: &Folders) -> Registry {
+    Registry::new(&Overlay::providers(Some(folders.providers())))
+}
+
+/// What no log or transcript may hold: the values of all keys in the environment.
+pub fn redactor(folders: &Folders) -> Redactor {
+    let registry = registry(folders);
+    let names: Vec<String> =
+        registry.list().filter_map(|(_, _, profile)| profile.ok()?.key_env.clone()).collect();
+    let value = |name: String| std::env::var(name).ok().map(|key| key.trim().into());
+    Redactor::new(names.into_iter().filter_map(value))
+}
+
+/// The time that darktable gets while a person waits.
+pub fn patience() -> Deadline {
+    Deadline::after(Arc::new(SystemClock), PATIENCE)
+}

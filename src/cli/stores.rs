@@ -1,0 +1,271 @@
+//! `vocab`, `providers`, `prompts`, `cache`: what the program knows and keeps.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::args::{CacheVerb, PromptVerb, ProviderVerb, VocabVerb};
+use super::failure::Failure;
+use super::resolve;
+use super::setup::App;
+use super::signals;
+use crate::assets::Origin;
+use crate::error::ErrorCode;
+use crate::prompts::Store;
+use crate::provider::check::check;
+use crate::provider::profile::{Profile, SetupError};
+use crate::provider::{Choice, connect};
+use crate::review::{line, plain};
+use crate::vocabulary::{Filter, ListedMove};
+
+/// `vocab`.
+pub fn vocab(app: &App, verb: &VocabVerb) -> Result<(), Failure> {
+    let layouts = app.layouts();
+    match verb {
+        VocabVerb::List { tag, axis, module } => {
+            let vocabulary = app.vocabulary()?;
+            let filter = Filter { tag: tag.as_deref(), axis: *axis, module: module.as_deref() };
+            let moves = vocabulary.list(&filter, &layouts, &app.darktable_version())?;
+            let wide = moves.iter().map(|m| m.name.len()).max().unwrap_or(0);
+            app.output.result(&moves, || {
+                moves.iter().map(|m| format!("{:wide$}  {}\n", m.name, line(m.description))).collect()
+            })
+        }
+        VocabVerb::Show { name } => {
+            let vocabulary = app.vocabulary()?;
+            let file = vocabulary.get(name)?.file.clone();
+            let version = app.darktable_version();
+            let moves = vocabulary.list(&Filter::default(), &layouts, &version)?;
+            let shown = moves.into_iter().find(|m| m.name == name).ok_or_else(|| {
+                let message = format!("darktable {version} does not have the module of move `{name}`");
+                Failure::new(ErrorCode::SynthesizerError, message)
+            })?;
+            app.output.result(&shown, || format!("{}file        {}\n", move_text(&shown), line(&file)))
+        }
+        VocabVerb::Check { file } => check_moves(app, file),
+    }
+}
+
+fn move_text(shown: &ListedMove<'_>) -> String {
+    let mut text = format!("{}\n{}\n\n", shown.name, line(shown.description));
+    for (name, p) in &shown.parameters {
+        let neutral = p.neutral.map(|n| format!(", neutral {n}")).unwrap_or_default();
+        let unit = if p.unit.is_empty() { String::new() } else { format!(" {}", p.unit) };
+        text.push_str(&format!("{name:10}  {} to {}{unit}, default {}{neutral}\n", p.min, p.max, p.default));
+    }
+    let axes: Vec<String> =
+        shown.axes.iter().map(|(axis, sign)| format!("{}{axis}", if *sign < 0 { '-' } else { '+' })).collect();
+    let tags: Vec<&str> = shown.tags.iter().map(String::as_str).collect();
+    let masks = if shown.maskable { "yes" } else { "no" };
+    text.push_str(&format!(
+        "\nmodule      {}\npushes      {}\nmask        {masks}\ntags        {}\n",
+        shown.module,
+        axes.join(" "),
+        line(&tags.join(", "))
+    ));
+    text
+}
+
+/// Checks a file of moves as it would be read beside the others.
+fn check_moves(app: &App, file: &Path) -> Result<(), Failure> {
+    let text = resolve::file(file)?;
+    let vocabulary = crate::vocabulary::Vocabulary::load_with(&app.vocabulary_files(), file, &text)?;
+    let version = app.darktable_version();
+    let listed = vocabulary.list(&Filter::default(), &app.layouts(), &version)?;
+    let shown = file.display().to_string();
+    let own: Vec<&str> =
+        vocabulary.moves().filter(|m| m.file == shown).map(|m| m.name.as_str()).collect();
+    let missing: Vec<&str> =
+        own.iter().filter(|name| !listed.iter().any(|m| m.name == **name)).copied().collect();
+    let result = json!({ "file": file, "moves": own, "unavailable": missing, "darktable": version });
+    app.output.result(&result, || {
+        let mut text = format!("{shown}: {} moves, all well-formed\n", own.len());
+        if !missing.is_empty() {
+            text.push_str(&format!("darktable {version} has no module for: {}\n", missing.join(", ")));
+        }
+        text
+    })
+}
+
+/// `providers`; the status says whether a check passed.
+pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
+    let registry = app.registry();
+    match verb {
+        ProviderVerb::List => {
+            let row = |(name, origin, profile): (&str, &Origin, Result<&Profile, &SetupError>)| match profile {
+                Ok(profile) => json!({
+                    "name": name, "summary": profile.summary, "key_env": profile.key_env,
+                    "ready": registry.has_key(profile), "default_model": profile.default_model,
+                    "user": *origin != Origin::Embedded,
+                }),
+                Err(error) => json!({ "name": name, "problem": error.to_string(), "ready": false }),
+            };
+            let rows: Vec<Value> = registry.list().map(row).collect();
+            app.output.result(&rows, || rows.iter().map(provider_line).collect())?;
+        }
+        ProviderVerb::Show { name } => {
+            let profile = registry.get(name)?;
+            let models: Vec<Value> = profile
+                .models
+                .iter()
+                .map(|m| {
+                    let price = m.price.as_ref().map(|p| {
+                        json!({ "input": p.input, "output": p.output, "cache_read": p.cache_read,
+                                "cache_write": p.cache_write, "as_of": p.as_of })
+                    });
+                    json!({ "id": m.id, "vision": m.vision, "context": m.context, "usd_per_million": price })
+                })
+                .collect();
+            let ready = registry.has_key(profile);
+            let result = json!({
+                "name": profile.name, "summary": profile.summary, "base_url": profile.base_url,
+                "key_env": profile.key_env, "ready": ready, "default_model": profile.default_model,
+                "models": models, "other_models": profile.other_models.is_some(),
+            });
+            app.output.result(&result, || provider_text(profile, ready))?;
+        }
+        ProviderVerb::Check { name, model } => {
+            let choice = Choice { provider: name.clone(), model: model.clone(), ..Choice::default() };
+            let provider = connect(&registry, &choice)?;
+            let info = provider.info().clone();
+            app.output.remark(&format!("calling {} ({}) once", line(&info.provider), line(&info.model)));
+            let report = signals::runtime()?.block_on(check(provider.as_ref()));
+            if let Some(fault) = report.fault {
+                return Err(fault.into());
+            }
+            app.output.result(&report, || {
+                let mark = |yes| if yes { "✓" } else { "✗" };
+                let mut text = format!(
+                    "{} answered in {:.1} s\n{} called the tool\n{} with the right arguments\n",
+                    mark(report.answered),
+                    report.took.as_secs_f64(),
+                    mark(report.called_tool),
+                    mark(report.arguments_right)
+                );
+                report.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", line(note))));
+                text
+            })?;
+            return Ok(if report.passed() { 0 } else { ErrorCode::ProviderError.exit_status() });
+        }
+    }
+    Ok(0)
+}
+
+fn provider_line(row: &Value) -> String {
+    let field = |name: &str| line(row.get(name).and_then(Value::as_str).unwrap_or_default());
+    let ready = row.get("ready").and_then(Value::as_bool) == Some(true);
+    let state = match (row.get("problem"), ready) {
+        (Some(_), _) => field("problem"),
+        (None, true) => "ready".to_owned(),
+        (None, false) => format!("needs {}", field("key_env")),
+    };
+    format!("{:12}  {:26}  {}\n", field("name"), state, field("summary"))
+}
+
+fn provider_text(profile: &Profile, ready: bool) -> String {
+    let or_none = |text: &Option<String>| text.as_deref().map_or_else(|| "—".to_owned(), line);
+    let mut text = format!(
+        "{}\n{}\n\naddress   {}\nkey       {} ({})\ndefault   {}\n\n",
+        profile.name,
+        line(&profile.summary),
+        or_none(&profile.base_url),
+        or_none(&profile.key_env),
+        if ready { "at hand, or not needed" } else { "missing" },
+        or_none(&profile.default_model),
+    );
+    for model in &profile.models {
+        let dollars = |price: Option<f64>| price.map_or_else(|| "?".to_owned(), |p| format!("{p:.2}"));
+        let price = match &model.price {
+            Some(p) => {
+                format!("{} in, {} out USD a million tokens ({})", dollars(p.input), dollars(p.output), p.as_of)
+            }
+            None if profile.free => "free".to_owned(),
+            None => "price unknown".to_owned(),
+        };
+        let sees = if model.vision { "sees pictures" } else { "numbers only" };
+        text.push_str(&format!("{:28}  {sees}  {price}\n", line(&model.id)));
+    }
+    if profile.other_models.is_some() {
+        text.push_str("and any other model that the provider has, at a price that is not known here\n");
+    }
+    text
+}
+
+/// `prompts`.
+pub fn prompts(app: &App, verb: &PromptVerb) -> Result<(), Failure> {
+    match verb {
+        PromptVerb::List { prompts } => {
+            let entries = app.prompts(prompts.as_ref())?.list();
+            let row = |e: &crate::prompts::Entry| {
+                let versions: Vec<&str> = e.versions.iter().map(|v| v.version.as_str()).collect();
+                json!({ "name": e.name, "summary": e.summary, "active": e.active, "versions": versions,
+                        "context_required": e.context_required, "context_optional": e.context_optional })
+            };
+            let rows: Vec<Value> = entries.iter().map(row).collect();
+            app.output.result(&rows, || {
+                entries.iter().map(|e| format!("{}@{}  {}\n", e.name, e.active, line(&e.summary))).collect()
+            })
+        }
+        PromptVerb::Show { name, prompts } => {
+            let store = app.prompts(prompts.as_ref())?;
+            let (name, version) = name.split_once('@').map_or((name.as_str(), None), |(n, v)| (n, Some(v)));
+            let template = store.show(name, version)?;
+            let result = json!({
+                "name": template.name, "version": template.version,
+                "template_sha256": template.template_sha256, "source": template.source,
+            });
+            app.output.result(&result, || plain(&template.source))
+        }
+        PromptVerb::Render { name, vars, context, prompts } => {
+            let store = app.prompts(prompts.as_ref())?;
+            render_prompt(app, &store, name, vars, context.as_ref())
+        }
+    }
+}
+
+fn render_prompt(
+    app: &App,
+    store: &Store,
+    name: &str,
+    vars: &[String],
+    context: Option<&PathBuf>,
+) -> Result<(), Failure> {
+    let mut values: Map<String, Value> = match context {
+        Some(path) => serde_json::from_str(&resolve::file(path)?)
+            .map_err(|e| Failure::input(format!("{} is not a JSON object: {e}", path.display())))?,
+        None => Map::new(),
+    };
+    for var in vars {
+        let (key, value) = var
+            .split_once('=')
+            .ok_or_else(|| Failure::input(format!("`{var}` is not KEY=VALUE")).remedy("write it like --var vision=true"))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        values.insert(key.trim().to_owned(), value);
+    }
+    let rendered = store.render(name, &Value::Object(values))?;
+    let result = json!({
+        "name": rendered.name, "version": rendered.version,
+        "template_sha256": rendered.template_sha256, "text": rendered.text,
+    });
+    app.output.result(&result, || plain(&rendered.text))
+}
+
+/// `cache`.
+pub fn cache(app: &App, verb: CacheVerb) -> Result<(), Failure> {
+    let cache = app.cache();
+    let folder = app.folders.renders();
+    let (info, verb) = match verb {
+        CacheVerb::Info => (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds"),
+        CacheVerb::Clear => (cache.clear().map_err(|e| Failure::file("empty", &folder, &e))?, "held"),
+    };
+    app.output.result(&info, || {
+        let mb = |bytes: u64| bytes / 1_000_000;
+        format!(
+            "{} {verb} {} pictures, {} MB of {} MB\n",
+            info.folder.display(),
+            info.entries,
+            mb(info.bytes),
+            mb(info.limit)
+        )
+    })
+}

@@ -1,0 +1,10 @@
+//! What a photographer comes back to: one model, folded from a session's transcript and its photo's folder,
+//! and its faces. Here is the text; a program reads the model itself as JSON.
+
+mod model;
+mod plain;
+mod text;
+
+pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
+pub use plain::{line, plain, wrap};
+pub use text::{Style, summary_line, text};

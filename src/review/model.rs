@@ -1,0 +1,362 @@
+//! The review of one session, free of any layout.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::budget::{Amounts, Budget, Cap, usd};
+use crate::ids::{Hash, RefName};
+use crate::photo::{Operation, Workspace};
+use crate::session::SessionError;
+use crate::session::listing::{Condition, Session};
+use crate::tools::{BranchView, Measured, moves_of};
+use crate::transcript::{Event, Flag, JudgmentSource, Outcome, Vector};
+
+/// Everything worth telling about a session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReviewModel {
+    /// Its id.
+    pub session: String,
+    /// The photo.
+    pub photo: String,
+    /// The photo's folder.
+    pub folder: PathBuf,
+    /// How it stands.
+    #[serde(flatten)]
+    pub condition: Condition,
+    /// Why it ended, when it was not the agent's own end.
+    pub reason: String,
+    /// The cap that fired, in words.
+    pub cap: Option<String>,
+    /// When it began.
+    pub started: jiff::Timestamp,
+    /// Session time in milliseconds.
+    pub elapsed_ms: u64,
+    /// Of that, waiting for the model.
+    pub model_ms: u64,
+    /// Of that, waiting for darktable.
+    pub render_ms: u64,
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// The prompt, with its version.
+    pub prompt: String,
+    /// How the baseline was named.
+    pub baseline_ref: String,
+    /// The baseline's commit.
+    pub baseline: Hash,
+    /// The brief as the session had it.
+    pub brief: String,
+    /// The branches in the order they were made.
+    pub branches: Vec<BranchReview>,
+    /// Branches of the plan that were not made.
+    pub not_made: Vec<RefName>,
+    /// The question on which it waits.
+    pub question: Option<String>,
+    /// The agent's summary across branches.
+    pub summary: String,
+    /// A tag that the agent suggests.
+    pub tag_suggestion: Option<String>,
+    /// Missing moves that it reported.
+    pub gaps: Vec<String>,
+    /// Its proposals that wait for a person.
+    pub proposals: Vec<PendingProposal>,
+    /// Used and allowed, a line a cap.
+    pub budget: Vec<CapUse>,
+    /// What was spent.
+    pub spent: Amounts,
+    /// Of that, charged in full because a crash hid the outcome.
+    pub assumed: Amounts,
+    /// What to type next.
+    pub next: Vec<NextStep>,
+}
+
+/// One branch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BranchReview {
+    /// Its name.
+    pub branch: RefName,
+    /// Its axis; `None` for an open-ended one.
+    pub vector: Option<Vector>,
+    /// The axis in the agent's words.
+    pub restated: Option<String>,
+    /// Where the session left it.
+    pub commit: Hash,
+    /// Whether it is still there. A person may have deleted or moved it since.
+    pub stands: bool,
+    /// 1 to 5; absent while it is not judged.
+    pub judged_score: Option<u8>,
+    /// Whose score it is.
+    pub source: Option<JudgmentSource>,
+    /// Why.
+    pub judged_reasoning: String,
+    /// Whether it can be held against the baseline at all.
+    pub comparable_to_baseline: bool,
+    /// Remarks.
+    pub flags: Vec<Flag>,
+    /// The moves that make it, as the agent names them.
+    pub key_moves: Vec<String>,
+    /// All moves in effect at its tip.
+    pub moves: Vec<String>,
+    /// Moves that were made on it and are no longer in effect: set again, taken back or abandoned.
+    pub tried: Vec<String>,
+    /// What the engine measured.
+    pub measured: Option<Measured>,
+    /// Its review picture, if it is there.
+    pub preview: Option<PathBuf>,
+}
+
+impl BranchReview {
+    /// Whether it is worth taking over: judged by the agent, not abandoned, not the baseline's picture.
+    pub fn is_candidate(&self) -> bool {
+        let ruled_out = [Flag::Abandoned, Flag::IdenticalToBaseline];
+        self.stands
+            && self.source == Some(JudgmentSource::Agent)
+            && !self.flags.iter().any(|flag| ruled_out.contains(flag))
+    }
+}
+
+/// A proposal that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PendingProposal {
+    /// Its id.
+    pub id: String,
+    /// `taste` or `notes`.
+    pub target: String,
+    /// The text.
+    pub text: String,
+}
+
+/// How far a cap was used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CapUse {
+    /// The cap.
+    pub cap: Cap,
+    /// Used; milliseconds for time, micro-dollars for cost.
+    pub used: u64,
+    /// Allowed; `None` for what is counted but not capped.
+    pub limit: Option<u64>,
+    /// The same in words.
+    pub words: String,
+}
+
+/// A command, and what it is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NextStep {
+    /// What to type.
+    pub command: String,
+    /// What it does.
+    pub why: String,
+}
+
+impl ReviewModel {
+    /// Folds a session as read into its review.
+    pub fn of(workspace: &Workspace, session: &Session) -> Result<Self, SessionError> {
+        let (state, start) = (&session.state, &session.state.start);
+        let branches: Vec<BranchReview> =
+            state.branches.iter().map(|branch| review(workspace, session, branch)).collect();
+        let made = |name: &RefName| branches.iter().any(|b| b.branch == *name);
+        let not_made = start.branches.iter().map(|b| b.branch.clone()).filter(|name| !made(name)).collect();
+        let gaps = session.lines.iter().filter_map(|line| match &line.event {
+            Event::Gap { description } => Some(description.clone()),
+            _ => None,
+        });
+        let end = state.end.as_ref();
+        let (summary, tag_suggestion) = state.ending.clone().unwrap_or_default();
+        let mut model = Self {
+            session: start.session.clone(),
+            photo: start.photo.clone(),
+            folder: workspace.folder().to_owned(),
+            condition: session.condition.clone(),
+            reason: end.map(|end| end.reason.clone()).unwrap_or_default(),
+            cap: state.cap.map(|cap| cap.to_string()),
+            started: session.lines.first().map(|line| line.t).unwrap_or_default(),
+            elapsed_ms: crate::tools::millis(session.elapsed()),
+            model_ms: state.model_ms,
+            render_ms: state.render_ms,
+            provider: start.provider.clone(),
+            model: start.model.clone(),
+            prompt: start.prompt.clone(),
+            baseline_ref: start.baseline_ref.clone(),
+            baseline: start.baseline.clone(),
+            brief: start.brief.clone(),
+            not_made,
+            question: state.question.clone(),
+            summary,
+            tag_suggestion,
+            gaps: gaps.collect(),
+            proposals: pending(workspace, session)?,
+            budget: caps(session),
+            spent: session.ledger.settled(),
+            assumed: session.ledger.assumed(),
+            next: Vec::new(),
+            branches,
+        };
+        model.next = model.next_steps();
+        Ok(model)
+    }
+
+    /// The candidate to look at first: the best score, the engine's doubts counted against it.
+    pub fn best(&self) -> Option<&BranchReview> {
+        let rank = |b: &&BranchReview| {
+            let doubtful = b.flags.contains(&Flag::ClaimsNotSupported) || !b.comparable_to_baseline;
+            (b.judged_score, !doubtful)
+        };
+        // Of equals the first made: `max_by_key` would take the last.
+        self.branches.iter().rev().filter(|b| b.is_candidate()).max_by_key(rank)
+    }
+
+    /// The shortest command line that names the session.
+    fn short(&self) -> &str {
+        self.session.rsplit('-').next().unwrap_or(&self.session)
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        let (photo, short) = (&self.photo, self.short());
+        let mut steps = Vec::new();
+        let mut step = |command: String, why: &str| steps.push(NextStep { command, why: why.into() });
+        match self.condition.outcome() {
+            None => {
+                step(format!("chemigram mode-b stop {short}"), "asks it to wrap up");
+                return steps;
+            }
+            Some(Outcome::Interrupted) => {
+                step(format!("chemigram run-mode-b --resume {short} --yes"), "goes on where it was cut");
+            }
+            Some(Outcome::NeedsClarification) => {
+                let command = format!("chemigram run-mode-b --resume {short} --answer \"…\" --yes");
+                step(command, "answers its question and goes on");
+            }
+            Some(Outcome::BudgetExhausted | Outcome::Cancelled | Outcome::ProviderFailed) => {
+                step(
+                    format!("chemigram run-mode-b --resume {short} --raise time=10m,iterations=20 --yes"),
+                    "goes on with more budget",
+                );
+            }
+            Some(Outcome::Completed | Outcome::EngineFailed) => {}
+        }
+        if let Some(best) = self.best() {
+            let branch = &best.branch;
+            let tag = self.tag_suggestion.as_ref().filter(|tag| tag.parse::<RefName>().is_ok());
+            let tag = tag.map_or("v2", String::as_str);
+            step(format!("chemigram diff {photo} {} {branch}", self.baseline_ref), "what it changes");
+            step(format!("chemigram render {photo} {branch} -o {photo}-{branch}.jpg"), "a larger picture");
+            step(format!("chemigram checkout {photo} {branch}"), "goes there, to edit on");
+            step(format!("chemigram promote {photo} {branch} --tag {tag}"), "keeps it under a name");
+            step(
+                format!("chemigram promote {photo} {branch} --tag {tag} --to-main"),
+                "keeps it and makes it the main edit",
+            );
+        }
+        if let Some(proposal) = self.proposals.first() {
+            step(format!("chemigram proposals accept {}", proposal.id), "writes it down; or `decline`");
+        }
+        steps
+    }
+}
+
+fn review(workspace: &Workspace, session: &Session, branch: &BranchView) -> BranchReview {
+    let start = &session.state.start;
+    let planned = start.branches.iter().find(|planned| planned.branch == branch.name);
+    let vector = planned.and_then(|planned| planned.vector.clone());
+    let judgment = branch.judgment.as_ref();
+    let measured: Option<Measured> =
+        judgment.and_then(|j| j.measured.clone()).and_then(|value| serde_json::from_value(value).ok());
+    let preview = measured.as_ref().map(|m| workspace.folder().join(&m.preview)).filter(|p| p.is_file());
+    let (moves, tried) = moves(workspace, session, branch);
+    BranchReview {
+        branch: branch.name.clone(),
+        restated: vector.as_ref().and_then(|v| session.state.restated.get(v.name.as_str()).cloned()),
+        vector,
+        commit: branch.tip.clone(),
+        stands: workspace.branch(&branch.name).ok().flatten().as_ref() == Some(&branch.tip),
+        judged_score: judgment.map(|j| j.judged_score),
+        source: judgment.map(|j| j.source),
+        judged_reasoning: judgment.map(|j| j.judged_reasoning.clone()).unwrap_or_default(),
+        comparable_to_baseline: judgment.is_none_or(|j| j.comparable_to_baseline),
+        flags: judgment.map(|j| j.flags.clone()).unwrap_or_default(),
+        key_moves: judgment.map(|j| j.key_moves.clone()).unwrap_or_default(),
+        moves,
+        tried,
+        measured,
+        preview,
+    }
+}
+
+/// The moves in effect at a branch's tip, and those that were tried and are not. Where the commits are gone
+/// (the branch was deleted and `gc` has run), the transcript tells what was done.
+fn moves(workspace: &Workspace, session: &Session, branch: &BranchView) -> (Vec<String>, Vec<String>) {
+    let baseline = &session.state.start.baseline;
+    let full = format!("refs/heads/{}", branch.name);
+    let told = || {
+        let ops = session.lines.iter().filter_map(|line| match &line.event {
+            Event::SnapshotCreated { name, op, .. } if *name == full => Some(op.clone()),
+            _ => None,
+        });
+        ops.skip(1).collect()
+    };
+    let Ok(kept) = moves_of(workspace, &branch.tip, baseline) else { return (Vec::new(), told()) };
+    let mut left = kept.clone();
+    let mut tried = Vec::new();
+    let mut at = Some(branch.tip.clone());
+    while let Some(hash) = at.filter(|hash| hash != baseline) {
+        let Ok(commit) = workspace.commit(&hash) else { break };
+        if let Operation::Apply(applied) = commit.op {
+            match left.iter().position(|one| *one == applied) {
+                Some(place) => drop(left.swap_remove(place)),
+                None => tried.push(applied.to_string()),
+            }
+        }
+        at = commit.parents.first().cloned();
+    }
+    tried.reverse();
+    tried.dedup();
+    (kept.iter().map(ToString::to_string).collect(), tried)
+}
+
+fn pending(workspace: &Workspace, session: &Session) -> Result<Vec<PendingProposal>, SessionError> {
+    let waiting = workspace.pending_proposals()?;
+    let own = waiting.into_iter().filter(|proposal| proposal.session.as_ref() == Some(&session.id));
+    let target = |proposal: &crate::photo::Proposal| match proposal.proposed.kind {
+        crate::photo::ProposalKind::Taste => "taste".to_owned(),
+        crate::photo::ProposalKind::Notes => "notes".to_owned(),
+    };
+    Ok(own.map(|p| PendingProposal { target: target(&p), id: p.id, text: p.proposed.text }).collect())
+}
+
+fn caps(session: &Session) -> Vec<CapUse> {
+    let budget: &Budget = session.ledger.budget();
+    let spent = session.ledger.settled();
+    let elapsed = crate::tools::millis(session.elapsed());
+    let mut caps = Vec::new();
+    let mut push = |cap: Cap, used: u64, limit: Option<u64>, say: &dyn Fn(u64) -> String| {
+        let words = match limit {
+            Some(limit) => format!("{} of {} {cap}", say(used), say(limit)),
+            None => format!("{} {cap}", say(used)),
+        };
+        caps.push(CapUse { cap, used, limit, words });
+    };
+    let count = |n: u64| n.to_string();
+    push(Cap::Time, elapsed, Some(budget.time_seconds * 1000), &duration);
+    push(Cap::Iterations, spent.iterations, Some(budget.max_iterations), &count);
+    push(Cap::Branches, spent.branches, Some(budget.max_branches), &count);
+    push(Cap::Renders, spent.renders, budget.max_renders, &count);
+    push(Cap::ModelCalls, spent.model_calls, Some(budget.max_model_calls()), &count);
+    if spent.tokens > 0 || budget.max_tokens.is_some() {
+        push(Cap::Tokens, spent.tokens, budget.max_tokens, &count);
+    }
+    if spent.cost_micro_usd > 0 || budget.max_cost_micro_usd.is_some() {
+        push(Cap::Cost, spent.cost_micro_usd, budget.max_cost_micro_usd, &|micro| {
+            format!("{} USD", usd(micro))
+        });
+    }
+    caps
+}
+
+/// Milliseconds as `4:05` or `1:02:03`.
+fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{rest:02}") } else { format!("{minutes}:{rest:02}") }
+}
