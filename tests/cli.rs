@@ -1,8 +1,11 @@
 //! The command line as a person meets it: help, errors with their exit statuses, and one photo's whole way
 //! from a raw to a promoted branch with the real darktable.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -200,6 +203,17 @@ fn what_the_program_knows_can_be_listed_without_a_photo() {
     assert!(home.fails(2, &["vocab", "check", "own.toml"]).contains("own.toml"));
 }
 
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let home = Home::new();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+    command.args(["completions", "bash"]).env("HOME", home.0.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
 /// Replies of a model that makes one branch, judges it and ends.
 const SCRIPT: &str = r#"
 [[reply]]
@@ -233,6 +247,7 @@ fn a_photo_goes_all_the_way() {
 
     by_hand(&home);
     session(&home);
+    signals(&home);
 
     assert!(home.ok(&["fsck", "--all"]).starts_with("cup: whole"));
     assert!(home.ok(&["gc", "cup"]).contains("nothing to remove"));
@@ -355,4 +370,38 @@ fn session(home: &Home) {
     let listed = home.ok(&["mode-b", "list"]);
     assert!(listed.contains("damaged") && listed.contains("line "), "{listed}");
     assert!(home.fails(5, &["mode-b", "show", part]).contains("damaged at line"));
+}
+
+/// A model that confirms, and then thinks for longer than anybody waits.
+const SLOW: &str = r#"
+[[reply]]
+calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "tone", restated = "Brighter." }] } }]
+[[reply]]
+delay_ms = 60000
+repeat = "forever"
+"#;
+
+fn signals(home: &Home) {
+    std::fs::write(home.path("slow.toml"), SLOW).unwrap();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.0.path());
+    command.args(["run-mode-b", "cup", "--vector", "tone=brighter", "--budget", "lite", "--yes", "--json"]);
+    command.args(["--provider", "script", "--preview-size", "256", "--model"]).arg(home.path("slow.toml"));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let interrupt = || rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut until = |kind: &str, mark: &str| {
+        let line = lines.find(|l| l.contains(&format!("\"kind\":\"{kind}\"")) && l.contains(mark));
+        line.unwrap_or_else(|| panic!("the session ended before {kind}"))
+    };
+    until("model_intent", "\"turn\":2");
+    let list = home.ok(&["mode-b", "list"]);
+    assert!(list.lines().next().is_some_and(|l| l.contains("running")), "{list}");
+    assert!(home.fails(4, &["apply", "cup", "exposure", "ev=0.1"]).contains("Mode B session"));
+    interrupt();
+    assert!(until("wrap_up", "").contains("asked to stop"), "the first Ctrl-C wraps up");
+    interrupt();
+    assert!(until("session_end", "").contains("cancelled"), "the second stops at once");
+    assert_eq!(child.wait().unwrap().code(), Some(22));
 }
