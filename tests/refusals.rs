@@ -52,7 +52,7 @@ fn main_tags_paths_and_claims_are_out_of_reach() {
             ("render_preview", r#"{"size": 100000}"#),
             ("apply_primitive", r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 99}}"#),
         ]),
-        reply(&[("apply_primitive", r#"{"primitive_name": "shadows_lifd"}"#)]),
+        reply(&[("apply_primitive", r#"{"primitive_name": "shadows_lifd"}"#), ("mode_b_status", "{}")]),
         reply(&[("accept_proposal", r#"{"id": "1"}"#), ("bash", r#"{"command": "rm -rf /"}"#)]),
         reply(&[("end_mode_b_session", r#"{"session_summary": "Tried everything."}"#)]),
     ]
