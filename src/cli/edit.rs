@@ -14,7 +14,7 @@ use super::setup::{App, patience};
 use crate::darktable::render::{Picture, Quality, RenderRequest};
 use crate::error::ErrorCode;
 use crate::ids::PhotoId;
-use crate::photo::{AppliedMove, Operation, Setting};
+use crate::photo::{AppliedMove, Operation};
 use crate::vocabulary::{ApplyRequest, MaskSpec};
 
 /// Quality of JPEG files.
@@ -37,21 +37,11 @@ pub fn apply(
     let branch = current_branch(&writer.workspace().head()?, photo)?;
     let parent = writer.workspace().head_commit()?;
     let state = writer.workspace().state_of(&parent)?;
-    let facts = app.facts(writer.workspace())?;
+    let facts = writer.workspace().facts()?;
     let values = values.iter().cloned().collect();
     let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
     let applied = vocabulary.apply(&request, &state, &facts, &app.layouts(), &version)?;
-    let setting = |(name, value): (&String, &f64)| {
-        let unit = entry.parameters.get(name).map(|p| p.unit.clone()).unwrap_or_default();
-        (name.clone(), Setting { unit, value: *value })
-    };
-    let operation = Operation::Apply(AppliedMove {
-        instance: applied.instance,
-        mask: mask.and_then(|mask| serde_json::to_value(mask).ok()),
-        module: applied.op,
-        name: name.to_owned(),
-        values: applied.values.iter().map(setting).collect(),
-    });
+    let operation = Operation::Apply(AppliedMove::of(entry, &applied, mask.as_ref()));
     let words = operation.to_string();
     let info = writer.record_edit(&branch, &parent, &applied.state, operation, label.unwrap_or_default())?;
     let result = json!({

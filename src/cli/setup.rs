@@ -24,7 +24,7 @@ use crate::prompts::Store;
 use crate::provider::Registry;
 use crate::redact::Redactor;
 use crate::session::listing;
-use crate::vocabulary::{Orientation, PhotoFacts, Vocabulary};
+use crate::vocabulary::Vocabulary;
 
 /// How large the cache of rendered pictures may become.
 const CACHE_LIMIT: u64 = 4 << 30;
@@ -145,17 +145,6 @@ impl App {
             Ok((state, cli.version().to_owned()))
         };
         Ok(ingest(&self.library, raw, options, &ask))
-    }
-
-    /// What the vocabulary must know about a photo.
-    pub fn facts(&self, photo: &Workspace) -> Result<PhotoFacts, Failure> {
-        let exif = &photo.photo().exif;
-        Ok(PhotoFacts {
-            baseline: photo.state_of(photo.baseline())?,
-            width: exif.width.unwrap_or(0),
-            height: exif.height.unwrap_or(0),
-            orientation: Orientation::from_exif(exif.orientation.into()),
-        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Hash, RefName};
+use crate::vocabulary::{Applied, MaskSpec, Move};
 
 /// One thing that was done. The first group makes commits and is part of their hashes, so it holds nothing
 /// of time, place or author; the second only moves names about and stands in the op-log alone.
@@ -160,6 +161,23 @@ impl fmt::Display for Operation {
             Self::RestoreBranch => f.write_str("restore branch from the transcript"),
             Self::Checkout { branch: Some(branch) } => write!(f, "check out {branch}"),
             Self::Checkout { branch: None } => f.write_str("check out a commit"),
+        }
+    }
+}
+
+impl AppliedMove {
+    /// The record of a move that was applied: `entry` is the move, `mask` what was asked for.
+    pub fn of(entry: &Move, applied: &Applied, mask: Option<&MaskSpec>) -> Self {
+        let setting = |(name, value): (&String, &f64)| {
+            let unit = entry.parameters.get(name).map(|p| p.unit.clone()).unwrap_or_default();
+            (name.clone(), Setting { unit, value: *value })
+        };
+        Self {
+            instance: applied.instance,
+            mask: mask.and_then(|mask| serde_json::to_value(mask).ok()),
+            module: applied.op.clone(),
+            name: entry.name.clone(),
+            values: applied.values.iter().map(setting).collect(),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::photo::lock::{self, Holder, Lock};
 use crate::photo::objects::{Commit, Objects};
 use crate::photo::refs::{Head, RefKind, Refs};
 use crate::photo::writer::{Authority, Writer};
+use crate::vocabulary::{Orientation, PhotoFacts};
 
 /// The layout of a photo's folder that this program writes.
 pub(super) const FORMAT: u32 = 1;
@@ -227,6 +228,17 @@ impl Workspace {
     /// A commit, checked against its hash.
     pub fn commit(&self, hash: &Hash) -> Result<Commit, PhotoError> {
         self.objects().commit(hash)
+    }
+
+    /// What the vocabulary must know about the photo.
+    pub fn facts(&self) -> Result<PhotoFacts, PhotoError> {
+        let exif = &self.photo.exif;
+        Ok(PhotoFacts {
+            baseline: self.state_of(self.baseline())?,
+            width: exif.width.unwrap_or(0),
+            height: exif.height.unwrap_or(0),
+            orientation: Orientation::from_exif(exif.orientation.into()),
+        })
     }
 
     /// The edit that a commit holds.

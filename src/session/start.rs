@@ -23,7 +23,7 @@ use crate::session::state::State;
 use crate::session::{SessionError, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{self, Event, Line, Outcome, PlannedBranch, SessionStart, Transcript, Vector};
-use crate::vocabulary::{PhotoFacts, Vocabulary};
+use crate::vocabulary::Vocabulary;
 
 /// Branches of an open-ended session.
 const OPEN_ENDED: u64 = 1;
@@ -406,16 +406,10 @@ fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, S
 
 fn engine(setup: &Setup) -> Result<Engine, SessionError> {
     let workspace = &setup.workspace;
-    let facts = PhotoFacts {
-        baseline: workspace.state_of(workspace.baseline())?,
-        width: workspace.photo().exif.width.unwrap_or(0),
-        height: workspace.photo().exif.height.unwrap_or(0),
-        orientation: crate::vocabulary::Orientation::from_exif(workspace.photo().exif.orientation.into()),
-    };
     Ok(Engine {
         vocabulary: setup.vocabulary.clone(),
         layouts: setup.layouts.clone(),
-        facts,
+        facts: workspace.facts()?,
         renderer: setup.renderer.clone(),
         raw: workspace.raw(),
         tastes: setup.tastes.clone(),

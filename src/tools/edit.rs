@@ -1,13 +1,11 @@
 //! Tools that change the photo, always on a branch of the session.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::darktable::state::EditState;
 use crate::error::{ErrorCode, Fault};
 use crate::ids::{Hash, RefName};
-use crate::photo::{AppliedMove, Operation, Setting};
+use crate::photo::{AppliedMove, Operation};
 use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::{Answer, ToolContext};
@@ -32,19 +30,8 @@ pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive
         .vocabulary
         .apply(&request, &place.state, &engine.facts, &engine.layouts, engine.renderer.darktable_version())
         .map_err(|e| Fault::from(&e))?;
-    let parameters = &engine.vocabulary.get(&args.primitive_name).map_err(|e| Fault::from(&e))?.parameters;
-    let setting = |(name, value): (&String, &f64)| {
-        let unit = parameters.get(name).map(|p| p.unit.clone()).unwrap_or_default();
-        (name.clone(), Setting { unit, value: *value })
-    };
-    let values: BTreeMap<String, Setting> = applied.values.iter().map(setting).collect();
-    let operation = Operation::Apply(AppliedMove {
-        instance: applied.instance,
-        mask: args.mask.as_ref().and_then(|m| serde_json::to_value(m).ok()),
-        module: applied.op.clone(),
-        name: args.primitive_name.clone(),
-        values,
-    });
+    let entry = engine.vocabulary.get(&args.primitive_name).map_err(|e| Fault::from(&e))?;
+    let operation = Operation::Apply(AppliedMove::of(entry, &applied, args.mask.as_ref()));
     commit(context, &branch, &applied.state, operation, args.label.as_deref())
 }
 
