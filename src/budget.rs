@@ -482,6 +482,10 @@ impl Ledger {
         self.stage = Stage::WrapUp;
     }
 
+    pub(crate) fn close(&mut self) {
+        self.stage = Stage::Work;
+    }
+
     pub(crate) fn raise(&mut self, budget: Budget) {
         self.budget = budget;
         self.stage = Stage::Work;

@@ -246,6 +246,8 @@ pub fn fold(ledger: &mut Ledger, line: &Line) {
         Event::Resumed { .. } => ledger.assume_open(),
         Event::Raised { budget } => ledger.raise(budget.clone()),
         Event::WrapUp { .. } => ledger.wrap_up(),
+        // A session that is taken up after its end explores again.
+        Event::SessionEnd(_) => ledger.close(),
         _ => {}
     }
 }

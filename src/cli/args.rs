@@ -360,7 +360,7 @@ pub struct RunArgs {
     #[arg(long, short)]
     pub yes: bool,
     /// Go on with a session: part of its id
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["photo", "brief", "vectors", "budget", "criteria", "dry_run"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["brief", "vectors", "budget", "criteria", "dry_run"])]
     pub resume: Option<String>,
     /// The answer to the question on which it ended
     #[arg(long, value_name = "TEXT|@FILE", requires = "resume")]
@@ -411,7 +411,7 @@ pub enum SessionVerb {
         /// Part of its id, four characters or more
         session: String,
     },
-    /// Ask a running session to wrap up
+    /// Ask a running session to wrap up; asked again, to stop at once
     Stop {
         /// Part of its id, four characters or more
         session: String,

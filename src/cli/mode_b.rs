@@ -8,6 +8,7 @@ use crate::ids::SessionId;
 use crate::photo::Workspace;
 use crate::review::{ReviewModel, summary_line, text};
 use crate::session::listing::{self, Condition};
+use crate::session::state::Halt;
 use serde_json::json;
 
 /// `mode-b`.
@@ -43,7 +44,7 @@ pub fn show_session(app: &App, workspace: &Workspace, id: &SessionId) -> Result<
     app.output.result(&model, || text(&model, app.output.style()))
 }
 
-/// Asks a session that another process runs to wrap up.
+/// Asks a session that another process runs to wrap up; asked again, to stop at once.
 fn stop(app: &App, part: &str) -> Result<(), Failure> {
     let (workspace, id) = app.session(part)?;
     let condition = listing::summary(&workspace, &id).condition;
@@ -51,10 +52,11 @@ fn stop(app: &App, part: &str) -> Result<(), Failure> {
         let message = format!("session {id} does not run: it is {}", condition.word());
         return Err(Failure::new(ErrorCode::StateError, message));
     };
-    listing::ask_to_stop(&workspace, &id)?;
-    app.output.result(&json!({ "session": id, "asked": true, "pid": pid }), || {
+    let at_once = listing::ask_to_stop(&workspace, &id)? == Halt::Now;
+    app.output.result(&json!({ "session": id, "asked": true, "at_once": at_once, "pid": pid }), || {
+        let what = if at_once { "to stop at once" } else { "to wrap up" };
         format!(
-            "session {} is asked to wrap up; `chemigram mode-b show {}` shows what it brings\n",
+            "session {} is asked {what}; `chemigram mode-b show {}` shows what it brings\n",
             id.short(),
             id.short()
         )

@@ -93,6 +93,12 @@ fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
             .remedy("add --yes to go on without asking"));
     }
     let (workspace, id) = app.session(part)?;
+    if let Some(named) = &args.photo
+        && known(app, named)?.as_ref() != Some(workspace.id())
+    {
+        let message = format!("session {} is not on `{named}` but on `{}`", id.short(), workspace.id());
+        return Err(Failure::input(message).remedy("leave out the photo: the session knows its own"));
+    }
     let session = listing::read(&workspace, &id)?;
     let begun = &session.state.start;
     // Whoever began it goes on with it, unless another is named.
@@ -176,19 +182,16 @@ fn setup(
 
 /// The photo that is meant: one of the library, or a raw file, which is taken in unless it was before.
 fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Result<Workspace, Failure> {
-    let path = Path::new(named);
-    if let Ok(id) = named.parse::<PhotoId>()
-        && (app.library.folder(&id).exists() || !path.is_file())
-    {
-        return app.photo(&id);
-    }
     if dry_run {
-        let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, &e))?;
-        return match app.library.find_raw(&Hash::of(&bytes))? {
+        return match known(app, named)? {
             Some(id) => app.photo(&id),
             None => Err(Failure::new(ErrorCode::NotFound, format!("{named} is not in the library yet"))
                 .remedy(format!("`chemigram ingest {named}` takes it in; a dry run does not"))),
         };
+    }
+    let path = Path::new(named);
+    if let Some(id) = as_id(app, named) {
+        return app.photo(&id);
     }
     if path.is_file() {
         app.output.remark(&format!("taking in {named}"));
@@ -199,6 +202,22 @@ fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Res
         Err(PhotoError::AlreadyIngested { id, .. }) => app.photo(&id),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The id that is named, unless a raw file is.
+fn as_id(app: &App, named: &str) -> Option<PhotoId> {
+    let id = named.parse::<PhotoId>().ok()?;
+    (app.library.folder(&id).exists() || !Path::new(named).is_file()).then_some(id)
+}
+
+/// The id of the photo that is named, by id or by its raw file; `None` for a raw that was not taken in.
+fn known(app: &App, named: &str) -> Result<Option<PhotoId>, Failure> {
+    if let Some(id) = as_id(app, named) {
+        return Ok(Some(id));
+    }
+    let path = Path::new(named);
+    let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, &e))?;
+    Ok(app.library.find_raw(&Hash::of(&bytes))?)
 }
 
 /// Shows what would be done, and what would be sent first.

@@ -228,13 +228,16 @@ impl ReviewModel {
                 let command = format!("chemigram run-mode-b --resume {short} --answer \"…\" --yes");
                 step(command, "answers its question and goes on");
             }
-            Some(Outcome::BudgetExhausted | Outcome::Cancelled | Outcome::ProviderFailed) => {
+            Some(Outcome::Cancelled | Outcome::ProviderFailed | Outcome::EngineFailed) => {
+                step(format!("chemigram run-mode-b --resume {short} --yes"), "goes on where it ended");
+            }
+            Some(Outcome::BudgetExhausted) => {
                 step(
                     format!("chemigram run-mode-b --resume {short} --raise time=10m,iterations=20 --yes"),
                     "goes on with more budget",
                 );
             }
-            Some(Outcome::Completed | Outcome::EngineFailed) => {}
+            Some(Outcome::Completed) => {}
         }
         if let Some(best) = self.best() {
             let branch = &best.branch;

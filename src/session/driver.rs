@@ -19,7 +19,7 @@ use crate::provider::classify::backoff;
 use crate::provider::{ModelReply, ModelRequest, Provider, ProviderFault};
 use crate::session::pricing::{self, Bound};
 use crate::session::state::{Effect, Halt, Phase, REPEATS, State};
-use crate::session::{SessionError, wording};
+use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
 use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
 
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Takes what was written into the state: the only way in which it changes.
-    fn fold(&mut self, host: &dyn Host) {
+    pub(super) fn fold(&mut self, host: &dyn Host) {
         for line in self.gate.take_fresh() {
             self.state.fold(&line);
             host.line(&line, &self.state, self.gate.ledger());
@@ -110,13 +110,16 @@ impl Session {
 
     /// What a person asked: by a signal, or by `mode-b stop` from another terminal.
     fn halt(&self) -> Halt {
-        if self.stop.hard.is_cancelled() {
-            return Halt::Now;
+        match listing::asked_to_stop(&self.folder) {
+            Halt::No => {}
+            Halt::WrapUp => self.stop.soft.cancel(),
+            Halt::Now => self.stop.hard.cancel(),
         }
-        if !self.stop.soft.is_cancelled() && self.folder.join("stop").exists() {
-            self.stop.soft.cancel();
+        match (self.stop.hard.is_cancelled(), self.stop.soft.is_cancelled()) {
+            (true, _) => Halt::Now,
+            (false, true) => Halt::WrapUp,
+            (false, false) => Halt::No,
         }
-        if self.stop.soft.is_cancelled() { Halt::WrapUp } else { Halt::No }
     }
 
     /// One attempt at one model turn.
@@ -166,11 +169,16 @@ impl Session {
             Some(Err(fault)) => self.failed(permit, attempt, &bound, &fault, ms),
             None => {
                 let settled = if info.free { bound.spent(Some(0), Some(0)) } else { bound.reserved };
+                let why = match self.halt() {
+                    Halt::Now => wording::STOPPED_AT_ONCE,
+                    Halt::WrapUp if !self.state.stopped => wording::STOPPED,
+                    _ => "the time for it was up",
+                };
                 self.record(Event::Attempt {
                     intent: permit.seq(),
                     class: "deadline".into(),
                     status: None,
-                    message: "cut: the time for it was up".into(),
+                    message: format!("cut: {why}"),
                     pause_ms: None,
                     settled,
                     ms,
@@ -188,7 +196,11 @@ impl Session {
         model: &str,
         host: &dyn Host,
     ) -> Option<Result<ModelReply, ProviderFault>> {
-        let deadline: Deadline = self.gate.deadline();
+        let mut deadline: Deadline = self.gate.deadline();
+        if self.state.stopped {
+            // Whoever asked to stop does not wait for a model that hangs.
+            deadline = deadline.at_most(self.gate.ledger().budget().wrap_up_time());
+        }
         let progress = |amount| host.streaming(amount);
         let request = ModelRequest {
             model,

@@ -1,5 +1,6 @@
 //! Sessions that are over, or run elsewhere: found by a part of their id, and told in a line each.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,7 +10,7 @@ use crate::error::{Coded as _, ErrorCode, Fault};
 use crate::gate;
 use crate::ids::{PhotoId, SessionId};
 use crate::photo::{Library, Workspace};
-use crate::session::state::{Phase, State};
+use crate::session::state::{Halt, Phase, State};
 use crate::session::{SessionError, start};
 use crate::transcript::{self, Line, Outcome, TranscriptError};
 
@@ -240,7 +241,34 @@ pub fn find(library: &Library, part: &str) -> Result<(PhotoId, SessionId), Sessi
     }
 }
 
-/// Asks a session that runs in another process to wrap up: it looks for this file between its steps.
-pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<(), SessionError> {
-    std::fs::write(workspace.session_folder(id).join("stop"), "").map_err(SessionError::Blob)
+/// The file in a session's folder by which another process asks it to stop: empty, to wrap up; with
+/// [`STOP_NOW`] in it, at once.
+const STOP_FILE: &str = "stop";
+const STOP_NOW: &[u8] = b"now";
+
+/// Asks a session that runs in another process to stop: the first time to wrap up, the second time at once,
+/// as Ctrl-C does. Tells which of the two was asked.
+pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<Halt, SessionError> {
+    let folder = workspace.session_folder(id);
+    let (halt, text) = match asked_to_stop(&folder) {
+        Halt::No => (Halt::WrapUp, &b""[..]),
+        Halt::WrapUp | Halt::Now => (Halt::Now, STOP_NOW),
+    };
+    crate::durable::write(&folder.join(STOP_FILE), text).map_err(SessionError::Blob)?;
+    Ok(halt)
+}
+
+/// What was asked of the session in `folder` from outside.
+pub fn asked_to_stop(folder: &Path) -> Halt {
+    match std::fs::read(folder.join(STOP_FILE)) {
+        Ok(text) if text == STOP_NOW => Halt::Now,
+        Ok(_) => Halt::WrapUp,
+        Err(_) => Halt::No,
+    }
+}
+
+/// Forgets what was asked of an earlier run of the session in `folder`.
+pub fn forget_stop(folder: &Path) {
+    // Best effort: it is there only if somebody asked.
+    let _ = std::fs::remove_file(folder.join(STOP_FILE));
 }

@@ -11,16 +11,16 @@ use crate::clock::{Clock, Stop};
 use crate::conversation::ToolSpec;
 use crate::darktable::layout::Layouts;
 use crate::darktable::render::{Quality, Renderer};
-use crate::error::{ErrorCode, Fault};
+use crate::error::{Coded as _, ErrorCode, Fault};
 use crate::gate::{Gate, Lease};
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::{Authority, Workspace, Writer};
 use crate::prompts::Store;
 use crate::provider::Provider;
 use crate::redact::Redactor;
-use crate::session::driver::Session;
+use crate::session::driver::{Session, Unwatched};
 use crate::session::state::State;
-use crate::session::{SessionError, wording};
+use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{self, Event, Line, Outcome, PlannedBranch, SessionStart, Transcript, Vector};
 use crate::vocabulary::Vocabulary;
@@ -271,7 +271,8 @@ pub struct Resume {
     pub raise: Option<Budget>,
 }
 
-/// Takes up a session that was interrupted, or that waits for an answer, or whose budget a person raises.
+/// Takes up a session: one that was interrupted or cancelled, or that the provider or the engine failed, as it
+/// is; one that waits for an answer, with it; one that is over, with a raised budget.
 pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, SessionError> {
     let folder = setup.workspace.session_folder(id);
     let path = folder.join("transcript.jsonl");
@@ -285,18 +286,19 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let read = transcript::read(&path)?;
     let state = fold(&setup.workspace, &read.lines)?;
     let ended = state.end.as_ref().map(|end| end.outcome);
-    let may = match ended {
-        None => true,
-        Some(Outcome::NeedsClarification) => with.answer.is_some(),
-        Some(_) => with.raise.is_some(),
+    let refusal = match ended {
+        _ if with.answer.is_some() && state.question.is_none() => {
+            Some(("asks nothing", "leave out `--answer`"))
+        }
+        Some(Outcome::NeedsClarification) if with.answer.is_none() => {
+            Some(("waits for an answer", "give it: `--resume ID --answer TEXT`"))
+        }
+        Some(Outcome::Completed | Outcome::BudgetExhausted) if with.raise.is_none() => {
+            Some(("has ended", "to go on with more budget: `--resume ID --raise time=10m`"))
+        }
+        _ => None,
     };
-    if !may {
-        let (what, remedy) = match ended {
-            Some(Outcome::NeedsClarification) => {
-                ("waits for an answer", "give it: `--resume ID --answer TEXT`")
-            }
-            _ => ("has ended", "to go on with more budget: `--resume ID --raise time=10m`"),
-        };
+    if let Some((what, remedy)) = refusal {
         return Err(Fault::new(ErrorCode::StateError, format!("session {id} {what}"))
             .with("remedy", remedy)
             .into());
@@ -316,7 +318,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     if let (Some(answer), Some(question)) = (with.answer, state.question.clone()) {
         gate.record(Event::Clarification { question, answer: Some(answer) })?;
     }
-    let _ = std::fs::remove_file(folder.join("stop"));
+    listing::forget_stop(&folder);
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
     let blob = |name: &Hash| {
         let bytes = crate::provider::Blobs::bytes(&blobs, name).map_err(SessionError::Blob)?;
@@ -326,7 +328,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let tools = serde_json::from_str(&blob(&state.start.tools)?)
         .map_err(|e| SessionError::Blob(std::io::Error::other(e)))?;
     let engine = engine(&setup)?;
-    Ok(Session {
+    let mut session = Session {
         engine,
         photo,
         gate,
@@ -337,28 +339,34 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         system,
         tools,
         stop: setup.stop,
-    })
+    };
+    if ended == Some(Outcome::EngineFailed) {
+        session.render_baseline()?;
+    }
+    Ok(session)
 }
 
 /// A raise such as `time=10m,iterations=20`: what is named is added to the caps that a session has.
 pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
-    let spec = format!("time=1s,iterations=1,branches=1,{spec}");
+    let given = spec;
+    let spec = format!("time=1s,iterations=1,branches=1,{given}");
     let more = Budget::parse(&spec).map_err(|e| Fault::from(&e))?;
     let named = |name: &str| spec.matches(&format!("{name}=")).count() > 1;
-    let mut raised = budget.clone();
-    if named("time") {
-        raised.time_seconds += more.time_seconds;
+    let more_of = |name: &str, cap: u64, more: u64| cap.saturating_add(if named(name) { more } else { 0 });
+    let optional = |cap: Option<u64>, more: Option<u64>| cap.map(|cap| cap.saturating_add(more.unwrap_or(0)));
+    let raised = Budget {
+        time_seconds: more_of("time", budget.time_seconds, more.time_seconds),
+        max_iterations: more_of("iterations", budget.max_iterations, more.max_iterations),
+        max_branches: more_of("branches", budget.max_branches, more.max_branches),
+        max_tokens: optional(budget.max_tokens, more.max_tokens),
+        max_cost_micro_usd: optional(budget.max_cost_micro_usd, more.max_cost_micro_usd),
+        max_renders: optional(budget.max_renders, more.max_renders),
+    };
+    if raised == *budget {
+        let message = format!("`{given}` raises no cap that this session has");
+        let remedy = "name what to add, for example `--raise time=10m,iterations=20`";
+        return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
-    if named("iterations") {
-        raised.max_iterations += more.max_iterations;
-    }
-    if named("branches") {
-        raised.max_branches += more.max_branches;
-    }
-    raised.max_tokens = raised.max_tokens.map(|cap| cap + more.max_tokens.unwrap_or(0));
-    raised.max_cost_micro_usd =
-        raised.max_cost_micro_usd.map(|cap| cap + more.max_cost_micro_usd.unwrap_or(0));
-    raised.max_renders = raised.max_renders.map(|cap| cap + more.max_renders.unwrap_or(0));
     Ok(raised)
 }
 
@@ -417,14 +425,16 @@ fn engine(setup: &Setup) -> Result<Engine, SessionError> {
 }
 
 impl Session {
-    /// Renders the baseline under a permit, so that a photo that cannot be rendered costs no model call.
+    /// Renders the baseline under a permit, so that a photo that cannot be rendered costs no model call: the
+    /// session has ended then.
     fn render_baseline(&mut self) -> Result<(), SessionError> {
         let state = self.photo.workspace().state_of(&self.state.start.baseline)?;
         let Err(fault) = self.picture(&state, Quality::Preview) else { return Ok(()) };
         let exhausted = fault.code == ErrorCode::BudgetExhausted;
         let outcome = if exhausted { Outcome::BudgetExhausted } else { Outcome::EngineFailed };
-        self.finish(outcome, fault.to_string(), &crate::session::driver::Unwatched)?;
-        Err(fault.into())
+        let remedy = fault.remedy().map(|remedy| format!(" ({remedy})")).unwrap_or_default();
+        self.fold(&Unwatched);
+        self.finish(outcome, format!("{fault}{remedy}"), &Unwatched)
     }
 }
 

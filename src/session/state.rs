@@ -274,6 +274,8 @@ impl State {
             Event::Resumed { .. } => {
                 self.interrupted = true;
                 self.take_back();
+                // Whoever takes it up wants the model asked again, whatever became of the last attempt.
+                self.retry = None;
                 if self.end.take().is_some() || self.phase == Phase::Ended {
                     self.phase = if self.restated.is_empty() && self.branches.is_empty() {
                         Phase::Planned
@@ -282,7 +284,12 @@ impl State {
                     };
                     self.cap = None;
                     self.stopped = false;
+                    self.ending = None;
                     self.wrap_up_replies = 0;
+                    self.silent = 0;
+                    self.bad_calls = 0;
+                    self.repeats.clear();
+                    self.most_repeats = 0;
                 }
             }
             Event::Raised { .. } => {
@@ -331,7 +338,12 @@ impl State {
                 Some(Retry::Again { attempt: self.attempt + 1, pause: Duration::from_millis(pause) })
             }
             // Cut by the stage's end: not the provider's fault, the cap speaks next.
-            None if class == "deadline" => None,
+            None if class == "deadline" => {
+                if self.phase == Phase::WrappingUp {
+                    self.wrap_up_replies = MAX_WRAP_UP_REPLIES;
+                }
+                None
+            }
             None => Some(Retry::GaveUp(message.into())),
         };
     }
@@ -449,7 +461,7 @@ impl State {
             return Effect::Done;
         }
         if halt == Halt::Now {
-            return finish(Outcome::Cancelled, "stopped at once by the photographer");
+            return finish(Outcome::Cancelled, wording::STOPPED_AT_ONCE);
         }
         if elapsed >= ledger.budget().time() {
             return finish(self.outcome(Outcome::BudgetExhausted), "the time was up");

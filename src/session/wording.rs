@@ -7,6 +7,9 @@ use crate::transcript::{PlannedBranch, SessionStart};
 /// The reason of a wrap-up that a person asked for.
 pub const STOPPED: &str = "the photographer asked to stop";
 
+/// The reason of an end that a person did not want to wait for.
+pub const STOPPED_AT_ONCE: &str = "stopped at once by the photographer";
+
 /// The first message: the plan, to be confirmed.
 pub fn plan(start: &SessionStart, tools: &[&str]) -> String {
     let mut text = format!(
