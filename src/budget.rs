@@ -482,6 +482,7 @@ impl Ledger {
         self.stage = Stage::WrapUp;
     }
 
+    /// The session is over; what comes after is work of a new run.
     pub(crate) fn close(&mut self) {
         self.stage = Stage::Work;
     }

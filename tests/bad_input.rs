@@ -324,7 +324,7 @@ fn a_provider_that_fails_ends_the_session_as_documented_and_a_plain_resume_goes_
     let home = Home::new();
     let faulty = |class: &str| {
         format!(
-            "{CONFIRM}{EDIT}[[reply]]\nfault = {{ class = \"{class}\", message = \"no.\", times = 99 }}\n"
+            "{CONFIRM}{EDIT}[[reply]]\nfault = {{ class = \"{class}\", message = \"no.\", retry_after_ms = 20, times = 99 }}\n"
         )
     };
     let whole = format!("{CONFIRM}{EDIT}{CLOSE}");
