@@ -105,8 +105,12 @@ impl<E: Coded> From<&E> for Fault {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
+            let words = cause.to_string();
+            // Some messages quote their cause already.
+            if !message.ends_with(&words) {
+                message.push_str(": ");
+                message.push_str(&words);
+            }
             source = cause.source();
         }
         let fault = Self::new(error.code(), message);

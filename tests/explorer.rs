@@ -1,4 +1,5 @@
 //! The offline explorer does the whole job on a real raw through real darktable, twice the same way.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
 

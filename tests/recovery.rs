@@ -1,4 +1,5 @@
 //! Sessions killed at random moments and taken up again.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
@@ -67,7 +68,7 @@ impl Home {
     }
 
     fn resume(&self, id: &str) -> Command {
-        self.command(&["run-mode-b", "coffee", "--yes", "--provider", "explorer", "--resume", id])
+        self.command(&["run-mode-b", "--yes", "--provider", "explorer", "--resume", id])
     }
 
     fn workspace(&self) -> Workspace {
@@ -101,7 +102,8 @@ fn outcome(workspace: &Workspace) -> Vec<(String, String, String)> {
 fn wait(child: &mut Child, most: Duration) -> bool {
     let started = Instant::now();
     while started.elapsed() < most {
-        if child.try_wait().unwrap().is_some() {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert_eq!(status.code(), Some(0), "it ended by itself, and not well");
             return true;
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,5 @@
 //! Sessions driven by a real HTTP server on loopback that speaks Chat Completions, pictures included.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "common/chat_stub.rs"]
 mod chat_stub;

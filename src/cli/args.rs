@@ -212,7 +212,7 @@ pub enum Verb {
         #[arg(value_name = "MOVE")]
         name: String,
         /// Its values; those not given take their defaults
-        #[arg(value_name = "NAME=VALUE", value_parser = setting, allow_hyphen_values = true)]
+        #[arg(value_name = "NAME=VALUE", value_parser = setting)]
         values: Vec<(String, f64)>,
         /// Where it acts, as JSON or @FILE; everywhere without
         #[arg(long, value_name = "JSON|@FILE")]
@@ -284,7 +284,9 @@ pub enum Verb {
     /// Check that everything a session needs is there
     Doctor,
     /// Print a completion script for a shell
-    #[command(after_help = "Example:\n  chemigram completions bash > ~/.local/share/bash-completion/completions/chemigram")]
+    #[command(
+        after_help = "Example:\n  chemigram completions bash > ~/.local/share/bash-completion/completions/chemigram"
+    )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

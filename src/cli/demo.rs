@@ -20,7 +20,7 @@ const MARKER: &str = ".chemigram-demo";
 
 /// What the demo explores.
 const VECTORS: [(&str, &str); 3] = [
-    ("tone", "more dramatic, with open shadows"),
+    ("tone", "open the shadows"),
     ("color", "warmer and a little richer"),
     ("structure", "more texture and clarity"),
 ];

@@ -55,7 +55,11 @@ pub fn doctor(app: &App) -> Result<u8, Failure> {
                 text.push_str(&format!("  {:22}  → {}\n", "", line(remedy)));
             }
         }
-        text.push_str(if well { "\neverything needed is there\n" } else { "\nsomething needed is missing\n" });
+        text.push_str(if well {
+            "\neverything needed is there\n"
+        } else {
+            "\nsomething needed is missing\n"
+        });
         text
     })?;
     Ok(if well { 0 } else { ErrorCode::DarktableError.exit_status() })
@@ -84,7 +88,11 @@ fn test_render(app: &App) -> Check {
     let (ok, found, remedy) = match outcome {
         Ok(picture) => {
             let seconds = started.elapsed().as_secs_f64();
-            (true, format!("{}×{} pixels in {seconds:.1} s, baseline included", picture.width, picture.height), None)
+            (
+                true,
+                format!("{}×{} pixels in {seconds:.1} s, baseline included", picture.width, picture.height),
+                None,
+            )
         }
         Err(failure) => (false, failure.message().to_owned(), failure.help()),
     };
@@ -96,7 +104,8 @@ fn render_tiny(app: &App) -> Result<Picture, Failure> {
     let level = |i: u32| u8::try_from(40 + (i % width) * 2 % 160).unwrap_or(0);
     let rgb = (0..width * height).flat_map(|i| [level(i), level(i / 2), level(i / 3)]).collect();
     let bytes = write_dng(&Picture { width, height, rgb }, &DngOptions::default())?;
-    let dir = tempfile::tempdir().map_err(|e| Failure::file("make a folder in", &std::env::temp_dir(), &e))?;
+    let dir =
+        tempfile::tempdir().map_err(|e| Failure::file("make a folder in", &std::env::temp_dir(), &e))?;
     let path = dir.path().join("doctor.dng");
     std::fs::write(&path, &bytes).map_err(|e| Failure::file("write", &path, &e))?;
     let (cli, layouts) = (app.darktable()?, app.layouts());
@@ -114,7 +123,8 @@ fn writable(what: &str, folder: &Path) -> Check {
         Ok(_) => (true, folder.display().to_string()),
         Err(error) => (false, format!("{}: {error}", folder.display())),
     };
-    let remedy = Some("give yourself the right to write there, or name another folder (see `chemigram --help`)");
+    let remedy =
+        Some("give yourself the right to write there, or name another folder (see `chemigram --help`)");
     Check { what: format!("{what} folder"), ok, needed: true, found, remedy: remedy.map(str::to_owned) }
 }
 
@@ -129,7 +139,11 @@ fn moves(app: &App) -> Check {
 /// A missing key is no fault: the explorer needs none.
 fn providers(app: &App) -> Vec<Check> {
     let registry = app.registry();
-    let check = |(name, _, profile): (&str, _, Result<&crate::provider::profile::Profile, &crate::provider::profile::SetupError>)| {
+    let check = |(name, _, profile): (
+        &str,
+        _,
+        Result<&crate::provider::profile::Profile, &crate::provider::profile::SetupError>,
+    )| {
         let (ok, found, remedy) = match profile {
             Ok(profile) if registry.has_key(profile) => (true, profile.summary.clone(), None),
             Ok(profile) => {

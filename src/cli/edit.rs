@@ -124,6 +124,7 @@ fn encode(picture: &Picture, format: ImageFormat) -> Result<Vec<u8>, Failure> {
             format,
         ),
     };
-    written.map_err(|e| Failure::new(ErrorCode::StateError, format!("the picture cannot be encoded: {e}")))?;
+    written
+        .map_err(|e| Failure::new(ErrorCode::StateError, format!("the picture cannot be encoded: {e}")))?;
     Ok(bytes)
 }

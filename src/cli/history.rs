@@ -151,7 +151,8 @@ pub fn promote(
         let expected = writer.workspace().resolve("refs/heads/main")?;
         writer.move_branch(&main, &expected, &commit, &format!("promote {branch}"))?;
     }
-    let result = json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main });
+    let result =
+        json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main });
     app.output.result(&result, || {
         let also = if to_main { ", and main is there" } else { "" };
         format!("{photo}: {branch} ({}) is tagged {tag}{also}\n", commit.short())

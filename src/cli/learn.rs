@@ -47,8 +47,7 @@ pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {
         ProposalVerb::Decline { id, reason } => {
             let mut writer = app.writer(&owner(app, id)?, "decline a proposal")?;
             let proposal = writer.decline_proposal(id, reason)?;
-            app.output
-                .result(&with_photo(writer.workspace().id(), &proposal), || format!("{id} declined\n"))
+            app.output.result(&with_photo(writer.workspace().id(), &proposal), || format!("{id} declined\n"))
         }
     }
 }
@@ -91,9 +90,7 @@ pub fn gaps(app: &App, verb: &GapVerb) -> Result<(), Failure> {
         GapVerb::List { photo, limit } => {
             let gaps = all_gaps(app, photo.as_ref(), *limit)?;
             app.output.result(&gaps, || {
-                let row = |g: &Gap| {
-                    format!("{:.0}  {}  {}\n", g.t, g.photo, line(&g.report.description))
-                };
+                let row = |g: &Gap| format!("{:.0}  {}  {}\n", g.t, g.photo, line(&g.report.description));
                 gaps.iter().map(row).collect()
             })
         }

@@ -53,6 +53,10 @@ fn stop(app: &App, part: &str) -> Result<(), Failure> {
     };
     listing::ask_to_stop(&workspace, &id)?;
     app.output.result(&json!({ "session": id, "asked": true, "pid": pid }), || {
-        format!("session {} is asked to wrap up; `chemigram mode-b show {}` shows what it brings\n", id.short(), id.short())
+        format!(
+            "session {} is asked to wrap up; `chemigram mode-b show {}` shows what it brings\n",
+            id.short(),
+            id.short()
+        )
     })
 }

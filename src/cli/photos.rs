@@ -17,7 +17,9 @@ use crate::review::line;
 /// Takes a raw in.
 pub fn ingest(app: &App, raw: &Path, id: Option<PhotoId>, brief: Option<&String>) -> Result<(), Failure> {
     let brief = resolve::optional_text(brief)?;
-    app.output.remark(&format!("asking darktable for its default edit of {}", raw.display()));
+    if raw.is_file() {
+        app.output.remark(&format!("asking darktable for its default edit of {}", raw.display()));
+    }
     let ingested = app.ingest(raw, IngestOptions { id, brief })?;
     let workspace = &ingested.workspace;
     let photo = workspace.photo();
@@ -86,7 +88,9 @@ pub fn photos(app: &App) -> Result<(), Failure> {
         Ok((workspace, status)) => {
             Row { photo, camera: camera(&workspace.photo().exif), status: Some(status), problem: None }
         }
-        Err(e) => Row { photo, status: None, camera: String::new(), problem: Some(format!("{e} ({:?})", e.code())) },
+        Err(e) => {
+            Row { photo, status: None, camera: String::new(), problem: Some(format!("{e} ({:?})", e.code())) }
+        }
     };
     let rows: Vec<Row> = app.library.photos()?.into_iter().map(row).collect();
     if rows.is_empty() {
@@ -108,7 +112,11 @@ pub fn photos(app: &App) -> Result<(), Failure> {
                     row.camera
                 ),
                 (None, problem) => {
-                    format!("{:wide$}  damaged: {}\n", row.photo, line(problem.as_deref().unwrap_or_default()))
+                    format!(
+                        "{:wide$}  damaged: {}\n",
+                        row.photo,
+                        line(problem.as_deref().unwrap_or_default())
+                    )
                 }
             })
             .collect()

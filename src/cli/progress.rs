@@ -26,6 +26,8 @@ pub struct Watch<'a> {
 /// What the line is made of.
 #[derive(Default)]
 struct Seen {
+    /// The next transcript line to print with `--json`.
+    next: u64,
     budget: Option<Figures>,
     doing: String,
     streamed: usize,
@@ -57,6 +59,24 @@ impl<'a> Watch<'a> {
     pub fn start(&self) {
         self.bar.reset_elapsed();
         self.bar.enable_steady_tick(Duration::from_millis(120));
+    }
+
+    /// Prints the lines that were written before the session had a host, with `--json`; those before `first`
+    /// are an earlier run's.
+    pub fn catch_up(&self, lines: &[Line], first: u64) {
+        self.update(|seen| seen.next = first);
+        lines.iter().for_each(|line| self.event(line));
+    }
+
+    /// Prints a transcript line, once.
+    fn event(&self, line: &Line) {
+        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.output.json && line.seq >= seen.next {
+            seen.next = line.seq + 1;
+            if let Ok(json) = serde_json::to_string(line) {
+                self.output.line(&json);
+            }
+        }
     }
 
     /// Takes the line away.
@@ -96,9 +116,7 @@ impl Seen {
 impl Host for Watch<'_> {
     fn line(&self, line: &Line, _: &State, ledger: &Ledger) {
         if self.output.json {
-            if let Ok(json) = serde_json::to_string(line) {
-                self.output.line(&json);
-            }
+            self.event(line);
             return;
         }
         let (budget, spent) = (ledger.budget(), ledger.settled());

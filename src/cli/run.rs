@@ -22,6 +22,7 @@ use crate::review::plain;
 use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::start::{self, Plan, Request, Resume, Setup};
+use crate::transcript;
 
 /// The provider when none is named.
 const DEFAULT_PROVIDER: &str = "explorer";
@@ -68,7 +69,7 @@ pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
             return Err(Failure::new(ErrorCode::StateError, "not begun; nothing was spent"));
         }
     }
-    carry_out(app, stop, !args.yes, || Ok(start::start(setup, plan)?))
+    carry_out(app, stop, !args.yes, 0, || Ok(start::start(setup, plan)?))
 }
 
 /// Runs a session that needs no arguments and no person.
@@ -82,7 +83,7 @@ pub fn run_request(
     let stop = Stop::default();
     let setup = setup(app, workspace, provider, None, stop.clone())?;
     let plan = start::plan(&setup, request)?;
-    carry_out(app, stop, false, || Ok(start::start(setup, plan)?))
+    carry_out(app, stop, false, 0, || Ok(start::start(setup, plan)?))
 }
 
 /// Takes up a session.
@@ -106,14 +107,16 @@ fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
     let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise };
     let stop = Stop::default();
     let setup = setup(app, workspace, provider, args.prompts.as_ref(), stop.clone())?;
-    carry_out(app, stop, !args.yes, || Ok(start::resume(setup, &id, with)?))
+    let first = session.lines.len() as u64;
+    carry_out(app, stop, !args.yes, first, || Ok(start::resume(setup, &id, with)?))
 }
 
-/// Starts, runs to the end, and shows what came of it.
+/// Starts, runs to the end, and shows what came of it. `first` is the first transcript line of this run.
 fn carry_out(
     app: &App,
     stop: Stop,
     asks: bool,
+    first: u64,
     begin: impl FnOnce() -> Result<Session, Failure>,
 ) -> Result<u8, Failure> {
     let runtime = signals::runtime()?;
@@ -123,6 +126,7 @@ fn carry_out(
         signals::listen(stop, move |text| bar.suspend(|| output.remark(text)))?;
         watch.start();
         let mut session = begin()?;
+        watch.catch_up(&transcript::read(&session.folder.join("transcript.jsonl"))?.lines, first);
         let end = session.run(&watch).await?;
         let id: SessionId = session.state.start.session.parse()?;
         Ok::<_, Failure>((end, session.state.harvested(), id))
@@ -144,9 +148,7 @@ fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
             let from_env = || args.provider.is_none().then(|| env("CHEMIGRAM_MODEL")).flatten();
             Choice { provider, model: args.model.clone().or_else(from_env), base_url: None, seed }
         }
-        None => {
-            Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed }
-        }
+        None => Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed },
     }
 }
 
@@ -188,7 +190,9 @@ fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Res
                 .remedy(format!("`chemigram ingest {named}` takes it in; a dry run does not"))),
         };
     }
-    app.output.remark(&format!("taking in {named}"));
+    if path.is_file() {
+        app.output.remark(&format!("taking in {named}"));
+    }
     let options = IngestOptions { id: None, brief: brief.cloned() };
     match app.try_ingest(path, options)? {
         Ok(ingested) => Ok(ingested.workspace),

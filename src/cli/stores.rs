@@ -53,8 +53,11 @@ fn move_text(shown: &ListedMove<'_>) -> String {
         let unit = if p.unit.is_empty() { String::new() } else { format!(" {}", p.unit) };
         text.push_str(&format!("{name:10}  {} to {}{unit}, default {}{neutral}\n", p.min, p.max, p.default));
     }
-    let axes: Vec<String> =
-        shown.axes.iter().map(|(axis, sign)| format!("{}{axis}", if *sign < 0 { '-' } else { '+' })).collect();
+    let axes: Vec<String> = shown
+        .axes
+        .iter()
+        .map(|(axis, sign)| format!("{}{axis}", if *sign < 0 { '-' } else { '+' }))
+        .collect();
     let tags: Vec<&str> = shown.tags.iter().map(String::as_str).collect();
     let masks = if shown.maskable { "yes" } else { "no" };
     text.push_str(&format!(
@@ -73,8 +76,7 @@ fn check_moves(app: &App, file: &Path) -> Result<(), Failure> {
     let version = app.darktable_version();
     let listed = vocabulary.list(&Filter::default(), &app.layouts(), &version)?;
     let shown = file.display().to_string();
-    let own: Vec<&str> =
-        vocabulary.moves().filter(|m| m.file == shown).map(|m| m.name.as_str()).collect();
+    let own: Vec<&str> = vocabulary.moves().filter(|m| m.file == shown).map(|m| m.name.as_str()).collect();
     let missing: Vec<&str> =
         own.iter().filter(|name| !listed.iter().any(|m| m.name == **name)).copied().collect();
     let result = json!({ "file": file, "moves": own, "unavailable": missing, "darktable": version });
@@ -92,7 +94,8 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
     let registry = app.registry();
     match verb {
         ProviderVerb::List => {
-            let row = |(name, origin, profile): (&str, &Origin, Result<&Profile, &SetupError>)| match profile {
+            let row = |(name, origin, profile): (&str, &Origin, Result<&Profile, &SetupError>)| match profile
+            {
                 Ok(profile) => json!({
                     "name": name, "summary": profile.summary, "key_env": profile.key_env,
                     "ready": registry.has_key(profile), "default_model": profile.default_model,
@@ -177,7 +180,12 @@ fn provider_text(profile: &Profile, ready: bool) -> String {
         let dollars = |price: Option<f64>| price.map_or_else(|| "?".to_owned(), |p| format!("{p:.2}"));
         let price = match &model.price {
             Some(p) => {
-                format!("{} in, {} out USD a million tokens ({})", dollars(p.input), dollars(p.output), p.as_of)
+                format!(
+                    "{} in, {} out USD a million tokens ({})",
+                    dollars(p.input),
+                    dollars(p.output),
+                    p.as_of
+                )
             }
             None if profile.free => "free".to_owned(),
             None => "price unknown".to_owned(),
@@ -236,9 +244,9 @@ fn render_prompt(
         None => Map::new(),
     };
     for var in vars {
-        let (key, value) = var
-            .split_once('=')
-            .ok_or_else(|| Failure::input(format!("`{var}` is not KEY=VALUE")).remedy("write it like --var vision=true"))?;
+        let (key, value) = var.split_once('=').ok_or_else(|| {
+            Failure::input(format!("`{var}` is not KEY=VALUE")).remedy("write it like --var vision=true")
+        })?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         values.insert(key.trim().to_owned(), value);
     }

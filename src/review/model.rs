@@ -240,7 +240,9 @@ impl ReviewModel {
             let branch = &best.branch;
             let tag = self.tag_suggestion.as_ref().filter(|tag| tag.parse::<RefName>().is_ok());
             let tag = tag.map_or("v2", String::as_str);
-            step(format!("chemigram diff {photo} {} {branch}", self.baseline_ref), "what it changes");
+            // By its hash: HEAD, from which it may have been named, moves with the next checkout.
+            let baseline = self.baseline.short();
+            step(format!("chemigram diff {photo} {baseline} {branch}"), "what it changes");
             step(format!("chemigram render {photo} {branch} -o {photo}-{branch}.jpg"), "a larger picture");
             step(format!("chemigram checkout {photo} {branch}"), "goes there, to edit on");
             step(format!("chemigram promote {photo} {branch} --tag {tag}"), "keeps it under a name");

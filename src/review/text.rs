@@ -126,7 +126,9 @@ fn outcome(style: Style, model: &ReviewModel) -> String {
     };
     let mut text = style.paint(tone, word);
     let reason = match (&model.condition, &model.cap) {
-        (Condition::Interrupted, _) => "it has no closing line: it was killed or the machine went down".into(),
+        (Condition::Interrupted, _) => {
+            "it has no closing line: it was killed or the machine went down".into()
+        }
         (Condition::Running { pid }, _) => format!("process {pid}"),
         (_, Some(cap)) => cap.clone(),
         _ => model.reason.clone(),
@@ -167,7 +169,11 @@ fn branch_text(page: &mut Page, branch: &BranchReview) {
         page.field(2, "Tried", &branch.tried.join("; "));
     }
     if let Some(preview) = &branch.preview {
-        let same = if branch.flags.contains(&Flag::IdenticalToBaseline) { " (identical to the baseline)" } else { "" };
+        let same = if branch.flags.contains(&Flag::IdenticalToBaseline) {
+            " (identical to the baseline)"
+        } else {
+            ""
+        };
         page.line(&format!("  Preview: {}{same}", line(&preview.display().to_string())));
     }
 }

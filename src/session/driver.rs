@@ -155,6 +155,8 @@ impl Session {
                 return Ok(());
             }
         };
+        // Who watches learns of the call when it is made, not when it is answered.
+        self.fold(host);
         host.busy("the model thinks");
         let started = self.gate.elapsed();
         let result = self.attempt(&permit, &bound, &info.model, host).await;

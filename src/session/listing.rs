@@ -228,9 +228,9 @@ pub fn find(library: &Library, part: &str) -> Result<(PhotoId, SessionId), Sessi
     }
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
-        (None, _) => {
-            Err(fault(ErrorCode::NotFound, format!("there is no session `{part}`")).with("remedy", list).into())
-        }
+        (None, _) => Err(fault(ErrorCode::NotFound, format!("there is no session `{part}`"))
+            .with("remedy", list)
+            .into()),
         (Some(last), false) => {
             found.push(last);
             let ids: Vec<&str> = found.iter().map(|(_, id)| id.as_str()).collect();

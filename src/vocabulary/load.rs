@@ -1,7 +1,7 @@
 //! Reading the move files: strict, with every contradiction named before the first move is applied.
 
-use std::path::Path;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 

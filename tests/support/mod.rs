@@ -1,5 +1,6 @@
 //! A studio for tests: a library with the demo raw ingested through real darktable, and sessions on it.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a studio that cannot be built fails the test")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,407 @@
+//! The command line as a person meets it: help, errors with their exit statuses, and one photo's whole way
+//! from a raw to a promoted branch with the real darktable.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// A user with a home of her own and nothing in it.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::cargo_bin("chemigram").unwrap();
+        let path = std::env::var_os("PATH").unwrap();
+        command.env_clear().env("PATH", path).env("HOME", self.0.path()).env("COLUMNS", "100");
+        command.current_dir(self.0.path()).args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Standard output of a command that must succeed.
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let mut with = arguments.to_vec();
+        with.push("--json");
+        serde_json::from_str(&self.ok(&with)).unwrap()
+    }
+
+    /// Standard error of a command that must fail with this status.
+    fn fails(&self, status: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}{}", text(&output.stdout));
+        assert!(!error.contains("panicked"), "{error}");
+        error
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<String> {
+    let after = help.split("Commands:\n").nth(1).unwrap_or_default();
+    let rows = after.lines().take_while(|l| !l.is_empty());
+    let names = rows.filter(|l| l.starts_with("  ") && !l.starts_with("   "));
+    names.filter_map(|l| l.split_whitespace().next()).filter(|n| *n != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_help_and_the_way_there_is_short() {
+    let home = Home::new();
+    let help = home.ok(&["--help"]);
+    for words in ["Exit status:", "CHEMIGRAM_LIBRARY", "chemigram demo"] {
+        assert!(help.contains(words), "{words}");
+    }
+    let verbs = listed(&help);
+    assert!(verbs.len() >= 26, "{verbs:?}");
+    for verb in verbs {
+        let help = home.ok(&[&verb, "--help"]);
+        assert!(help.contains("Usage: chemigram"), "{verb}");
+        for below in listed(&help) {
+            assert!(home.ok(&[&verb, &below, "--help"]).contains("Usage:"), "{verb} {below}");
+        }
+    }
+    assert!(home.ok(&["--version"]).starts_with("chemigram "));
+    assert_eq!(std::fs::read_dir(home.0.path()).unwrap().count(), 0, "help leaves nothing behind");
+}
+
+#[test]
+fn bad_input_is_refused_with_its_cause_and_a_remedy() {
+    let home = Home::new();
+    std::fs::write(home.path("text.nef"), "this is no raw file").unwrap();
+    let cases: &[(i32, &[&str], &str)] = &[
+        (2, &["frobnicate"], "unrecognized subcommand"),
+        (2, &["run-mode-b", "iguana", "--yes"], "--budget"),
+        (2, &["run-mode-b", "iguana", "--yes", "--budget", "time=5m,branches=1"], "does not say iterations"),
+        (2, &["run-mode-b", "iguana", "--yes", "--budget", "time=soon,iterations=1,branches=1"], "30m"),
+        (2, &["run-mode-b", "iguana", "--yes", "--budget", "lite", "--vector", "tone"], "write it like"),
+        (2, &["run-mode-b", "iguana", "--yes", "--budget", "lite", "--vector", "To ne=x"], "a-z0-9_"),
+        (2, &["run-mode-b", "iguana", "--budget", "lite"], "--yes"),
+        (3, &["run-mode-b", "iguana", "--yes", "--budget", "lite"], "no photo `iguana`"),
+        (
+            3,
+            &["run-mode-b", "x", "--yes", "--budget", "lite", "--provider", "opnai"],
+            "did you mean `openai`",
+        ),
+        (12, &["run-mode-b", "x", "--yes", "--budget", "lite", "--provider", "openai"], "OPENAI_API_KEY"),
+        (3, &["run-mode-b", "/nowhere/x.NEF", "--yes", "--budget", "lite"], "/nowhere/x.NEF"),
+        (3, &["run-mode-b", "--resume", "abcdef", "--yes"], "no session"),
+        (2, &["mode-b", "show", "abc"], "too short"),
+        (3, &["mode-b", "show", "abcdef"], "mode-b list"),
+        (3, &["ingest", "/nowhere/x.NEF"], "cannot read /nowhere/x.NEF"),
+        (3, &["status", "iguana"], "there is no photo `iguana`"),
+        (2, &["status", "../etc"], "photo id"),
+        (2, &["tag", "iguana", "../x"], "branch or tag name"),
+        (2, &["apply", "iguana", "exposure", "ev=high"], "not a number"),
+        (2, &["render", "iguana", "-o", "x.gif"], ".jpg"),
+        (2, &["log"], "required"),
+        (3, &["proposals", "accept", "deadbeef"], "deadbeef"),
+        (3, &["vocab", "show", "exposre"], "exposure"),
+        (3, &["providers", "show", "openia"], "openai"),
+        (3, &["prompts", "show", "mode_b/sistem"], "mode_b/system"),
+        (2, &["prompts", "render", "mode_b/system"], "needs `"),
+        (3, &["vocab", "check", "/nowhere.toml"], "/nowhere.toml"),
+    ];
+    for (status, arguments, words) in cases {
+        let error = home.fails(*status, arguments);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+        assert!(error.starts_with("error: "), "{error}");
+        assert!(!error.contains("(os error 2): No such"), "a cause is said once: {error}");
+    }
+    // darktable itself is asked about this one.
+    let error = home.fails(3, &["ingest", "text.nef"]);
+    assert!(error.contains("text.nef"), "{error}");
+    assert!(home.ok(&["photos", "-q"]).is_empty(), "a refused raw leaves no photo");
+}
+
+#[test]
+fn with_json_an_error_is_json_too() {
+    let home = Home::new();
+    for (arguments, status, code) in [
+        (&["--json", "status", "iguana"][..], 3, "NOT_FOUND"),
+        (&["--json", "frobnicate"], 2, "INVALID_INPUT"),
+        (
+            &["run-mode-b", "x", "--budget", "lite", "--yes", "--provider", "openai", "--json"],
+            12,
+            "PROVIDER_ERROR",
+        ),
+    ] {
+        let output = home.run(arguments);
+        assert_eq!(output.status.code(), Some(status));
+        let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(error["error"]["code"], code);
+        assert!(error["error"]["message"].as_str().is_some_and(|m| !m.is_empty()));
+        assert!(error["error"]["remedy"].as_str().is_some_and(|m| !m.is_empty()), "{error}");
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_key_in_the_environment_never_comes_out() {
+    let home = Home::new();
+    let canary = "sk-canary-0123456789";
+    let output = home
+        .command(&["-vvv", "--json", "providers", "check", "openai"])
+        .env("OPENAI_API_KEY", canary)
+        .env("CHEMIGRAM_BASE_URL", "http://127.0.0.1:9/v1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(12));
+    assert!(!text(&output.stdout).contains(canary) && !text(&output.stderr).contains(canary));
+}
+
+#[test]
+fn completions_and_manual_pages_come_from_the_definitions() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(home.ok(&["completions", shell]).contains("run-mode-b"), "{shell}");
+    }
+    assert!(home.ok(&["man"]).contains(".TH chemigram"));
+    home.ok(&["man", "pages"]);
+    let page = std::fs::read_to_string(home.path("pages/chemigram-run-mode-b.1")).unwrap();
+    assert!(page.contains("budget"));
+}
+
+#[test]
+fn what_the_program_knows_can_be_listed_without_a_photo() {
+    let home = Home::new();
+    let moves = home.json(&["vocab", "list"]);
+    assert!(moves.as_array().unwrap().len() > 40);
+    assert!(home.ok(&["vocab", "show", "exposure"]).contains("-3 to 3 EV"));
+    assert!(home.ok(&["vocab", "list", "--axis", "warmth"]).contains("warmth"));
+    let providers = home.json(&["providers", "list"]);
+    let row = |name: &str| providers.as_array().unwrap().iter().find(|p| p["name"] == name).unwrap();
+    assert_eq!((&row("explorer")["ready"], &row("openai")["ready"]), (&true.into(), &false.into()));
+    assert!(home.ok(&["prompts", "list"]).contains("mode_b/system@v1"));
+    assert!(home.ok(&["providers", "show", "openai"]).contains("OPENAI_API_KEY"));
+    assert_eq!(home.json(&["cache", "info"])["entries"], 0);
+    std::fs::write(home.path("own.toml"), "[[move]]\nname = \"x\"\n").unwrap();
+    assert!(home.fails(2, &["vocab", "check", "own.toml"]).contains("own.toml"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let home = Home::new();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+    command.args(["completions", "bash"]).env("HOME", home.0.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+/// Replies of a model that makes one branch, judges it and ends.
+const SCRIPT: &str = r#"
+[[reply]]
+calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "tone", restated = "Brighter." }] } }]
+[[reply]]
+calls = [
+  { name = "branch", arguments = { name = "branch_b_tone" } },
+  { name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.3 } } },
+  { name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.6 } } },
+]
+[[reply]]
+calls = [{ name = "record_judgment", arguments = { branch = "branch_b_tone", judged_score = 4, judged_reasoning = "Brighter, \u001b[2J\u202eand still itself.", comparable_to_baseline = true, key_moves = ["exposure ev=0.6"] } }]
+[[reply]]
+calls = [
+  { name = "log_vocabulary_gap", arguments = { description = "No move for the rim alone.", intent_category = "local", satisfaction = -1 } },
+  { name = "propose_notes_update", arguments = { text = "The rim clips first." } },
+  { name = "end_mode_b_session", arguments = { session_summary = "Brighter is better.", tag_suggestion = "v2" } },
+]
+"#;
+
+#[test]
+fn a_photo_goes_all_the_way() {
+    let home = Home::new();
+    home.ok(&["demo-raw", "x.dng"]);
+    assert!(home.fails(4, &["demo-raw", "x.dng"]).contains("--force"));
+    let photo = home.json(&["ingest", "x.dng", "--id", "cup", "--brief", "Quiet."]);
+    assert_eq!(photo["photo"], "cup");
+    let again = home.fails(4, &["ingest", "x.dng"]);
+    assert!(again.contains("`cup`"), "{again}");
+    assert_eq!(home.json(&["status", "cup"])["is_baseline"], true);
+
+    by_hand(&home);
+    session(&home);
+    signals(&home);
+
+    assert!(home.ok(&["fsck", "--all"]).starts_with("cup: whole"));
+    assert!(home.ok(&["gc", "cup"]).contains("nothing to remove"));
+    let doctor = home.json(&["doctor"]);
+    assert_eq!(doctor["well"], true, "{doctor}");
+}
+
+fn by_hand(home: &Home) {
+    for (status, arguments, words) in [
+        (3, &["apply", "cup", "exposre", "ev=0.5"][..], "did you mean"),
+        (2, &["apply", "cup", "exposure", "ev=NaN"], "ev"),
+        (2, &["apply", "cup", "exposure", "ev=99"], "-3 to 3"),
+        (2, &["apply", "cup", "exposure", "stops=1"], "ev"),
+        (2, &["apply", "cup", "exposure", "ev=0.5", "--mask", "{}"], "mask"),
+        (5, &["log", "cup", "nowhere"], "nowhere"),
+        (5, &["render", "cup", "nowhere", "-o", "n.jpg"], "nowhere"),
+        (5, &["tag", "cup", "baseline"], "baseline"),
+    ] {
+        let error = home.fails(status, arguments);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    assert_eq!(home.json(&["log", "cup"]).as_array().unwrap().len(), 1, "nothing was changed by bad input");
+    assert!(home.ok(&["apply", "cup", "exposure", "ev=0.5", "--label", "lift"]).contains("ev=0.50 EV"));
+    assert_eq!(home.json(&["apply", "cup", "exposure", "ev=0.5"])["unchanged"], true);
+    let log = home.ok(&["log", "cup"]);
+    assert!(log.contains("(main)") && log.contains("lift") && log.contains("(baseline)"), "{log}");
+    assert!(home.ok(&["diff", "cup", "baseline"]).contains("exposure"));
+
+    // The edit is in the pixels: brighter, and of the size asked for.
+    let mean = |at: &str, file: &str| {
+        home.ok(&["render", "cup", at, "-o", file, "--size", "200"]);
+        let picture = image::open(home.path(file)).unwrap().into_rgb8();
+        assert_eq!(picture.width().max(picture.height()), 200);
+        picture.pixels().map(|p| u64::from(p.0[1])).sum::<u64>()
+            / u64::from(picture.width() * picture.height())
+    };
+    let (before, after) = (mean("baseline", "a.png"), mean("main", "b.jpg"));
+    assert!(after > before + 5, "{before} {after}");
+    assert!(home.fails(4, &["render", "cup", "-o", "b.jpg"]).contains("--force"));
+
+    home.ok(&["tag", "cup", "v1"]);
+    home.ok(&["branch", "cup", "other", "baseline"]);
+    assert!(home.ok(&["branch", "cup"]).contains("* main"));
+    home.ok(&["checkout", "cup", "other"]);
+    home.ok(&["branch", "cup", "spare"]);
+    home.ok(&["branch", "cup", "spare", "--delete"]);
+    home.ok(&["checkout", "cup", "main"]);
+    assert!(home.ok(&["tag", "cup"]).contains("v1"));
+}
+
+fn session(home: &Home) {
+    std::fs::write(home.path("script.toml"), SCRIPT).unwrap();
+    let budget = "time=2m,iterations=10,branches=1";
+    let run =
+        ["run-mode-b", "cup", "--provider", "script", "--model", "script.toml", "--preview-size", "256"];
+    let with =
+        |more: &[&'static str]| [&run[..], &["--vector", "tone=brighter", "--budget", budget], more].concat();
+
+    let plan = home.json(&with(&["--dry-run"]));
+    assert_eq!(plan["plan"]["branches"][0]["branch"], "branch_b_tone");
+    assert!(plan["system"].as_str().is_some_and(|s| s.len() > 500));
+    assert!(home.json(&["mode-b", "list"]).as_array().unwrap().is_empty(), "a dry run leaves no session");
+
+    let lines = home.ok(&with(&["--yes", "--json"]));
+    let events: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(events[0]["kind"], "session_start");
+    assert_eq!(events.last().unwrap()["outcome"], "completed", "{lines}");
+    assert!(events.iter().enumerate().all(|(i, e)| e["seq"] == i as u64));
+    let id = events[0]["session"].as_str().unwrap();
+    let part = &id[id.len() - 6..];
+
+    let shown = home.ok(&["mode-b", "show", part]);
+    for words in [
+        "— cup —",
+        "completed",
+        "branch_b_tone",
+        "4/5",
+        "and still itself",
+        "exposure ev=0.6",
+        "ΔE",
+        "direction ✓",
+        "Tried: exposure ev=0.30 EV",
+        "No move for the rim alone",
+        "The rim clips first",
+        "of 10 iterations",
+        "chemigram promote cup branch_b_tone --tag v2",
+    ] {
+        assert!(shown.contains(words), "`{words}` is missing in:\n{shown}");
+    }
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "a model's text is made harmless");
+    let review = home.json(&["mode-b", "show", part]);
+    let preview = review["branches"][0]["preview"].as_str().unwrap();
+    assert!(Path::new(preview).is_absolute() && image::open(preview).is_ok());
+    assert_eq!(review["condition"], "ended");
+    assert!(home.ok(&["mode-b", "list", "cup"]).contains("completed"));
+    assert!(home.fails(4, &["mode-b", "stop", part]).contains("does not run"));
+    assert!(home.fails(4, &["run-mode-b", "--resume", part, "--yes"]).contains("has ended"));
+
+    // What is left for the person.
+    assert!(home.ok(&["gaps", "rank"]).contains("rim"));
+    let proposal = home.json(&["proposals", "list"])[0]["id"].as_str().unwrap().to_owned();
+    home.ok(&["proposals", "accept", &proposal]);
+    let notes = home.path(".local/share/chemigram/photos/cup/notes.md");
+    assert!(std::fs::read_to_string(notes).unwrap().contains("The rim clips first"));
+    assert!(home.fails(4, &["proposals", "decline", &proposal]).contains(&proposal));
+
+    home.ok(&["promote", part, "branch_b_tone", "--tag", "v2", "--to-main"]);
+    let status = home.json(&["status", "cup"]);
+    assert_eq!(status["commit"], review["branches"][0]["commit"]);
+    assert!(home.fails(5, &["promote", "cup", "other", "--tag", "v2"]).contains("v2"));
+
+    // A transcript without its closing line was interrupted; a damaged one is named with its line.
+    let file = home.path(&format!(".local/share/chemigram/photos/cup/sessions/mode_b/{id}/transcript.jsonl"));
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let cut = whole.trim_end().rsplit_once('\n').unwrap().0;
+    std::fs::write(&file, format!("{cut}\n")).unwrap();
+    let shown = home.ok(&["mode-b", "show", part]);
+    assert!(shown.contains("interrupted") && shown.contains("--resume"), "{shown}");
+    std::fs::write(&file, whole.replacen("Brighter", "Darker", 1)).unwrap();
+    let listed = home.ok(&["mode-b", "list"]);
+    assert!(listed.contains("damaged") && listed.contains("line "), "{listed}");
+    assert!(home.fails(5, &["mode-b", "show", part]).contains("damaged at line"));
+}
+
+/// A model that confirms, and then thinks for longer than anybody waits.
+const SLOW: &str = r#"
+[[reply]]
+calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "tone", restated = "Brighter." }] } }]
+[[reply]]
+delay_ms = 60000
+repeat = "forever"
+"#;
+
+fn signals(home: &Home) {
+    std::fs::write(home.path("slow.toml"), SLOW).unwrap();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.0.path());
+    command.args(["run-mode-b", "cup", "--vector", "tone=brighter", "--budget", "lite", "--yes", "--json"]);
+    command.args(["--provider", "script", "--preview-size", "256", "--model"]).arg(home.path("slow.toml"));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let interrupt = || rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut until = |kind: &str, mark: &str| {
+        let line = lines.find(|l| l.contains(&format!("\"kind\":\"{kind}\"")) && l.contains(mark));
+        line.unwrap_or_else(|| panic!("the session ended before {kind}"))
+    };
+    until("model_intent", "\"turn\":2");
+    let list = home.ok(&["mode-b", "list"]);
+    assert!(list.lines().next().is_some_and(|l| l.contains("running")), "{list}");
+    assert!(home.fails(4, &["apply", "cup", "exposure", "ev=0.1"]).contains("Mode B session"));
+    interrupt();
+    assert!(until("wrap_up", "").contains("asked to stop"), "the first Ctrl-C wraps up");
+    interrupt();
+    assert!(until("session_end", "").contains("cancelled"), "the second stops at once");
+    assert_eq!(child.wait().unwrap().code(), Some(22));
+}
