@@ -235,7 +235,7 @@ impl ToolContext<'_> {
         let difference = difference(&base.picture, picture)?;
         let axes = self.view.axes(branch);
         let check = VectorCheck::of(&axes, &base_stats, stats, &difference);
-        Ok(Comparison { difference, check, axes, base_stats, base_pixel_hash: base.pixel_hash })
+        Ok(Comparison { difference, check, axes, base_stats, base })
     }
 }
 
@@ -250,7 +250,7 @@ pub struct Comparison {
     /// The baseline's numbers.
     pub base_stats: ImageStats,
     /// The baseline's picture.
-    pub base_pixel_hash: Hash,
+    pub base: Rendered,
 }
 
 impl Comparison {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub use blobs::BlobStore;
 pub use context::{Answer, BranchView, Engine, ToolContext, View, millis};
-pub use judge::{Measured, default_judgment, moves_of};
+pub use judge::{Measured, baseline_preview, default_judgment, moves_of};
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};
