@@ -133,7 +133,7 @@ fn bad_input_is_refused_with_its_cause_and_a_remedy() {
         assert!(!error.contains("(os error 2): No such"), "a cause is said once: {error}");
     }
     // darktable itself is asked about this one.
-    let error = home.fails(3, &["ingest", "text.nef"]);
+    let error = home.fails(2, &["ingest", "text.nef"]);
     assert!(error.contains("text.nef"), "{error}");
     assert!(home.ok(&["photos", "-q"]).is_empty(), "a refused raw leaves no photo");
 }

@@ -341,8 +341,8 @@ pub struct RunArgs {
     /// An axis to explore, as NAME="DIRECTION"[:INTENSITY]; repeatable; none means: go deeper
     #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]", value_parser = vector)]
     pub vectors: Vec<Vector>,
-    /// What it may spend, such as time=30m,iterations=50,branches=3, or a preset
-    #[arg(long, value_name = "SPEC", required_unless_present = "resume")]
+    /// What a new session may spend (required), such as time=30m,iterations=50,branches=3, or a preset
+    #[arg(long, value_name = "SPEC")]
     pub budget: Option<String>,
     /// The state to fork from: the baseline of the session
     #[arg(long, value_name = "REF", default_value = "HEAD")]

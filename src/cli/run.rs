@@ -14,11 +14,12 @@ use super::setup::{App, redactor};
 use super::signals;
 use crate::budget::Budget;
 use crate::clock::{Stop, SystemClock};
-use crate::error::ErrorCode;
+use crate::error::{Coded as _, ErrorCode, Fault};
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::photo::{IngestOptions, PhotoError, Workspace};
 use crate::provider::{Choice, Provider, connect};
 use crate::review::plain;
+use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::start::{self, Plan, Request, Resume, Setup};
@@ -133,8 +134,8 @@ fn carry_out(
         watch.start();
         let mut session = begin()?;
         watch.catch_up(&transcript::read(&session.folder.join("transcript.jsonl"))?.lines, first);
-        let end = session.run(&watch).await?;
         let id: SessionId = session.state.start.session.parse()?;
+        let end = session.run(&watch).await.map_err(|error| cut_short(&error, &id))?;
         Ok::<_, Failure>((end, session.state.harvested(), id))
     });
     watch.finish();
@@ -144,6 +145,13 @@ fn carry_out(
         show_session(app, &workspace, &id)?;
     }
     Ok(end.outcome.exit_status(harvested))
+}
+
+/// Why a session stopped in the middle, and how it goes on.
+fn cut_short(error: &SessionError, id: &SessionId) -> Failure {
+    let on = format!("`chemigram run-mode-b --resume {} --yes` goes on where it stopped", id.short());
+    let remedy = error.remedy().map_or_else(|| on.clone(), |first| format!("{first}; then {on}"));
+    Failure::from(Fault::from(error)).remedy(remedy)
 }
 
 /// Which provider is meant: as typed, else as the environment says, else the explorer.

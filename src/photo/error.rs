@@ -106,7 +106,7 @@ pub enum PhotoError {
         /// The raw as given.
         path: PathBuf,
         /// Why not.
-        reason: &'static str,
+        reason: String,
     },
     /// darktable could not say what it does to the raw by default.
     #[error(transparent)]
@@ -173,7 +173,7 @@ impl Coded for PhotoError {
     fn remedy(&self) -> Option<String> {
         let text = match self {
             Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                     "free some space on that disk and try again; nothing was left half-written"
                 }
                 io::ErrorKind::ReadOnlyFilesystem => {
@@ -196,6 +196,9 @@ impl Coded for PhotoError {
             }
             Self::Moved { .. } => "read where the branch is now and start from there",
             Self::RefTaken(_) => "choose another name",
+            Self::Busy { holder: Some(holder), .. } if holder.purpose.contains("session") => {
+                "wait for it to end, or ask it to wrap up: `chemigram mode-b stop SESSION`"
+            }
             Self::Busy { .. } => {
                 "wait for it to end, or stop it; the lock goes with the process that holds it"
             }
@@ -206,9 +209,10 @@ impl Coded for PhotoError {
             Self::Settled { .. } | Self::NoProposal(_) => "`chemigram proposals list` shows those that wait",
             Self::Baseline(error) => return error.remedy(),
             Self::Lease(fault) => return fault.remedy(),
-            Self::Name(_) | Self::Invalid(_) | Self::BadRaw { .. } | Self::Denied(_) | Self::State(_) => {
-                return None;
+            Self::BadRaw { .. } => {
+                "give a raw, JPEG, PNG or TIFF file that darktable opens; a file that was damaged on its way can be copied from the card again"
             }
+            Self::Name(_) | Self::Invalid(_) | Self::Denied(_) | Self::State(_) => return None,
         };
         Some(text.to_owned())
     }

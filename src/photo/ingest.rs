@@ -71,7 +71,7 @@ pub fn ingest(
     }
     let (folder, _lock) = begin(library)?;
     let name = link(&original, &folder.path().join("raw"))?;
-    let (state, darktable) = ask(&folder.path().join("raw").join(&name))?;
+    let (state, darktable) = ask(&folder.path().join("raw").join(&name)).map_err(|e| undecoded(raw, e))?;
     let baseline = first_commit(folder.path(), &state, &sha256)?;
     for (file, text) in [(BRIEF, options.brief.unwrap_or_default()), (NOTES, String::new())] {
         let path = folder.path().join(file);
@@ -118,7 +118,7 @@ pub fn ingest(
 fn check_raw(raw: &Path) -> Result<PathBuf, PhotoError> {
     let original = fs::canonicalize(raw).map_err(PhotoError::io("read", raw))?;
     let meta = fs::metadata(&original).map_err(PhotoError::io("read", raw))?;
-    let bad = |reason| Err(PhotoError::BadRaw { path: raw.to_owned(), reason });
+    let bad = |reason: &str| Err(PhotoError::BadRaw { path: raw.to_owned(), reason: reason.into() });
     if meta.is_dir() {
         return bad("it is a folder, not a photograph");
     }
@@ -129,6 +129,18 @@ fn check_raw(raw: &Path) -> Result<PathBuf, PhotoError> {
         return bad("it is empty");
     }
     Ok(original)
+}
+
+/// What darktable says of a raw that it cannot open, under the name by which the raw was given. Of what its
+/// decoders say the last words are for people; before them stand places in their source.
+fn undecoded(raw: &Path, error: RenderError) -> PhotoError {
+    let RenderError::Raw { reason, .. } = error else { return error.into() };
+    tracing::debug!(%reason, "darktable cannot decode the raw");
+    let words = reason.rsplit_once(": ").map_or(reason.as_str(), |(_, words)| words);
+    PhotoError::BadRaw {
+        path: raw.to_owned(),
+        reason: format!("darktable cannot decode it ({})", words.trim()),
+    }
 }
 
 fn refuse_known(library: &Library, raw: &Path, sha256: &Hash) -> Result<(), PhotoError> {

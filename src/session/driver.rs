@@ -21,7 +21,7 @@ use crate::session::pricing::{self, Bound};
 use crate::session::state::{Effect, Halt, Phase, REPEATS, State};
 use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
-use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
+use crate::transcript::{self, EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
 
 /// Attempts at one model turn.
 const MAX_ATTEMPTS: u32 = 4;
@@ -569,7 +569,8 @@ impl Coded for SessionError {
             Self::Transcript(e) => e.code(),
             Self::Photo(e) => e.code(),
             Self::Fault(f) => f.code,
-            Self::Blob(_) | Self::NotEnded => ErrorCode::StateError,
+            Self::Blob(source) => transcript::file_code(source),
+            Self::NotEnded => ErrorCode::StateError,
         }
     }
 
@@ -578,9 +579,7 @@ impl Coded for SessionError {
             Self::Transcript(e) => e.remedy(),
             Self::Photo(e) => e.remedy(),
             Self::Fault(f) => f.remedy(),
-            Self::Blob(_) => {
-                Some("check free space and permissions of the workspace, then `--resume` the session".into())
-            }
+            Self::Blob(source) => Some(transcript::file_remedy(source).into()),
             Self::NotEnded => None,
         }
     }

@@ -170,6 +170,11 @@ fn damage(error: &SessionError) -> Condition {
     }
 }
 
+/// Whether a folder holds a session: one that was killed before its transcript was made never began.
+fn begun(entry: &std::fs::DirEntry) -> bool {
+    entry.path().join("transcript.jsonl").exists()
+}
+
 /// The sessions of a photo, newest first.
 pub fn of_photo(workspace: &Workspace) -> Result<Vec<SessionId>, SessionError> {
     let folder = workspace.sessions_folder();
@@ -182,7 +187,7 @@ pub fn of_photo(workspace: &Workspace) -> Result<Vec<SessionId>, SessionError> {
         }
     };
     let mut ids: Vec<SessionId> =
-        entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+        entries.flatten().filter(begun).filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     // A UUIDv7 begins with its time.
     ids.sort_by(|a, b| b.as_str().cmp(a.as_str()));
     Ok(ids)

@@ -1,6 +1,6 @@
 //! From a request to a session that can run, and from a transcript back to one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,11 +110,11 @@ pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
         }
     }
     if request.vectors.len() as u64 > budget.max_branches {
-        return Err(invalid(format!(
-            "{} vectors need a budget of at least that many branches; it has {}",
-            request.vectors.len(),
-            budget.max_branches
-        )));
+        let (vectors, branches) = (request.vectors.len(), budget.max_branches);
+        let message =
+            format!("{vectors} vectors need a budget of at least that many branches; it has {branches}");
+        let remedy = format!("put `branches={vectors}` into the budget, or leave out a vector");
+        return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
     let info = setup.provider.info();
     if budget.max_cost_micro_usd.is_some()
@@ -130,7 +130,7 @@ pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
         )
         .with(
             "remedy",
-            "give the model a price in your own provider file, or leave `cost=` out of the budget",
+            "give it one in the provider's file of your own (`price = { input = 0.75, output = 4.50, as_of = \"2026-11-21\" }`, US dollars a million tokens; `chemigram providers show NAME` shows the form), or cap `tokens=` in place of `cost=`",
         )
         .into());
     }
@@ -233,16 +233,15 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
     let lease = Lease::default();
     let photo = lock(&setup.workspace, &id, lease.clone())?;
     let folder = setup.workspace.session_folder(&id);
-    std::fs::create_dir_all(&folder).map_err(SessionError::Blob)?;
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
-    blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
-    blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
-    let transcript =
-        Transcript::create(&folder.join("transcript.jsonl"), setup.clock.clone(), setup.redactor.clone())?;
-    let ledger = Ledger::new(plan.start.budget.clone(), plan.start.reserve);
-    let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
-    gate.record(Event::SessionStart(Box::new(plan.start)))?;
-    gate.record(Event::Plan { text: plan.message })?;
+    let mut gate = match begin(&setup, &plan, &folder, &blobs, lease) {
+        Ok(gate) => gate,
+        Err(error) => {
+            // Best effort: there is no session yet, so none is left behind.
+            let _ = std::fs::remove_dir_all(&folder);
+            return Err(error);
+        }
+    };
     let lines = gate.take_fresh();
     let state = fold(&setup.workspace, &lines)?;
     let engine = engine(&setup)?;
@@ -260,6 +259,26 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
     };
     session.render_baseline()?;
     Ok(session)
+}
+
+/// Writes what a session consists of before its first effect.
+fn begin(
+    setup: &Setup,
+    plan: &Plan,
+    folder: &Path,
+    blobs: &BlobStore,
+    lease: Lease,
+) -> Result<Gate, SessionError> {
+    std::fs::create_dir_all(folder).map_err(SessionError::Blob)?;
+    blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
+    blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
+    let transcript =
+        Transcript::create(&folder.join("transcript.jsonl"), setup.clock.clone(), setup.redactor.clone())?;
+    let ledger = Ledger::new(plan.start.budget.clone(), plan.start.reserve);
+    let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
+    gate.record(Event::SessionStart(Box::new(plan.start.clone())))?;
+    gate.record(Event::Plan { text: plan.message.clone() })?;
+    Ok(gate)
 }
 
 /// What a person adds when an interrupted session is taken up again.

@@ -69,24 +69,40 @@ pub enum TranscriptError {
 impl Coded for TranscriptError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => ErrorCode::NotFound,
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    ErrorCode::PermissionDenied
-                }
-                _ => ErrorCode::StateError,
-            },
+            Self::Io { source, .. } => file_code(source),
             Self::Damaged { .. } => ErrorCode::VersioningError,
         }
     }
 
     fn remedy(&self) -> Option<String> {
         Some(match self {
-            Self::Io { .. } => "check free space and permissions of the workspace".into(),
+            Self::Io { source, .. } => file_remedy(source).into(),
             Self::Damaged { .. } => {
                 "the branches and snapshots are safe: `chemigram fsck` checks them; the session itself cannot be resumed".into()
             }
         })
+    }
+}
+
+/// The code of what the system said about a session's file.
+pub fn file_code(source: &io::Error) -> ErrorCode {
+    match source.kind() {
+        io::ErrorKind::NotFound => ErrorCode::NotFound,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorCode::PermissionDenied,
+        _ => ErrorCode::StateError,
+    }
+}
+
+/// What to do about it.
+pub fn file_remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "free some space on the disk that holds the photo's folder"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "make the photo's folder writable, or use another library"
+        }
+        _ => "check free space and permissions of the photo's folder",
     }
 }
 

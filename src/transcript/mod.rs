@@ -8,4 +8,4 @@ pub use event::{
     CostSource, EffectClass, Event, Flag, HeadState, Judgment, JudgmentSource, Outcome, Party, PlannedBranch,
     SessionEnd, SessionStart, ToolIntent, Vector,
 };
-pub use file::{Line, Read, Transcript, TranscriptError, read};
+pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, read};

@@ -1,0 +1,577 @@
+//! What goes wrong around a session, with the real program: each case has its message, its remedy and its
+//! documented exit status, and loses nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use chemigram::darktable::dng;
+use serde_json::Value;
+
+const BUDGET: &str = "time=2m,iterations=20,branches=2";
+
+/// The model confirms its plan.
+const CONFIRM: &str = r#"
+[[reply]]
+calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "tone", restated = "Brighter." }] } }]
+"#;
+
+/// It makes its branch.
+const EDIT: &str = r#"
+[[reply]]
+calls = [
+  { name = "branch", arguments = { name = "branch_b_tone" } },
+  { name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.3 } } },
+]
+"#;
+
+/// It judges the branch and ends.
+const CLOSE: &str = r#"
+[[reply]]
+calls = [
+  { name = "record_judgment", arguments = { branch = "branch_b_tone", judged_score = 4, judged_reasoning = "Brighter.", key_moves = ["exposure ev=0.3"] } },
+  { name = "end_mode_b_session", arguments = { session_summary = "Brighter is better." } },
+]
+"#;
+
+/// A user with a home of her own and one photo in it, `cup`. Renders are shared between the tests: they are
+/// addressed by content.
+struct Home {
+    dir: tempfile::TempDir,
+    library: PathBuf,
+}
+
+impl Home {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Self { library: dir.path().join("photos"), dir };
+        std::fs::write(home.path("cup.dng"), dng::demo_raw().unwrap()).unwrap();
+        home.ok(&["ingest", "cup.dng"]);
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn photo(&self, name: &str) -> PathBuf {
+        self.library.join("cup").join(name)
+    }
+
+    fn dress(&self, command: &mut Command) {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad_input");
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.dir.path());
+        command.env("XDG_CACHE_HOME", cache).env("CHEMIGRAM_LIBRARY", &self.library);
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
+        self.dress(&mut command);
+        command.args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        said(&self.run(arguments), 0, &[])
+    }
+
+    /// What is said by a command that must fail with this status and these words.
+    fn fails(&self, status: i32, arguments: &[&str], words: &[&str]) -> String {
+        said(&self.run(arguments), status, words)
+    }
+
+    /// Arguments of a session with this script on the vector `tone`.
+    fn session(&self, script: &str) -> Vec<String> {
+        self.session_with(script, BUDGET)
+    }
+
+    fn session_with(&self, script: &str, budget: &str) -> Vec<String> {
+        let file = self.path("script.toml");
+        std::fs::write(&file, script).unwrap();
+        let file = file.to_str().unwrap();
+        let words =
+            ["run-mode-b", "cup", "--yes", "--provider", "script", "--model", file, "--budget", budget];
+        let more = ["--preview-size", "256", "--from", "baseline", "--vector", "tone=brighter"];
+        words.iter().chain(&more).map(|w| (*w).to_owned()).collect()
+    }
+
+    /// Runs a session to this status, and returns what it said.
+    fn session_ends(&self, status: i32, script: &str, budget: &str, words: &[&str]) -> String {
+        let arguments = self.session_with(script, budget);
+        said(&self.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()), status, words)
+    }
+
+    /// The id of the newest session, and its transcript.
+    fn newest(&self) -> (String, PathBuf) {
+        let folder = self.photo("sessions/mode_b");
+        let mut ids: Vec<String> = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        ids.sort();
+        let id = ids.pop().unwrap();
+        let transcript = folder.join(&id).join("transcript.jsonl");
+        (id, transcript)
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.newest().1).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Replaces the script and goes on with the newest session.
+    fn resume(&self, status: i32, script: &str, more: &[&str], words: &[&str]) -> String {
+        std::fs::write(self.path("script.toml"), script).unwrap();
+        let id = self.newest().0;
+        let mut arguments = vec!["run-mode-b", "--resume", &id, "--yes"];
+        arguments.extend(more);
+        self.fails(status, &arguments, words)
+    }
+
+    fn whole(&self) {
+        let told = self.ok(&["fsck", "cup"]);
+        assert!(told.starts_with("cup: whole"), "{told}");
+    }
+}
+
+/// Standard output and error of a command that must have ended with this status and these words.
+fn said(output: &Output, status: i32, words: &[&str]) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let all = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{all}");
+    for word in words {
+        assert!(all.contains(word), "`{word}` is missing in:\n{all}");
+    }
+    assert!(!all.contains("panicked"), "{all}");
+    all
+}
+
+fn kinds(lines: &[Value]) -> Vec<&str> {
+    lines.iter().map(|line| line["kind"].as_str().unwrap()).collect()
+}
+
+/// Waits for a child to end, no longer than this.
+fn ends_within(child: &mut Child, most: Duration) -> Option<i32> {
+    let started = Instant::now();
+    while started.elapsed() < most {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it did not end within {most:?}");
+}
+
+/// Starts a session with `--json` and waits for a line of this kind.
+fn start_until(home: &Home, script: &str, kind: &str) -> (Child, std::thread::JoinHandle<Vec<String>>) {
+    let mut arguments = home.session(script);
+    arguments.push("--json".into());
+    let mut command = home.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mark = format!("\"kind\":\"{kind}\"");
+    assert!(lines.any(|line| line.contains(&mark)), "the session ended before {kind}");
+    // Somebody has to read what it goes on to print.
+    (child, std::thread::spawn(move || lines.collect()))
+}
+
+#[test]
+fn a_raw_that_cannot_be_read_is_refused_under_its_own_name_and_leaves_no_photo() {
+    let home = Home::new();
+    let raw = std::fs::read(home.path("cup.dng")).unwrap();
+    std::fs::create_dir(home.path("folder.dng")).unwrap();
+    for (name, bytes) in [("text.dng", &b"no raw"[..]), ("empty.dng", b""), ("cut.dng", &raw[..20_000])] {
+        std::fs::write(home.path(name), bytes).unwrap();
+    }
+    for (status, name, words) in [
+        (3, "missing.dng", "No such file"),
+        (2, "folder.dng", "it is a folder"),
+        (2, "text.dng", "darktable cannot decode it"),
+        (2, "empty.dng", "it is empty"),
+        (2, "cut.dng", "may be truncated"),
+    ] {
+        let run: &[&str] = &["run-mode-b", name, "--yes", "--budget", "lite"];
+        for arguments in [&["ingest", name][..], run] {
+            // A bare word that is no file may be meant as a photo's id, but these are none.
+            let told = home.fails(status, arguments, &[name, words, "help: "]);
+            assert!(!told.contains(".ingest-"), "a folder of the program's own: {told}");
+        }
+    }
+    assert_eq!(home.ok(&["photos", "-q"]).lines().count(), 1);
+    home.whole();
+}
+
+#[test]
+fn a_session_that_cannot_begin_says_what_to_give_and_leaves_nothing() {
+    let home = Home::new();
+    let vectors: &[&str] = &["--vector", "a=x", "--vector", "b=y", "--vector", "c=z"];
+    let run = ["run-mode-b", "cup", "--yes"];
+    let with = |more: &[&'static str]| [&run[..], more].concat();
+    home.fails(2, &run, &["does not say time, iterations, branches", "--budget time=30m"]);
+    home.fails(2, &with(&["--budget", "time=5m"]), &["does not say iterations, branches", "help: "]);
+    home.fails(2, &with(&["--budget", "lite,price=3"]), &["`price` is not a cap", "cost"]);
+    home.fails(2, &with(&["--budget", "lite", "--vector", "tone:dramatic"]), &["write it like tone="]);
+    let few = [&with(&["--budget", "lite,branches=2"])[..], vectors].concat();
+    home.fails(2, &few, &["3 vectors need", "it has 2", "branches=3"]);
+    let scripted = with(&["--budget", "lite", "--provider", "script"]);
+    home.fails(2, &scripted, &["needs a model", "help: "]);
+    let script = [&scripted[..], &["--model", "gone.toml"]].concat();
+    home.fails(3, &script, &["gone.toml", "No such file"]);
+
+    let free = "[model]\nfree = false\n";
+    home.session_ends(2, free, "lite,cost=1.00", &["the price of", "is not known", "price = {", "tokens="]);
+    assert!(home.ok(&["mode-b", "list", "-q"]).is_empty(), "none of these is a session");
+    home.whole();
+}
+
+#[test]
+fn a_move_that_cannot_be_made_changes_nothing() {
+    let home = Home::new();
+    for (status, arguments, words) in [
+        (3, &["exposre"][..], "exposure"),
+        (2, &["exposure", "ev=12"], "-3 to 3"),
+        (2, &["exposure", "ev=NaN"], "ev"),
+        (2, &["exposure", "ev=inf"], "ev"),
+        (2, &["exposure", "ev"], "ev=0.5"),
+    ] {
+        home.fails(status, &[&["apply", "cup"], arguments].concat(), &[words]);
+    }
+    assert_eq!(home.ok(&["log", "cup"]).lines().count(), 1);
+    // Options may stand before, among and after the values.
+    home.ok(&["apply", "cup", "exposure", "ev=-0.5", "--label", "last"]);
+    home.ok(&["apply", "cup", "exposure", "--label", "among", "ev=0.5"]);
+    home.ok(&["apply", "cup", "--label", "first", "exposure", "ev=0.7"]);
+    let log = home.ok(&["log", "cup"]);
+    assert!(["last", "among", "first", "ev=-0.50"].iter().all(|word| log.contains(word)), "{log}");
+    home.whole();
+}
+
+#[test]
+fn a_second_session_is_refused_and_the_first_is_stopped_from_outside() {
+    let home = Home::new();
+    // An agent that never ends by itself, at two replies a second.
+    let busy = "[[reply]]\ndelay_ms = 500\nrepeat = \"forever\"\ncalls = [{ name = \"mode_b_status\" }]\n";
+    let script = format!("{CONFIRM}{EDIT}{busy}");
+    let (mut first, rest) = start_until(&home, &script, "snapshot_created");
+    let id = home.newest().0;
+    let script = home.session(&script);
+    let second: Vec<&str> = script.iter().map(String::as_str).collect();
+    home.fails(4, &second, &["in use", &id, "mode-b stop"]);
+    home.fails(4, &["run-mode-b", "--resume", &id, "--yes"], &[&id]);
+    assert_eq!(home.newest().0, id, "the second left nothing");
+    home.ok(&["mode-b", "stop", &id]);
+    assert_eq!(ends_within(&mut first, Duration::from_secs(5)), Some(22));
+    assert!(rest.join().unwrap().last().unwrap().contains("\"outcome\":\"cancelled\""));
+    assert!(home.ok(&["branch", "cup"]).contains("branch_b_tone"));
+    home.whole();
+
+    // It goes on as it is; and not on another photo.
+    let other = home.ok(&["mode-b", "show", &id]);
+    assert!(other.contains("--resume") && !other.contains("--raise"), "{other}");
+    home.fails(3, &["run-mode-b", "cap", "--resume", &id, "--yes"], &["cap"]);
+    let told = format!("{CONFIRM}{EDIT}{}", CLOSE.replace("[[reply]]", "[[reply]]\nrepeat = \"forever\""));
+    std::fs::write(home.path("script.toml"), told).unwrap();
+    home.fails(0, &["run-mode-b", "cup", "--resume", &id, "--yes"], &["completed", "Score: 4/5"]);
+    home.whole();
+}
+
+#[test]
+fn a_model_that_hangs_is_left_at_the_second_stop() {
+    let home = Home::new();
+    let hanging = "[[reply]]\ndelay_ms = 600000\nrepeat = \"forever\"\n";
+    let (mut child, rest) = start_until(&home, &format!("{CONFIRM}{EDIT}{hanging}"), "snapshot_created");
+    let id = home.newest().0;
+    assert!(home.ok(&["mode-b", "stop", &id]).contains("to wrap up"));
+    let wrapping = Instant::now();
+    while !kinds(&home.lines()).contains(&"wrap_up") {
+        assert!(wrapping.elapsed() < Duration::from_secs(5), "it does not wrap up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(home.ok(&["mode-b", "stop", &id]).contains("to stop at once"));
+    assert_eq!(ends_within(&mut child, Duration::from_secs(5)), Some(22));
+    let lines = rest.join().unwrap();
+    assert!(lines.last().unwrap().contains("\"outcome\":\"cancelled\""));
+    let cut: Vec<&String> = lines.iter().filter(|l| l.contains("\"kind\":\"attempt\"")).collect();
+    assert!(cut[0].contains("cut: the photographer asked to stop"), "{cut:?}");
+    assert!(cut.last().unwrap().contains("cut: stopped at once by the photographer"), "{cut:?}");
+    home.whole();
+}
+
+#[test]
+fn a_provider_that_fails_ends_the_session_as_documented_and_a_plain_resume_goes_on() {
+    let home = Home::new();
+    let faulty = |class: &str| {
+        format!(
+            "{CONFIRM}{EDIT}[[reply]]\nfault = {{ class = \"{class}\", message = \"no.\", times = 99 }}\n"
+        )
+    };
+    let whole = format!("{CONFIRM}{EDIT}{CLOSE}");
+    // No key is needed to be told that one is missing, and no photo is touched.
+    let keyless = ["run-mode-b", "cup", "--yes", "--budget", "lite", "--provider", "openai"];
+    home.fails(12, &keyless, &["OPENAI_API_KEY", "help: set OPENAI_API_KEY"]);
+    let unknown = ["run-mode-b", "cup", "--yes", "--budget", "lite", "--provider", "opnai"];
+    home.fails(3, &unknown, &["did you mean `openai`"]);
+    assert!(home.ok(&["mode-b", "list", "-q"]).is_empty());
+
+    home.session_ends(23, &faulty("refused"), BUDGET, &["provider_failed", "no.", "--resume"]);
+    home.whole();
+    home.resume(0, &whole, &[], &["completed", "Score: 4/5"]);
+    let lines = home.lines();
+    assert_eq!(kinds(&lines).iter().filter(|k| **k == "session_end").count(), 2);
+    home.resume(4, &whole, &[], &["has ended", "--raise"]);
+    home.resume(4, &whole, &["--answer", "x"], &["asks nothing"]);
+    home.resume(2, &whole, &["--raise", "lite"], &["raises no cap"]);
+    home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+
+    // Garbage with pauses in between: four attempts at one turn.
+    home.session_ends(23, &faulty("garbage"), BUDGET, &["provider_failed", "no."]);
+    assert_eq!(kinds(&home.lines()).iter().filter(|k| **k == "attempt").count(), 4);
+    home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+
+    // It talks and calls nothing: said so once, then ended; the counters begin anew with a resume.
+    let talks = "[[reply]]\ntext = \"I would rather talk.\"\nrepeat = \"forever\"\n";
+    home.session_ends(23, talks, BUDGET, &["provider_failed", "stopped calling tools"]);
+    let calls = format!("[[reply]]\nrepeat = 2\ntext = \"I talked.\"\n{CONFIRM}{EDIT}{CLOSE}");
+    home.resume(0, &calls, &[], &["completed", "Score: 4/5"]);
+    home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+
+    // It hangs, and the time is up: nothing was judged by it.
+    let hangs = format!("{CONFIRM}{EDIT}[[reply]]\ndelay_ms = 600000\n");
+    let started = Instant::now();
+    let hung =
+        home.session_ends(20, &hangs, "time=5s,iterations=20,branches=1", &["budget_exhausted", "--raise"]);
+    assert!(started.elapsed() < Duration::from_secs(10), "{hung}");
+    home.whole();
+}
+
+#[test]
+fn the_cost_cap_ends_a_session_and_is_never_passed() {
+    let home = Home::new();
+    let price = "[model]\nfree = false\nprice = { input = 2.0, output = 10.0, as_of = \"2026-11-01\" }\n";
+    let used = "[[reply]]\nusage = { input_fresh = 20000, output = 400 }\n";
+    let mut script = format!("{price}{CONFIRM}{EDIT}");
+    for n in 0..30 {
+        let ev = 0.01 * f64::from(n);
+        script += &format!(
+            "[[reply]]\ncalls = [{{ name = \"apply_primitive\", arguments = {{ primitive_name = \"exposure\", parameter_values = {{ ev = {ev} }} }} }}]\n"
+        );
+    }
+    let script = script.replace("[[reply]]\n", used);
+    home.session_ends(
+        20,
+        &script,
+        "time=2m,iterations=200,branches=1,cost=0.60",
+        &["the cost cap has fired"],
+    );
+    let lines = home.lines();
+    let fired: Vec<&Value> = lines.iter().filter(|l| l["kind"] == "cap_fired").collect();
+    assert_eq!(fired[0]["exhausted"]["cap"], "cost");
+    let spent = lines.last().unwrap()["spent"]["cost_micro_usd"].as_u64().unwrap();
+    // A call costs 44 000: ten were made before the reserve for the wrap-up was all that was left.
+    assert!((300_000..=600_000).contains(&spent), "{spent}");
+    let mut total = 0;
+    for line in &lines {
+        let of = |field: &str| line[field]["cost_micro_usd"].as_u64().unwrap_or(0);
+        assert!(total + of("reserved") <= 600_000, "line {}: {total} + {}", line["seq"], of("reserved"));
+        total += of("settled");
+    }
+    assert_eq!(total, spent);
+    home.whole();
+}
+
+#[test]
+fn a_question_is_answered_and_a_spent_budget_raised_by_a_resume() {
+    let home = Home::new();
+    let asks =
+        "[[reply]]\ncalls = [{ name = \"ask_clarification\", arguments = { question = \"How bright?\" } }]\n";
+    home.session_ends(21, asks, BUDGET, &["needs_clarification", "How bright?", "--answer"]);
+    assert_eq!(home.ok(&["branch", "cup"]).lines().count(), 1, "nothing changed");
+    home.resume(4, asks, &[], &["waits for an answer", "--answer"]);
+    let script = format!("{asks}{CONFIRM}{EDIT}{CLOSE}");
+    home.resume(0, &script, &["--answer", "A third of a stop."], &["completed", "Score: 4/5"]);
+    let lines = home.lines();
+    let answered = lines.iter().filter(|l| l["kind"] == "clarification").next_back().unwrap();
+    assert_eq!(answered["answer"], "A third of a stop.");
+    home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+
+    let looks = "[[reply]]\ncalls = [{ name = \"get_state\" }]\n";
+    let script = format!("{CONFIRM}{EDIT}{looks}{looks}{looks}");
+    home.session_ends(
+        20,
+        &script,
+        "time=90s,iterations=3,branches=1",
+        &["the iterations cap has fired", "--raise"],
+    );
+    home.resume(4, &script, &[], &["has ended", "--raise"]);
+    let replies = kinds(&home.lines()).iter().filter(|k| **k == "model_reply").count();
+    let script =
+        format!("{CONFIRM}{}{CLOSE}", looks.replace("calls", &format!("repeat = {}\ncalls", replies - 1)));
+    home.resume(0, &script, &["--raise", "time=60s,iterations=10"], &["completed", "Score: 4/5"]);
+    let lines = home.lines();
+    let raised = lines.iter().find(|l| l["kind"] == "raised").unwrap();
+    assert_eq!(
+        (&raised["budget"]["time_seconds"], &raised["budget"]["max_iterations"]),
+        (&150.into(), &13.into())
+    );
+    home.whole();
+}
+
+/// A session whose third reply is too long for the space that is left.
+fn wordy() -> String {
+    let edit =
+        EDIT.replacen("[[reply]]", &format!("[[reply]]\ntext = \"{}\"", "so bright ".repeat(20_000)), 1);
+    format!("{CONFIRM}{edit}{CLOSE}")
+}
+
+#[test]
+fn a_session_that_runs_out_of_space_says_so_and_goes_on_when_there_is_some() {
+    let home = Home::new();
+    home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
+    home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+    let limited = |blocks: u32, arguments: &[String]| {
+        let mut command = Command::new("bash");
+        home.dress(&mut command);
+        let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+        command.args(["-c", &limit, "-", env!("CARGO_BIN_EXE_chemigram")]).args(arguments);
+        command.output().unwrap()
+    };
+    // Not even the prompt can be stored: there is no session then.
+    let before = home.newest().0;
+    let told = said(&limited(2, &home.session(&wordy())), 4, &["File too large", "free some space"]);
+    assert!(!told.contains("--resume"), "{told}");
+    assert_eq!(home.newest().0, before);
+    // In the middle of it.
+    said(&limited(100, &home.session(&wordy())), 4, &["File too large", "free some space", "--resume"]);
+    assert_ne!(home.newest().0, before);
+    home.whole();
+    assert!(home.ok(&["mode-b", "list"]).contains("interrupted"));
+    home.resume(0, &wordy(), &[], &["completed", "Score: 4/5"]);
+    home.whole();
+}
+
+/// A small file system, taken away at the end.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None` where one may not be mounted.
+    fn mount(at: PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&at).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(at))
+    }
+
+    fn read_only(&self) {
+        let status = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap();
+        assert!(status.success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_or_read_only_loses_nothing() {
+    let mut home = Home::new();
+    // Everybody may try this one.
+    home.fails(9, &["--library", "/sys/photos", "ingest", "cup.dng"], &["/sys/photos", "permission"]);
+    let Some(disk) = Disk::mount(home.path("disk")) else { return };
+    home.library = home.path("disk/photos");
+    home.ok(&["ingest", "cup.dng"]);
+    home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
+    home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+
+    let free = rustix::fs::statvfs(&disk.0).unwrap();
+    let filler = usize::try_from((free.f_bavail * free.f_frsize).saturating_sub(160 << 10)).unwrap();
+    std::fs::write(home.path("disk/filler"), vec![1; filler]).unwrap();
+    home.session_ends(4, &wordy(), BUDGET, &["No space left on device", "free some space", "--resume"]);
+    home.whole();
+    let kept = home.lines().len();
+    std::fs::remove_file(home.path("disk/filler")).unwrap();
+    home.resume(0, &wordy(), &[], &["completed", "Score: 4/5"]);
+    assert!(home.lines().len() > kept);
+    home.whole();
+
+    disk.read_only();
+    home.ok(&["status", "cup"]);
+    home.ok(&["log", "cup"]);
+    home.fails(9, &["apply", "cup", "exposure", "ev=0.5"], &["Read-only file system", "read-only"]);
+    home.session_ends(9, CONFIRM, BUDGET, &["Read-only file system"]);
+    home.whole();
+}
+
+/// Flips a bit in the middle of a file.
+fn flip(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_object_is_named_with_the_way_to_find_out_more() {
+    let home = Home::new();
+    home.ok(&["apply", "cup", "exposure", "ev=0.5"]);
+    let status: Value = serde_json::from_str(&home.ok(&["status", "cup", "--json"])).unwrap();
+    let commit = status["commit"].as_str().unwrap();
+    let file = |kind: &str, hash: &str| home.photo(&format!("objects/{kind}/{}/{}", &hash[..2], &hash[2..]));
+    let content: Value = serde_json::from_slice(&std::fs::read(file("commits", commit)).unwrap()).unwrap();
+    let state = content["state"].as_str().unwrap();
+    for (kind, hash) in [("states", state), ("commits", commit)] {
+        let good = std::fs::read(file(kind, hash)).unwrap();
+        flip(&file(kind, hash));
+        let short = &hash[..12];
+        let session = ["run-mode-b", "cup", "--yes", "--budget", "lite"];
+        home.fails(5, &["status", "cup"], &[short, "damaged", "chemigram fsck"]);
+        home.fails(5, &session, &[short, "damaged", "chemigram fsck"]);
+        if kind == "commits" {
+            home.fails(5, &["log", "cup"], &[short, "damaged", "chemigram fsck"]);
+        }
+        home.fails(5, &["fsck", "cup"], &[hash]);
+        assert!(home.ok(&["mode-b", "list", "-q"]).is_empty());
+        std::fs::write(file(kind, hash), good).unwrap();
+        home.whole();
+    }
+}
+
+#[test]
+fn a_damaged_transcript_is_named_with_its_line_and_a_torn_one_goes_on() {
+    let home = Home::new();
+    let script = format!("{CONFIRM}{EDIT}{CLOSE}");
+    home.session_ends(0, &script, BUDGET, &["completed"]);
+    let (id, path) = home.newest();
+    let good = std::fs::read_to_string(&path).unwrap();
+    let open = good.trim_end().rsplit_once('\n').unwrap().0.to_owned() + "\n";
+
+    std::fs::write(&path, &open).unwrap();
+    flip(&path);
+    let at = open[..open.len() / 2].lines().count();
+    let listed = home.ok(&["mode-b", "list"]);
+    let named = |text: &str| (at..=at + 1).any(|n| text.contains(&format!("line {n}:")));
+    assert!(listed.contains("damaged") && named(&listed), "{at}: {listed}");
+    let refused = home.fails(5, &["run-mode-b", "--resume", &id, "--yes"], &["damaged at line", "fsck"]);
+    assert!(named(&refused), "{at}: {refused}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap().len(), open.len(), "it is left as it was found");
+    home.whole();
+
+    // Torn in the last line: cut, and gone on with.
+    std::fs::write(&path, &open[..open.len() - 9]).unwrap();
+    assert!(home.ok(&["mode-b", "list"]).contains("interrupted"));
+    home.resume(0, &script, &[], &["completed", "Score: 4/5"]);
+    let lines = home.lines();
+    let resumed = lines.iter().find(|l| l["kind"] == "resumed").unwrap();
+    assert_eq!(resumed["torn"], true);
+    home.whole();
+}
