@@ -90,7 +90,7 @@ fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated()
         reply(&[("branch", r#"{"name": "branch_b_tone"}"#), ("record_judgment", "{}")]),
         reply(&[("confirm_session", r#"{"vectors": []}"#)]),
         reply(&[("confirm_session", r#"{"vectors": [{"name": "toon", "restated": "x"}]}"#)]),
-        confirm(&["tone"]),
+        confirm(&["branch_b_tone"]), // the branch is taken for its vector
         reply(&[("confirm_session", r#"{"vectors": []}"#)]),
         reply(&[("end_mode_b_session", r#"{"session_summary": "Done."}"#)]),
     ]
