@@ -172,15 +172,19 @@ fn ends_within(child: &mut Child, most: Duration) -> Option<i32> {
     panic!("it did not end within {most:?}");
 }
 
-/// Starts a session with `--json` and waits for a line of this kind.
-fn start_until(home: &Home, script: &str, kind: &str) -> (Child, std::thread::JoinHandle<Vec<String>>) {
-    let mut arguments = home.session(script);
+/// Starts a session with `--json` and waits for a line with this mark.
+fn start_until(
+    home: &Home,
+    script: &str,
+    budget: &str,
+    mark: &str,
+) -> (Child, std::thread::JoinHandle<Vec<String>>) {
+    let mut arguments = home.session_with(script, budget);
     arguments.push("--json".into());
     let mut command = home.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mark = format!("\"kind\":\"{kind}\"");
-    assert!(lines.any(|line| line.contains(&mark)), "the session ended before {kind}");
+    assert!(lines.any(|line| line.contains(mark)), "the session ended before {mark}");
     // Somebody has to read what it goes on to print.
     (child, std::thread::spawn(move || lines.collect()))
 }
@@ -202,7 +206,6 @@ fn a_raw_that_cannot_be_read_is_refused_under_its_own_name_and_leaves_no_photo()
     ] {
         let run: &[&str] = &["run-mode-b", name, "--yes", "--budget", "lite"];
         for arguments in [&["ingest", name][..], run] {
-            // A bare word that is no file may be meant as a photo's id, but these are none.
             let told = home.fails(status, arguments, &[name, words, "help: "]);
             assert!(!told.contains(".ingest-"), "a folder of the program's own: {told}");
         }
@@ -226,7 +229,7 @@ fn a_session_that_cannot_begin_says_what_to_give_and_leaves_nothing() {
     let scripted = with(&["--budget", "lite", "--provider", "script"]);
     home.fails(2, &scripted, &["needs a model", "help: "]);
     let script = [&scripted[..], &["--model", "gone.toml"]].concat();
-    home.fails(3, &script, &["gone.toml", "No such file"]);
+    home.fails(3, &script, &["there is no script gone.toml", "help: "]);
 
     let free = "[model]\nfree = false\n";
     home.session_ends(2, free, "lite,cost=1.00", &["the price of", "is not known", "price = {", "tokens="]);
@@ -262,7 +265,7 @@ fn a_second_session_is_refused_and_the_first_is_stopped_from_outside() {
     // An agent that never ends by itself, at two replies a second.
     let busy = "[[reply]]\ndelay_ms = 500\nrepeat = \"forever\"\ncalls = [{ name = \"mode_b_status\" }]\n";
     let script = format!("{CONFIRM}{EDIT}{busy}");
-    let (mut first, rest) = start_until(&home, &script, "snapshot_created");
+    let (mut first, rest) = start_until(&home, &script, BUDGET, "\"turn\":3");
     let id = home.newest().0;
     let script = home.session(&script);
     let second: Vec<&str> = script.iter().map(String::as_str).collect();
@@ -278,7 +281,7 @@ fn a_second_session_is_refused_and_the_first_is_stopped_from_outside() {
     // It goes on as it is; and not on another photo.
     let other = home.ok(&["mode-b", "show", &id]);
     assert!(other.contains("--resume") && !other.contains("--raise"), "{other}");
-    home.fails(3, &["run-mode-b", "cap", "--resume", &id, "--yes"], &["cap"]);
+    home.fails(2, &["run-mode-b", "cap", "--resume", &id, "--yes"], &["not on `cap` but on `cup`"]);
     let told = format!("{CONFIRM}{EDIT}{}", CLOSE.replace("[[reply]]", "[[reply]]\nrepeat = \"forever\""));
     std::fs::write(home.path("script.toml"), told).unwrap();
     home.fails(0, &["run-mode-b", "cup", "--resume", &id, "--yes"], &["completed", "Score: 4/5"]);
@@ -286,10 +289,11 @@ fn a_second_session_is_refused_and_the_first_is_stopped_from_outside() {
 }
 
 #[test]
-fn a_model_that_hangs_is_left_at_the_second_stop() {
+fn a_model_that_hangs_is_left_when_a_person_stops_the_session() {
     let home = Home::new();
     let hanging = "[[reply]]\ndelay_ms = 600000\nrepeat = \"forever\"\n";
-    let (mut child, rest) = start_until(&home, &format!("{CONFIRM}{EDIT}{hanging}"), "snapshot_created");
+    let script = format!("{CONFIRM}{EDIT}{hanging}");
+    let (mut child, rest) = start_until(&home, &script, BUDGET, "\"turn\":3");
     let id = home.newest().0;
     assert!(home.ok(&["mode-b", "stop", &id]).contains("to wrap up"));
     let wrapping = Instant::now();
@@ -305,6 +309,14 @@ fn a_model_that_hangs_is_left_at_the_second_stop() {
     assert!(cut[0].contains("cut: the photographer asked to stop"), "{cut:?}");
     assert!(cut.last().unwrap().contains("cut: stopped at once by the photographer"), "{cut:?}");
     home.whole();
+
+    // Who asks once waits no longer than a wrap-up may take: a twentieth of the time, two seconds here.
+    home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+    let short = "time=40s,iterations=20,branches=1";
+    let (mut child, rest) = start_until(&home, &script, short, "\"turn\":3");
+    home.ok(&["mode-b", "stop", &home.newest().0]);
+    assert_eq!(ends_within(&mut child, Duration::from_secs(6)), Some(22));
+    assert!(rest.join().unwrap().last().unwrap().contains("\"outcome\":\"cancelled\""));
 }
 
 #[test]
@@ -355,6 +367,33 @@ fn a_provider_that_fails_ends_the_session_as_documented_and_a_plain_resume_goes_
 }
 
 #[test]
+fn a_raw_that_went_away_ends_the_session_before_a_model_is_asked() {
+    let home = Home::new();
+    let script = format!("{CONFIRM}{EDIT}{CLOSE}");
+    let arguments = home.session(&script);
+    // Nothing was rendered in this cache: darktable has to read the raw.
+    let cold = |arguments: &[String]| {
+        let mut command = home.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        command.env("XDG_CACHE_HOME", home.path("cold")).output().unwrap()
+    };
+    std::fs::rename(home.path("cup.dng"), home.path("away.dng")).unwrap();
+    said(&cold(&arguments), 24, &["engine_failed", "cannot read the raw", "still where", "--resume"]);
+    assert!(!kinds(&home.lines()).contains(&"model_intent"));
+    let id = home.newest().0;
+    let resume: Vec<String> = ["run-mode-b", "--yes", "--resume", &id].map(str::to_owned).into();
+    said(&cold(&resume), 24, &["engine_failed"]);
+    assert!(!kinds(&home.lines()).contains(&"model_intent"));
+    std::fs::rename(home.path("away.dng"), home.path("cup.dng")).unwrap();
+    said(&cold(&resume), 0, &["completed", "Score: 4/5"]);
+    home.whole();
+
+    let mut without = home.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let output = without.env("CHEMIGRAM_DARKTABLE_CLI", "/nowhere/darktable-cli").output().unwrap();
+    said(&output, 6, &["darktable-cli", "chemigram doctor"]);
+    assert_eq!(home.newest().0, id, "no session was begun");
+}
+
+#[test]
 fn the_cost_cap_ends_a_session_and_is_never_passed() {
     let home = Home::new();
     let price = "[model]\nfree = false\nprice = { input = 2.0, output = 10.0, as_of = \"2026-11-01\" }\n";
@@ -400,7 +439,7 @@ fn a_question_is_answered_and_a_spent_budget_raised_by_a_resume() {
     let script = format!("{asks}{CONFIRM}{EDIT}{CLOSE}");
     home.resume(0, &script, &["--answer", "A third of a stop."], &["completed", "Score: 4/5"]);
     let lines = home.lines();
-    let answered = lines.iter().filter(|l| l["kind"] == "clarification").next_back().unwrap();
+    let answered = lines.iter().rfind(|l| l["kind"] == "clarification").unwrap();
     assert_eq!(answered["answer"], "A third of a stop.");
     home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
 
@@ -413,16 +452,21 @@ fn a_question_is_answered_and_a_spent_budget_raised_by_a_resume() {
         &["the iterations cap has fired", "--raise"],
     );
     home.resume(4, &script, &[], &["has ended", "--raise"]);
-    let replies = kinds(&home.lines()).iter().filter(|k| **k == "model_reply").count();
-    let script =
-        format!("{CONFIRM}{}{CLOSE}", looks.replace("calls", &format!("repeat = {}\ncalls", replies - 1)));
-    home.resume(0, &script, &["--raise", "time=60s,iterations=10"], &["completed", "Score: 4/5"]);
+    // The model goes on with a judgment, whatever the number of replies so far.
+    let closing = || {
+        let replies = kinds(&home.lines()).iter().filter(|k| **k == "model_reply").count();
+        format!("{}{CLOSE}", looks.replace("calls", &format!("repeat = {replies}\ncalls")))
+    };
+    home.resume(0, &closing(), &["--raise", "time=60s,iterations=10"], &["completed", "Score: 4/5"]);
     let lines = home.lines();
     let raised = lines.iter().find(|l| l["kind"] == "raised").unwrap();
     assert_eq!(
         (&raised["budget"]["time_seconds"], &raised["budget"]["max_iterations"]),
         (&150.into(), &13.into())
     );
+    // What the agent has ended itself goes on too, if a person pays for it.
+    home.resume(0, &closing(), &["--raise", "iterations=5"], &["completed", "Score: 4/5"]);
+    assert_eq!(kinds(&home.lines()).iter().filter(|k| **k == "session_end").count(), 3);
     home.whole();
 }
 

@@ -81,6 +81,12 @@ pub enum SetupError {
         /// Why.
         cause: String,
     },
+    /// A script file that is not there.
+    #[error("there is no script {path}")]
+    NoScript {
+        /// The file.
+        path: String,
+    },
     /// A script file that cannot be read or understood.
     #[error("script {path} cannot be used: {cause}")]
     Script {
@@ -102,7 +108,9 @@ pub enum SetupError {
 impl Coded for SetupError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::UnknownProvider { .. } | Self::UnknownModel { .. } => ErrorCode::NotFound,
+            Self::UnknownProvider { .. } | Self::UnknownModel { .. } | Self::NoScript { .. } => {
+                ErrorCode::NotFound
+            }
             Self::NoModel { .. } | Self::BadProfile { .. } | Self::BadUrl { .. } | Self::Script { .. } => {
                 ErrorCode::InvalidInput
             }
@@ -126,6 +134,9 @@ impl Coded for SetupError {
             Self::BadKey { .. } => Some("look for quotes, blanks or line ends around the key".to_owned()),
             Self::BadUrl { .. } => {
                 Some("an address looks like https://host/v1, without user name and password".to_owned())
+            }
+            Self::NoScript { .. } => {
+                Some("check the path, or name the file anew with `--provider script --model FILE`".to_owned())
             }
             Self::BadProfile { .. } | Self::KeyCommand { .. } | Self::Script { .. } | Self::Client { .. } => {
                 None

@@ -143,8 +143,10 @@ impl Script {
     /// Reads a script from a `.toml` or `.json` file.
     pub fn open(path: &Path) -> Result<Self, SetupError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| SetupError::Script { path: shown.clone(), cause: e.to_string() })?;
+        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => SetupError::NoScript { path: shown.clone() },
+            _ => SetupError::Script { path: shown.clone(), cause: e.to_string() },
+        })?;
         Self::parse(&shown, &text)
     }
 
@@ -380,6 +382,8 @@ mod tests {
         let json = cause("{\"reply\": [{\"calls\": [{\"nam\": 1}]}]}");
         assert!(json.contains("reply[0].calls[0]") && json.contains("line 1"), "{json}");
         let missing = Script::open(Path::new("/no/such/script.toml")).unwrap_err().to_string();
-        assert!(missing.starts_with("script /no/such/script.toml cannot be used: "), "{missing}");
+        assert_eq!(missing, "there is no script /no/such/script.toml");
+        let folder = Script::open(Path::new("/")).unwrap_err().to_string();
+        assert!(folder.starts_with("script / cannot be used: "), "{folder}");
     }
 }

@@ -96,6 +96,8 @@ fn invalid(message: impl Into<String>) -> SessionError {
 pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
     let workspace = &setup.workspace;
     let baseline = workspace.resolve(&request.from)?;
+    // Read now, while nothing is written: a damaged edit is no session.
+    workspace.state_of(&baseline)?;
     let budget = &request.budget;
     let mut names = std::collections::BTreeSet::new();
     for vector in &request.vectors {
@@ -230,6 +232,7 @@ fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranc
 /// Starts a planned session: locks the photo, writes the header and the plan, renders the baseline.
 pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
     let id: SessionId = plan.start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+    let engine = engine(&setup)?;
     let lease = Lease::default();
     let photo = lock(&setup.workspace, &id, lease.clone())?;
     let folder = setup.workspace.session_folder(&id);
@@ -244,7 +247,6 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
     };
     let lines = gate.take_fresh();
     let state = fold(&setup.workspace, &lines)?;
-    let engine = engine(&setup)?;
     let mut session = Session {
         engine,
         photo,
