@@ -179,9 +179,17 @@ impl Gate {
         Permit { seq, lease }
     }
 
-    /// Writes an outcome or anything else that is not an effect.
+    /// Writes an outcome or anything else that is not an effect. What a resume would find out again by itself
+    /// is not synced: the next line that is takes it along.
     pub fn record(&mut self, event: Event) -> Result<u64, TranscriptError> {
-        let sync = !matches!(event, Event::BudgetReminder { .. } | Event::Note { .. } | Event::Render { .. });
+        let sync = !matches!(
+            event,
+            Event::BudgetReminder { .. }
+                | Event::Note { .. }
+                | Event::Render { .. }
+                | Event::SnapshotCreated { .. }
+                | Event::ToolResult { .. }
+        );
         self.append(event, sync)
     }
 

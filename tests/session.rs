@@ -56,6 +56,14 @@ fn a_branch_is_made_edited_looked_at_judged_and_main_stays() {
 }
 
 #[test]
+fn a_raw_that_is_taken_in_twice_has_one_baseline() {
+    let [first, second] = [Studio::new(), Studio::new()];
+    assert_ne!(first.workspace.folder(), second.workspace.folder());
+    assert_eq!(first.workspace.photo().baseline, second.workspace.photo().baseline);
+    assert_eq!(first.tip("main"), second.tip("main"));
+}
+
+#[test]
 fn an_abandoned_branch_shows_the_baseline_and_keeps_its_attempts() {
     let studio = Studio::new();
     let script = [
@@ -90,7 +98,7 @@ fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated()
         reply(&[("branch", r#"{"name": "branch_b_tone"}"#), ("record_judgment", "{}")]),
         reply(&[("confirm_session", r#"{"vectors": []}"#)]),
         reply(&[("confirm_session", r#"{"vectors": [{"name": "toon", "restated": "x"}]}"#)]),
-        confirm(&["tone"]),
+        confirm(&["branch_b_tone"]), // the branch is taken for its vector
         reply(&[("confirm_session", r#"{"vectors": []}"#)]),
         reply(&[("end_mode_b_session", r#"{"session_summary": "Done."}"#)]),
     ]

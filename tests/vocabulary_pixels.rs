@@ -7,47 +7,68 @@ use chemigram::darktable::render::Picture;
 use chemigram::darktable::state::{EditState, Params, Value};
 use chemigram::metrics::stats::ImageStats;
 use chemigram::vocabulary::Selector;
-use demo::Demo;
+use demo::{Demo, Surveyed};
 
 /// How far an axis must move, in just-noticeable steps, to count as moved.
 const LEAST_STEPS: f64 = 0.25;
 
 #[test]
-fn every_move_is_invisible_at_neutral_and_goes_where_it_says_at_default() {
+fn every_move_is_nothing_at_neutral_and_goes_where_it_says() {
     let demo = Demo::open();
-    let baseline = &demo.facts.baseline;
-    let moves: Vec<_> = demo.vocabulary.moves().collect();
-    let mut states = vec![baseline.clone(), baseline.clone()];
-    for entry in &moves {
-        let applied = demo.apply(baseline, &entry.name, &[], None);
-        let again = demo.apply(&applied.state, &entry.name, &[], None);
-        assert_eq!(again.state.hash(), applied.state.hash(), "{}: twice is once", entry.name);
-        // The same state is the same picture: the two baselines rendered here say so.
-        let neutral: Vec<_> = entry.neutral().into_iter().collect();
-        let neutral: Vec<(&str, f64)> = neutral.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-        for before in [baseline, &applied.state] {
-            let idle = demo.apply(before, &entry.name, &neutral, None);
-            assert_eq!(idle.state.hash(), baseline.hash(), "{}: neutral is nothing", entry.name);
-        }
-        states.push(applied.state);
-    }
-    let pictures = demo.render_all(&states);
-    assert!(same(&pictures[0], &pictures[1]), "rendering is not repeatable");
-    let before = ImageStats::of(&pictures[0]);
+    let (untouched, survey) = demo.survey();
     let mut broken = Vec::new();
-    for (entry, picture) in moves.iter().zip(&pictures[2..]) {
-        if same(picture, &pictures[0]) {
-            broken.push(format!("{}: the same picture", entry.name));
-        }
-        let after = ImageStats::of(picture);
-        for (axis, sign) in &entry.axes {
-            let steps = axis.steps(&before, &after) * f64::from(*sign);
-            if steps < LEAST_STEPS {
-                broken.push(format!("{}: {} moves {steps:.2} steps its way", entry.name, axis.name()));
+    for Surveyed { entry, neutral, default, greatest, measured } in &survey {
+        let name = &entry.name;
+        let mut check = |holds: bool, what: String| {
+            if !holds {
+                broken.push(format!("{name}: {what}"));
             }
+        };
+        check(neutral.pixel_hash() == untouched.pixel_hash(), "neutral is another picture".into());
+        check(default.pixel_hash() != untouched.pixel_hash(), "default is the same picture".into());
+        let at_default = entry.parameters.values().all(|p| p.direction || p.max == p.default);
+        check(
+            entry.strength().is_none() || at_default || greatest.pixel_hash() != default.pixel_hash(),
+            "no stronger than its default".into(),
+        );
+        for (axis, rungs) in &measured.steps {
+            let steps = rungs[measured.default] * f64::from(entry.axes[axis]);
+            check(steps >= LEAST_STEPS, format!("{} moves {steps:.2} steps its way", axis.name()));
         }
+        let monotonic = measured.monotonic(entry) == Some(true);
+        check(monotonic == entry.not_monotonic.is_none(), format!("monotonic: {monotonic}, {measured:?}"));
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn a_move_twice_is_once_and_neutral_takes_it_back() {
+    let demo = Demo::open();
+    let baseline = &demo.facts.baseline;
+    let mut modules: Vec<&str> = Vec::new();
+    let mut states = vec![baseline.clone()];
+    for entry in demo.vocabulary.moves() {
+        let once = demo.apply(baseline, &entry.name, &[], None).state;
+        let twice = demo.apply(&once, &entry.name, &[], None).state;
+        assert_eq!(twice.hash(), once.hash(), "{}: twice is once", entry.name);
+        let neutral = entry.neutral();
+        let neutral: Vec<(&str, f64)> = neutral.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        let back = demo.apply(&twice, &entry.name, &neutral, None).state;
+        assert_eq!(back.hash(), baseline.hash(), "{}: neutral takes it back", entry.name);
+        // Equal states are equal pictures: shown once a module, with every picture rendered for itself.
+        if !modules.contains(&entry.module.as_str()) {
+            modules.push(&entry.module);
+            states.extend([once, twice, back]);
+        }
+    }
+    let hashes: Vec<_> = demo.render_all(&states).iter().map(|picture| picture.pixel_hash()).collect();
+    assert!(modules.len() >= 16, "{modules:?}");
+    for (module, pictures) in modules.iter().zip(hashes[1..].chunks_exact(3)) {
+        let [once, twice, back] = [0, 1, 2].map(|at| &pictures[at]);
+        assert_eq!(once, twice, "{module}: twice is once");
+        assert_ne!(once, back, "{module}: does something");
+        assert_eq!(*back, hashes[0], "{module}: neutral takes it back");
+    }
 }
 
 #[test]
@@ -72,7 +93,7 @@ fn moves_accumulate_and_come_off_again() {
         })
         .collect();
     assert!(chroma[3] > chroma[1] + 1.0 && chroma[3] > chroma[2] + 1.0, "{chroma:?}");
-    assert!(same(&pictures[4], &pictures[0]));
+    assert_eq!(pictures[4].pixel_hash(), pictures[0].pixel_hash());
 }
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
@@ -150,12 +171,6 @@ fn masks_lie_where_they_were_drawn_on_turned_and_cropped_pictures() {
         ];
         assert!(figures.iter().all(|f| *f > 0.97), "orientation {orientation}: {figures:.3?}");
     }
-}
-
-/// Whether two pictures are one. darktable's parallel demosaic may round a few pixels the other way from one
-/// render of the same edit to the next.
-fn same(a: &Picture, b: &Picture) -> bool {
-    (a.width, a.height) == (b.width, b.height) && a.rgb.iter().zip(&b.rgb).all(|(a, b)| a.abs_diff(*b) <= 1)
 }
 
 /// The share of the pixels in a place of which a channel changed by at least so many of 255.

@@ -215,14 +215,11 @@ impl Cached {
 
 impl Renderer for Cached {
     fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
-        let started = Instant::now();
-        let key = self.key(request);
-        if let Some((picture, pixel_hash)) = self.cache.get(&key) {
-            let picture = Arc::new(picture);
-            return Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: true });
+        if let Some(rendered) = self.cached(request) {
+            return Ok(rendered);
         }
         let rendered = self.inner.render(request, deadline)?;
-        if let Err(error) = self.cache.put(&key, &rendered.picture, &rendered.pixel_hash) {
+        if let Err(error) = self.cache.put(&self.key(request), &rendered.picture, &rendered.pixel_hash) {
             tracing::warn!(%error, "a render could not be cached");
         }
         Ok(rendered)
@@ -232,9 +229,10 @@ impl Renderer for Cached {
         self.inner.darktable_version()
     }
 
-    /// Opens and checks the entry, so that a yes is a yes.
-    fn is_cached(&self, request: &RenderRequest<'_>) -> bool {
-        self.cache.get(&self.key(request)).is_some() || self.inner.is_cached(request)
+    fn cached(&self, request: &RenderRequest<'_>) -> Option<Rendered> {
+        let started = Instant::now();
+        let (picture, pixel_hash) = self.cache.get(&self.key(request))?;
+        Some(Rendered { picture: Arc::new(picture), pixel_hash, elapsed: started.elapsed(), cached: true })
     }
 }
 

@@ -104,9 +104,9 @@ pub trait Renderer: Send + Sync {
     /// The version of the darktable behind it, such as `4.2.1`.
     fn darktable_version(&self) -> &str;
 
-    /// Whether the answer to `request` is already there and would cost no render.
-    fn is_cached(&self, _request: &RenderRequest<'_>) -> bool {
-        false
+    /// The answer to `request`, if it is there already and costs no render.
+    fn cached(&self, _request: &RenderRequest<'_>) -> Option<Rendered> {
+        None
     }
 }
 

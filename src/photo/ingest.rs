@@ -326,6 +326,19 @@ mod tests {
     }
 
     #[test]
+    fn the_baseline_is_of_the_bytes_and_the_edit_not_of_name_place_or_time() {
+        let photo = TestPhoto::new();
+        let library = Library::new(photo.dir.path().join("another library"));
+        let copy = raw_file(photo.dir.path(), "copy.nef", "sensor data");
+        let again = take_in(&library, &copy).unwrap().workspace;
+        assert_ne!(again.id(), photo.workspace.id());
+        assert_eq!(again.photo().baseline, photo.workspace.photo().baseline);
+        let other = raw_file(photo.dir.path(), "other.nef", "other data");
+        let other = take_in(&library, &other).unwrap().workspace;
+        assert_ne!(other.photo().baseline, again.photo().baseline);
+    }
+
+    #[test]
     fn an_id_is_made_of_any_file_name() {
         let id = |name: &str, n| derived_id(Path::new(name), n).unwrap().to_string();
         assert_eq!(id("/a/IMG_0042.CR2", 1), "img_0042");

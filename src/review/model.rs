@@ -9,7 +9,7 @@ use crate::ids::{Hash, RefName};
 use crate::photo::{Operation, Workspace};
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
-use crate::tools::{BranchView, Measured, moves_of};
+use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
 use crate::transcript::{Event, Flag, JudgmentSource, Outcome, Vector};
 
 /// Everything worth telling about a session.
@@ -46,6 +46,8 @@ pub struct ReviewModel {
     pub baseline_ref: String,
     /// The baseline's commit.
     pub baseline: Hash,
+    /// Its picture, to hold the branches against.
+    pub baseline_preview: Option<PathBuf>,
     /// The brief as the session had it.
     pub brief: String,
     /// The branches in the order they were made.
@@ -180,6 +182,7 @@ impl ReviewModel {
             prompt: start.prompt.clone(),
             baseline_ref: start.baseline_ref.clone(),
             baseline: start.baseline.clone(),
+            baseline_preview: Some(workspace.folder().join(baseline_preview(start))).filter(|p| p.is_file()),
             brief: start.brief.clone(),
             not_made,
             question: state.question.clone(),

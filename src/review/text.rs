@@ -103,6 +103,9 @@ fn head(page: &mut Page, model: &ReviewModel) {
     );
     page.line(&page.style.paint(Tone::Strong, &title));
     page.line(&format!("Baseline: {} ({})", line(&model.baseline_ref), model.baseline.short()));
+    if let Some(preview) = &model.baseline_preview {
+        page.line(&format!("  Preview: {}", line(&preview.display().to_string())));
+    }
     let by = format!("{} {}, prompt {}", line(&model.provider), line(&model.model), line(&model.prompt));
     page.line(&format!("By: {by}"));
     let outcome = outcome(page.style, model);

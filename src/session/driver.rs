@@ -162,11 +162,12 @@ impl Session {
         self.fold(host);
         host.busy("the model thinks");
         let started = self.gate.elapsed();
-        let result = self.attempt(&permit, &bound, &info.model, host).await;
+        let intent = permit.seq();
+        let result = self.attempt(permit, &bound, &info.model, host).await;
         let ms = tools::millis(self.gate.elapsed().saturating_sub(started));
         match result {
-            Some(Ok(reply)) => self.replied(permit, &bound, reply, ms),
-            Some(Err(fault)) => self.failed(permit, attempt, &bound, &fault, ms),
+            Some(Ok(reply)) => self.replied(intent, &bound, reply, ms),
+            Some(Err(fault)) => self.failed(intent, attempt, &bound, &fault, ms),
             None => {
                 let settled = if info.free { bound.spent(Some(0), Some(0)) } else { bound.reserved };
                 let why = match self.halt() {
@@ -175,7 +176,7 @@ impl Session {
                     _ => "the time for it was up",
                 };
                 self.record(Event::Attempt {
-                    intent: permit.seq(),
+                    intent,
                     class: "deadline".into(),
                     status: None,
                     message: format!("cut: {why}"),
@@ -188,10 +189,10 @@ impl Session {
         }
     }
 
-    /// The request on the wire, cut at the stage's end: `None` then.
+    /// The request on the wire, for which the permit is used up; cut at the stage's end: `None` then.
     async fn attempt(
         &self,
-        _permit: &Permit,
+        _permit: Permit,
         bound: &Bound,
         model: &str,
         host: &dyn Host,
@@ -230,7 +231,7 @@ impl Session {
 
     fn replied(
         &mut self,
-        permit: Permit,
+        intent: u64,
         bound: &Bound,
         reply: ModelReply,
         ms: u64,
@@ -239,7 +240,7 @@ impl Session {
         let raw = self.blobs.put(&reply.raw).map_err(SessionError::Blob)?;
         let (settled, cost_source) = pricing::settle(&info, bound, &reply.usage, reply.cost_micro_usd);
         self.record(Event::ModelReply {
-            intent: permit.seq(),
+            intent,
             message: reply.message,
             finish: reply.finish,
             usage: reply.usage,
@@ -254,14 +255,14 @@ impl Session {
 
     fn failed(
         &mut self,
-        permit: Permit,
+        intent: u64,
         attempt: u32,
         bound: &Bound,
         fault: &ProviderFault,
         ms: u64,
     ) -> Result<(), SessionError> {
         let info = self.provider.info().clone();
-        let seed = self.state.start.seed ^ permit.seq();
+        let seed = self.state.start.seed ^ intent;
         let pause = (fault.class.retryable() && attempt < MAX_ATTEMPTS)
             .then(|| backoff(attempt, fault.retry_after, seed))
             .filter(|pause| *pause < self.gate.deadline().remaining());
@@ -276,7 +277,7 @@ impl Session {
             .unwrap_or_default();
         let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
         self.record(Event::Attempt {
-            intent: permit.seq(),
+            intent,
             class: if class == "deadline" { "transport".into() } else { class },
             status: fault.status,
             message: format!("{fault}{remedy}"),

@@ -12,7 +12,7 @@ use crate::darktable::layout::Layouts;
 use crate::darktable::render::{Picture, Quality, RawFile, RenderError, RenderRequest, Rendered, Renderer};
 use crate::darktable::state::EditState;
 use crate::error::{ErrorCode, Fault};
-use crate::gate::Gate;
+use crate::gate::{Gate, Permit};
 use crate::ids::{Hash, RefName};
 use crate::metrics::axes::Axis;
 use crate::metrics::check::VectorCheck;
@@ -159,49 +159,65 @@ impl ToolContext<'_> {
         })
     }
 
-    /// Renders a state, under a permit unless the answer is already there.
+    /// The picture of a state, if it is there already.
+    pub fn looked_at(&self, state: &EditState, long_edge: u32, quality: Quality) -> Option<Rendered> {
+        self.engine.renderer.cached(&RenderRequest { raw: &self.engine.raw, state, long_edge, quality })
+    }
+
+    /// The picture of a state: from the cache, or rendered under a permit.
     pub fn render(&mut self, state: &EditState, long_edge: u32, quality: Quality) -> Result<Rendered, Fault> {
-        let hash = state.hash();
-        let request = RenderRequest { raw: &self.engine.raw, state, long_edge, quality };
-        let cached = self.engine.renderer.is_cached(&request);
-        let one = Amounts { renders: 1, ..Amounts::default() };
-        let name = quality.as_str().to_owned();
-        let permit = if cached {
-            None
-        } else {
-            let intent =
-                Event::RenderIntent { state: hash.clone(), long_edge, quality: name.clone(), reserved: one };
-            Some(self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?)
-        };
-        if !cached {
-            (self.on_render)(quality.as_str());
+        if let Some(found) = self.looked_at(state, long_edge, quality) {
+            self.note_render(None, state, long_edge, quality, Ok(&found), found.elapsed)?;
+            return Ok(found);
         }
+        let reserved = Amounts { renders: 1, ..Amounts::default() };
+        let name = quality.as_str().to_owned();
+        let intent = Event::RenderIntent { state: state.hash(), long_edge, quality: name, reserved };
+        let permit = self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?;
+        (self.on_render)(quality.as_str());
         let started = self.gate.elapsed();
-        let result = self.engine.renderer.render(&request, &self.gate.deadline());
-        let ms = u64::try_from(self.gate.elapsed().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
-        let intent = permit.as_ref().map(crate::gate::Permit::seq);
-        let found = result.as_ref().is_ok_and(|r| r.cached);
-        let settled = if found { Amounts::default() } else { one };
-        self.gate
-            .record(Event::Render {
-                intent,
-                state: hash,
-                long_edge,
-                quality: name,
-                pixel_hash: result.as_ref().ok().map(|r| r.pixel_hash.clone()),
-                settled,
-                error: result.as_ref().err().map(ToString::to_string),
-                ms,
-            })
-            .map_err(|e| Fault::from(&e).fatal())?;
-        drop(permit);
-        result.map_err(|error| match &error {
-            RenderError::Cut { cancelled: false, .. } => match self.gate.check(&Amounts::default()) {
-                Err(exhausted) => Fault::from(exhausted),
-                Ok(()) => Fault::from(&error),
-            },
+        let seq = permit.seq();
+        let result = self.develop(permit, state, long_edge, quality);
+        let took = self.gate.elapsed().saturating_sub(started);
+        self.note_render(Some(seq), state, long_edge, quality, result.as_ref(), took)?;
+        result.map_err(|error| match (&error, self.gate.check(&Amounts::default())) {
+            (RenderError::Cut { cancelled: false, .. }, Err(exhausted)) => exhausted.into(),
             _ => Fault::from(&error),
         })
+    }
+
+    /// Runs the renderer, for which the permit is used up.
+    fn develop(
+        &self,
+        _permit: Permit,
+        state: &EditState,
+        long_edge: u32,
+        quality: Quality,
+    ) -> Result<Rendered, RenderError> {
+        let request = RenderRequest { raw: &self.engine.raw, state, long_edge, quality };
+        self.engine.renderer.render(&request, &self.gate.deadline())
+    }
+
+    fn note_render(
+        &mut self,
+        intent: Option<u64>,
+        state: &EditState,
+        long_edge: u32,
+        quality: Quality,
+        result: Result<&Rendered, &RenderError>,
+        took: Duration,
+    ) -> Result<(), Fault> {
+        let event = Event::Render {
+            intent,
+            state: state.hash(),
+            long_edge,
+            quality: quality.as_str().into(),
+            pixel_hash: result.ok().map(|r| r.pixel_hash.clone()),
+            settled: Amounts { renders: u64::from(intent.is_some()), ..Amounts::default() },
+            error: result.err().map(ToString::to_string),
+            ms: millis(took),
+        };
+        self.gate.record(event).map(|_| ()).map_err(|e| Fault::from(&e).fatal())
     }
 
     /// The numbers of a picture against the baseline's: the difference, and whether the vector's way was taken.
@@ -219,7 +235,7 @@ impl ToolContext<'_> {
         let difference = difference(&base.picture, picture)?;
         let axes = self.view.axes(branch);
         let check = VectorCheck::of(&axes, &base_stats, stats, &difference);
-        Ok(Comparison { difference, check, axes, base_stats, base_pixel_hash: base.pixel_hash })
+        Ok(Comparison { difference, check, axes, base_stats, base })
     }
 }
 
@@ -234,7 +250,7 @@ pub struct Comparison {
     /// The baseline's numbers.
     pub base_stats: ImageStats,
     /// The baseline's picture.
-    pub base_pixel_hash: Hash,
+    pub base: Rendered,
 }
 
 impl Comparison {

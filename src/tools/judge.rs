@@ -14,7 +14,7 @@ use crate::tools::blobs::write_jpeg;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::look::io_fault;
 use crate::tools::{Answer, ToolContext, edit};
-use crate::transcript::{Event, Flag, Judgment, JudgmentSource};
+use crate::transcript::{Event, Flag, Judgment, JudgmentSource, SessionStart};
 
 /// What the engine measured of a branch, at judging quality.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -142,8 +142,10 @@ fn measure(context: &mut ToolContext<'_>, branch: &RefName, commit: &Hash) -> Re
     let stats = ImageStats::of(&rendered.picture);
     let versus = context.versus_baseline(Some(branch), &rendered.picture, &stats, edge, Quality::Judge)?;
     let preview = format!("previews/{branch}-{edge}.jpg");
-    write_jpeg(&context.photo.workspace().folder().join(&preview), &rendered.picture)
-        .map_err(|e| io_fault(&e))?;
+    let baseline = baseline_preview(&context.view.start);
+    for (file, picture) in [(&preview, &rendered.picture), (&baseline, &versus.base.picture)] {
+        write_jpeg(&context.photo.workspace().folder().join(file), picture).map_err(|e| io_fault(&e))?;
+    }
     Ok(Measured {
         delta_e_mean: versus.difference.mean,
         delta_e_p95: versus.difference.p95,
@@ -152,10 +154,15 @@ fn measure(context: &mut ToolContext<'_>, branch: &RefName, commit: &Hash) -> Re
         vector: versus.check,
         long_edge: edge,
         pixel_hash: rendered.pixel_hash,
-        baseline_pixel_hash: versus.base_pixel_hash,
+        baseline_pixel_hash: versus.base.pixel_hash,
         preview,
         stats,
     })
+}
+
+/// The review picture of a session's baseline, relative to the photo's folder.
+pub fn baseline_preview(start: &SessionStart) -> String {
+    format!("previews/baseline-{}-{}.jpg", start.baseline.short(), start.preview_edge)
 }
 
 fn flags(score: u8, abandoned: bool, measured: Option<&Measured>) -> Vec<Flag> {

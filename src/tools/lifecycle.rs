@@ -31,25 +31,24 @@ pub fn fatal(error: &impl crate::error::Coded) -> Fault {
 }
 
 pub fn confirm_session(context: &mut ToolContext<'_>, args: ConfirmSession) -> Result<Answer, Fault> {
-    let planned: Vec<String> = context
-        .view
-        .start
-        .branches
-        .iter()
-        .filter_map(|b| b.vector.as_ref())
-        .map(|v| v.name.to_string())
-        .collect();
+    let branches = &context.view.start.branches;
+    let planned: Vec<(&str, &str)> =
+        branches.iter().filter_map(|b| Some((b.vector.as_ref()?.name.as_str(), b.branch.as_str()))).collect();
     let mut restated = BTreeMap::new();
     for vector in args.vectors {
-        if !planned.contains(&vector.name) {
-            let message = format!("the plan has no vector `{}`; it has: {}", vector.name, planned.join(", "));
+        // Models like to name the branch; what they mean is plain.
+        let Some((name, _)) =
+            planned.iter().find(|(name, branch)| [*name, *branch].contains(&vector.name.as_str()))
+        else {
+            let names: Vec<&str> = planned.iter().map(|p| p.0).collect();
+            let message = format!("the plan has no vector `{}`; it has: {}", vector.name, names.join(", "));
             return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "vectors"));
-        }
+        };
         let sentence = text("restated", &vector.restated, 600)?;
-        restated.insert(vector.name, sentence);
+        restated.insert((*name).to_owned(), sentence);
     }
     let missing: Vec<&str> =
-        planned.iter().filter(|n| !restated.contains_key(*n)).map(String::as_str).collect();
+        planned.iter().map(|p| p.0).filter(|name| !restated.contains_key(*name)).collect();
     if !missing.is_empty() {
         let message = format!("every vector of the plan must be restated; missing: {}", missing.join(", "));
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "vectors"));

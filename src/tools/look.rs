@@ -77,15 +77,8 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
     let parent = context.photo.workspace().commit(&place.commit).map_err(fault)?.parents.first().cloned();
     if let Some(parent) = parent.filter(|_| place.commit != context.view.start.baseline) {
         let before = context.place(Some(parent.as_str()))?;
-        let request = crate::darktable::render::RenderRequest {
-            raw: &context.engine.raw,
-            state: &before.state,
-            long_edge: edge,
-            quality: Quality::Preview,
-        };
         // A picture of the step before costs nothing when it was looked at; otherwise it is not worth a render.
-        if context.engine.renderer.is_cached(&request) {
-            let before = context.render(&before.state, edge, Quality::Preview)?;
+        if let Some(before) = context.looked_at(&before.state, edge, Quality::Preview) {
             let now = context.render(&place.state, edge, Quality::Preview)?;
             data["versus_parent"] = json!(difference(&before.picture, &now.picture)?);
         }

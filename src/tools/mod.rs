@@ -17,11 +17,11 @@ use serde_json::Value;
 
 pub use blobs::BlobStore;
 pub use context::{Answer, BranchView, Engine, ToolContext, View, millis};
-pub use judge::{Measured, default_judgment, moves_of};
+pub use judge::{Measured, baseline_preview, default_judgment, moves_of};
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};
-use crate::error::Fault;
+use crate::error::{ErrorCode, Fault};
 use crate::gate::Permit;
 use crate::transcript::EffectClass;
 
@@ -332,7 +332,12 @@ impl Tool {
     ) -> Result<Answer, Fault> {
         let answer = (self.run)(context, arguments);
         drop(permit);
-        answer
+        answer.map_err(|fault| match fault.code {
+            ErrorCode::InvalidInput if !fault.details.contains_key("example") => {
+                fault.with("example", self.example)
+            }
+            _ => fault,
+        })
     }
 
     /// The tool as a model sees it.

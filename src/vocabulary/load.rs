@@ -40,6 +40,8 @@ pub struct Move {
     pub set: BTreeMap<Target, Form>,
     /// The fields whose baseline value it multiplies, and by what.
     pub scale: BTreeMap<Target, Form>,
+    /// Why more of it does not always go further along its axes; `None` for a move of which it does.
+    pub not_monotonic: Option<String>,
     /// The file that defines it.
     pub file: String,
 }
@@ -117,6 +119,8 @@ struct MoveEntry {
     set: BTreeMap<String, String>,
     #[serde(default)]
     scale: BTreeMap<String, String>,
+    #[serde(default)]
+    not_monotonic: Option<String>,
 }
 
 impl Vocabulary {
@@ -295,6 +299,16 @@ impl Move {
         self.parameters.iter().map(|(name, p)| (name.clone(), p.default)).collect()
     }
 
+    /// The parameter that says how much of the move there is: the only one that is not a direction. `None` for a
+    /// move that several parameters make up.
+    pub fn strength(&self) -> Option<(&str, &Parameter)> {
+        let mut strengths = self.parameters.iter().filter(|(_, p)| !p.direction);
+        match (strengths.next(), strengths.next()) {
+            (Some((name, parameter)), None) => Some((name, parameter)),
+            _ => None,
+        }
+    }
+
     /// Whether these values make the move do nothing.
     pub fn is_idle(&self, values: &BTreeMap<String, f64>) -> bool {
         self.parameters.iter().all(|(name, p)| p.direction || values.get(name) == Some(&p.neutral))
@@ -359,6 +373,9 @@ impl MoveEntry {
         if self.parameters.values().all(|p| p.direction || p.default == p.neutral) {
             return Err("its default values do nothing".into());
         }
+        if self.not_monotonic.as_ref().is_some_and(|reason| reason.trim().is_empty()) {
+            return Err("`not_monotonic` is the reason, and may not be empty".into());
+        }
         let checked = Move {
             set: forms(&self.set)?,
             scale: forms(&self.scale)?,
@@ -368,6 +385,7 @@ impl MoveEntry {
             axes: self.axes,
             tags: self.tags,
             parameters: self.parameters,
+            not_monotonic: self.not_monotonic,
             file: file.to_owned(),
         };
         let all = || checked.set.values().chain(checked.scale.values());
@@ -471,6 +489,7 @@ set.blacks = "0.4*amount"
             ("\"0.4*amount\"", "\"0.4\"", "constant"),
             ("set.blacks", "scale.blacks", "must be 1"),
             ("unit = \"EV\", ", "", "unit"),
+            ("tags =", "not_monotonic = \" \"\ntags =", "may not be empty"),
             ("[[move]]", "[module.toneequal]\nstart.shadows = 0.1\n[[move]]", "`start`"),
         ] {
             assert!(GOOD.contains(from), "{from}");

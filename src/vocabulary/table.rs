@@ -5,18 +5,34 @@ use std::fmt::Write as _;
 use crate::metrics::axes::Axis;
 use crate::vocabulary::load::{Move, Parameter, Vocabulary};
 
-/// What a move at its default values was measured to do to a photo.
+/// What a move was measured to do to a photo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The move.
     pub name: String,
-    /// The signed change on each declared axis, in just-noticeable steps.
-    pub steps: Vec<(Axis, f64)>,
-    /// Mean CIEDE2000 from the untouched photo; `None` when the frame changed.
+    /// The declared axes, each with the signed changes from the untouched photo, in just-noticeable steps: at the
+    /// least strength, neutral, default and the greatest strength, each once and in rising order. A move that
+    /// several parameters make up ([`Move::strength`]) has neutral and default.
+    pub steps: Vec<(Axis, Vec<f64>)>,
+    /// Which of these is the default.
+    pub default: usize,
+    /// Mean CIEDE2000 from the untouched photo at the default values; `None` when the frame changed.
     pub delta_e: Option<f64>,
-    /// The greatest difference of any channel of any pixel, of 255, between the untouched photo and the move at
-    /// its neutral values.
-    pub neutral: u8,
+    /// Whether the picture at the neutral values is the untouched one, pixel for pixel.
+    pub neutral: bool,
+}
+
+impl Measured {
+    /// Whether a stronger move never goes back on a declared axis; it may stay, as blacks do that have reached
+    /// black. `None` when no single parameter is the strength.
+    pub fn monotonic(&self, entry: &Move) -> Option<bool> {
+        entry.strength()?;
+        let rises = |(axis, steps): &(Axis, Vec<f64>)| {
+            let sign = f64::from(entry.axes.get(axis).copied().unwrap_or(1));
+            steps.iter().zip(steps.iter().skip(1)).all(|(less, more)| sign * more >= sign * less)
+        };
+        Some(self.steps.iter().all(rises))
+    }
 }
 
 /// The page, in Markdown. `measured_on` says which photo and which darktable.
@@ -28,17 +44,20 @@ pub fn page(vocabulary: &Vocabulary, measured: &[Measured], measured_on: &str) -
     );
     let _ = write!(
         page,
-        "Measured on {measured_on}, each move at its default values. *Steps* are just-noticeable steps on the declared\n\
-         axes; *ΔE* is the mean CIEDE2000 from the untouched photo; *neutral* is the greatest difference of any\n\
-         channel (of 255) at the neutral values.\n"
+        "Measured on {measured_on}. *Steps* are just-noticeable steps from the untouched photo on the declared\n\
+         axes (the arrow is the declared way): at the least strength, neutral, **default** and the greatest strength.\n\
+         *Monotonic*: a stronger move never goes back on a declared axis. *ΔE* is the mean CIEDE2000 at the default\n\
+         values. *Neutral*: at the neutral values the picture is the untouched one, pixel for pixel.\n"
     );
     let mut files: Vec<&str> = vocabulary.moves().map(|entry| entry.file.as_str()).collect();
     files.sort_unstable();
     files.dedup();
     for file in files {
         let _ = write!(page, "\n## {}\n\n", title(file));
-        page.push_str("| move | what it does | module | parameters | measured steps | ΔE | neutral |\n");
-        page.push_str("|---|---|---|---|---|---:|---:|\n");
+        page.push_str(
+            "| move | what it does | module | parameters | measured steps | monotonic | ΔE | neutral |\n",
+        );
+        page.push_str("|---|---|---|---|---|---|---:|---|\n");
         for entry in vocabulary.moves().filter(|entry| entry.file == file) {
             row(&mut page, entry, measured.iter().find(|m| m.name == entry.name));
         }
@@ -48,29 +67,48 @@ pub fn page(vocabulary: &Vocabulary, measured: &[Measured], measured_on: &str) -
 
 fn row(page: &mut String, entry: &Move, measured: Option<&Measured>) {
     let parameters: Vec<String> = entry.parameters.iter().map(|(name, p)| parameter(name, p)).collect();
-    let declared = |axis: &Axis| entry.axes.get(axis).copied().unwrap_or(0);
-    let (steps, delta_e, neutral) = match measured {
-        None => ("not measured".to_owned(), String::new(), String::new()),
+    let found = match measured {
+        None => "not measured | | |".to_owned(),
         Some(measured) => {
-            let steps = measured.steps.iter().map(|(axis, steps)| {
-                let arrow = if declared(axis) < 0 { '↓' } else { '↑' };
-                format!("{} {arrow} {steps:+.1}", axis.name())
-            });
-            (
-                steps.collect::<Vec<_>>().join("<br>"),
-                measured.delta_e.map_or("another frame".to_owned(), |delta| format!("{delta:.2}")),
-                measured.neutral.to_string(),
-            )
+            let steps: Vec<String> = measured
+                .steps
+                .iter()
+                .map(|(axis, steps)| rungs(entry, *axis, steps, measured.default))
+                .collect();
+            let monotonic = match (&entry.not_monotonic, measured.monotonic(entry)) {
+                (Some(reason), _) => format!("no: {reason}"),
+                (None, Some(true)) => "yes".to_owned(),
+                // The tests refuse such a move; the page shows where.
+                (None, _) => "NO".to_owned(),
+            };
+            let delta_e = measured.delta_e.map_or("another frame".to_owned(), |delta| format!("{delta:.2}"));
+            let neutral = if measured.neutral { "same" } else { "DIFFERENT" };
+            format!("{} | {monotonic} | {delta_e} | {neutral}", steps.join("<br>"))
         }
     };
     let _ = writeln!(
         page,
-        "| `{}` | {} | {} | {} | {steps} | {delta_e} | {neutral} |",
+        "| `{}` | {} | {} | {} | {found} |",
         entry.name,
         entry.description,
         entry.module,
         parameters.join("<br>"),
     );
+}
+
+/// `chroma ↑ -3.1 · 0 · **+7.1** · +20.4`.
+fn rungs(entry: &Move, axis: Axis, steps: &[f64], default: usize) -> String {
+    let arrow = if entry.axes.get(&axis).is_some_and(|sign| *sign < 0) { '↓' } else { '↑' };
+    let shown: Vec<String> = steps
+        .iter()
+        .enumerate()
+        .map(|(at, steps)| match (at == default, *steps == 0.0) {
+            (true, _) => format!("**{steps:+.1}**"),
+            (false, true) => "0".to_owned(),
+            (false, false) => format!("{steps:+.1}"),
+        })
+        .collect();
+    format!("{} {arrow} {}", axis.name(), shown.join(" · "))
 }
 
 fn parameter(name: &str, p: &Parameter) -> String {
@@ -90,15 +128,24 @@ mod tests {
     use super::*;
     use crate::assets::Overlay;
 
+    fn measured(name: &str, axis: Axis, steps: &[f64]) -> Measured {
+        Measured {
+            name: name.into(),
+            steps: vec![(axis, steps.to_vec())],
+            default: 1,
+            delta_e: Some(1.234),
+            neutral: true,
+        }
+    }
+
     #[test]
     fn every_move_has_its_row_with_what_was_measured() {
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        let measured = [Measured {
-            name: "vignette".into(),
-            steps: vec![(Axis::EdgeBrightness, -4.17)],
-            delta_e: Some(1.234),
-            neutral: 0,
-        }];
+        let measured = [
+            measured("vignette", Axis::EdgeBrightness, &[0.0, -4.17, -9.0]),
+            measured("black_and_white", Axis::Chroma, &[0.0, -40.0]),
+            measured("vibrance", Axis::Chroma, &[0.0, 4.0, 3.0]),
+        ];
         let page = page(&vocabulary, &measured, "a photo");
         for entry in vocabulary.moves() {
             assert!(
@@ -107,9 +154,26 @@ mod tests {
                 entry.name
             );
         }
-        assert!(page.contains("| edge_brightness ↓ -4.2 | 1.23 | 0 |"), "{page}");
+        assert!(page.contains("| edge_brightness ↓ 0 · **-4.2** · -9.0 | yes | 1.23 | same |"), "{page}");
+        assert!(page.contains("| chroma ↓ 0 · **-40.0** | no: three weights"), "{page}");
+        assert!(page.contains("| chroma ↑ 0 · **+4.0** · +3.0 | NO |"), "{page}");
         assert!(page.contains("\n## White balance\n"));
         assert!(page.contains("`shift` -90 … 90 mired, default 25"));
+    }
+
+    #[test]
+    fn a_stronger_move_may_stay_where_it_is_but_not_go_back() {
+        let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
+        let monotonic = |name: &str, steps: &[f64]| {
+            let entry = vocabulary.get(name).unwrap();
+            let axis = *entry.axes.keys().next().unwrap();
+            measured(name, axis, steps).monotonic(entry)
+        };
+        assert_eq!(monotonic("vignette", &[2.0, 0.0, -1.0, -1.0]), Some(true));
+        assert_eq!(monotonic("vignette", &[-2.0, 0.0, -1.0, -3.0]), Some(false));
+        assert_eq!(monotonic("vibrance", &[0.0, 1.0, 0.99]), Some(false));
+        assert_eq!(monotonic("vibrance", &[0.0, f64::NAN]), Some(false));
+        assert_eq!(monotonic("black_and_white", &[0.0, -1.0]), None);
     }
 
     #[test]
@@ -120,13 +184,18 @@ mod tests {
             let mut fresh = String::new();
             row(&mut fresh, entry, None);
             let stable = fresh.split("| not measured").next().unwrap_or_default();
-            assert!(
-                docs.contains(stable),
-                "run `cargo run --example vocabulary_table`: {} has changed",
-                entry.name
-            );
+            let line = docs.lines().find(|line| line.starts_with(stable));
+            let line = line.unwrap_or_else(|| {
+                panic!("run `cargo run --example vocabulary_table`: {} has changed", entry.name)
+            });
+            let verdict = match &entry.not_monotonic {
+                Some(reason) => format!("| no: {reason} |"),
+                None => "| yes |".to_owned(),
+            };
+            assert!(line.contains(&verdict) && line.ends_with("| same |"), "{line}");
         }
         assert_eq!(docs.matches("\n| `").count(), vocabulary.moves().count());
+        assert!(docs.contains(" with darktable 4."), "the page says which darktable measured it");
         assert!(!docs.contains("not measured"));
     }
 }

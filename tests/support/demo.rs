@@ -1,4 +1,5 @@
 //! The demo photo, opened by the installed darktable, with the vocabulary at hand.
+#![allow(dead_code, reason = "the tests and the table each use their own part")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,7 +22,11 @@ use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Ren
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::{dng, xmp};
 use chemigram::ids::Hash;
-use chemigram::vocabulary::{Applied, ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary};
+use chemigram::metrics::axes::Axis;
+use chemigram::metrics::difference::Difference;
+use chemigram::metrics::stats::ImageStats;
+use chemigram::vocabulary::table::Measured;
+use chemigram::vocabulary::{Applied, ApplyRequest, MaskSpec, Move, Orientation, PhotoFacts, Vocabulary};
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
 const LONG_EDGE: u32 = 600;
@@ -34,6 +39,18 @@ pub struct Demo {
     renderer: OneShot,
     // Dropped last: the raw and darktable's configuration live in it.
     _folder: tempfile::TempDir,
+}
+
+/// One move, rendered and measured from its least strength to its greatest.
+pub struct Surveyed<'a> {
+    pub entry: &'a Move,
+    /// The move at rest, from the untouched photo: rendered, not assumed.
+    pub neutral: Arc<Picture>,
+    /// The move at its default values.
+    pub default: Arc<Picture>,
+    /// The move at its greatest strength; at its default values if it has no strength.
+    pub greatest: Arc<Picture>,
+    pub measured: Measured,
 }
 
 impl Demo {
@@ -92,6 +109,44 @@ impl Demo {
         self.renderer.render(&request, &deadline()).unwrap_or_else(|e| panic!("{e}")).picture
     }
 
+    /// The untouched photo, and every move at every rung of its strength.
+    pub fn survey(&self) -> (Arc<Picture>, Vec<Surveyed<'_>>) {
+        let baseline = &self.facts.baseline;
+        let mut states = vec![baseline.clone()];
+        let mut ladders = Vec::new();
+        for entry in self.vocabulary.moves() {
+            let ladder = ladder(entry);
+            let first = states.len();
+            for values in &ladder {
+                let values: Vec<(&str, f64)> = values.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+                states.push(self.apply(baseline, &entry.name, &values, None).state);
+            }
+            ladders.push((entry, ladder, first..states.len()));
+        }
+        let pictures = self.render_all(&states);
+        let untouched = &pictures[0];
+        let before = ImageStats::of(untouched);
+        let survey = ladders.into_iter().map(|(entry, ladder, places)| {
+            let pictures = &pictures[places];
+            let stats: Vec<_> = pictures.iter().map(|picture| ImageStats::of(picture)).collect();
+            let along = |axis: &Axis| (*axis, stats.iter().map(|after| axis.steps(&before, after)).collect());
+            let idle = ladder.iter().position(|values| entry.is_idle(values)).unwrap();
+            let default = ladder.iter().position(|values| *values == entry.defaults()).unwrap();
+            let difference = Difference::between(untouched, &pictures[default]).unwrap();
+            let measured = Measured {
+                name: entry.name.clone(),
+                steps: entry.axes.keys().map(along).collect(),
+                default,
+                delta_e: (!difference.resized).then_some(difference.mean),
+                neutral: pictures[idle].pixel_hash() == untouched.pixel_hash(),
+            };
+            let [neutral, default, greatest] =
+                [idle, default, pictures.len() - 1].map(|at| Arc::clone(&pictures[at]));
+            Surveyed { entry, neutral, default, greatest, measured }
+        });
+        (Arc::clone(untouched), survey.collect())
+    }
+
     /// Renders all, two at a time.
     pub fn render_all(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
         let next = AtomicUsize::new(0);
@@ -112,6 +167,24 @@ impl Demo {
         pictures.sort_by_key(|(at, _)| *at);
         pictures.into_iter().map(|(_, picture)| picture).collect()
     }
+}
+
+/// The values at which a move is measured: see [`Measured::steps`].
+fn ladder(entry: &Move) -> Vec<BTreeMap<String, f64>> {
+    let mut ladder = vec![entry.neutral(), entry.defaults()];
+    if let Some((name, strength)) = entry.strength() {
+        ladder = [strength.min, strength.neutral, strength.default, strength.max]
+            .into_iter()
+            .map(|value| {
+                let mut values = entry.defaults();
+                values.insert(name.to_owned(), value);
+                values
+            })
+            .collect();
+        ladder.sort_by(|a, b| a[name].total_cmp(&b[name]));
+        ladder.dedup();
+    }
+    ladder
 }
 
 fn deadline() -> Deadline {
