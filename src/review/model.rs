@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Cap, usd};
+use crate::error::Fault;
 use crate::ids::{Hash, RefName};
 use crate::photo::{Operation, Workspace};
 use crate::session::SessionError;
@@ -304,7 +305,8 @@ fn moves(workspace: &Workspace, session: &Session, branch: &BranchView) -> (Vec<
         });
         ops.skip(1).collect()
     };
-    let Ok(kept) = moves_of(workspace, &branch.tip, baseline) else { return (Vec::new(), told()) };
+    let read = |hash: &Hash| workspace.commit(hash).map_err(|e| Fault::from(&e));
+    let Ok(kept) = moves_of(&read, &branch.tip, baseline) else { return (Vec::new(), told()) };
     let mut left = kept.clone();
     let mut tried = Vec::new();
     let mut at = Some(branch.tip.clone());

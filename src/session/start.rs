@@ -442,6 +442,7 @@ fn engine(setup: &Setup) -> Result<Engine, SessionError> {
         renderer: setup.renderer.clone(),
         raw: workspace.raw(),
         tastes: setup.tastes.clone(),
+        commits: std::sync::Mutex::default(),
     })
 }
 

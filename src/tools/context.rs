@@ -1,7 +1,8 @@
 //! What a tool handler works with.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -19,8 +20,8 @@ use crate::metrics::check::VectorCheck;
 use crate::metrics::difference::Difference;
 use crate::metrics::stats::ImageStats;
 use crate::metrics::vectors::vector_axes;
-use crate::photo::Writer;
-use crate::tools::BlobStore;
+use crate::photo::{AppliedMove, Commit, Writer};
+use crate::tools::{BlobStore, moves_of};
 use crate::transcript::{Event, HeadState, Judgment, SessionStart, Vector};
 use crate::vocabulary::{PhotoFacts, Vocabulary};
 
@@ -38,6 +39,8 @@ pub struct Engine {
     pub raw: RawFile,
     /// The folder of taste files.
     pub tastes: PathBuf,
+    /// Commits that were read and proved once: they never change, and a long branch is walked often.
+    pub commits: Mutex<HashMap<Hash, Commit>>,
 }
 
 /// A branch as the session knows it.
@@ -146,6 +149,22 @@ impl ToolContext<'_> {
         let info = self.photo.workspace().commit(&commit).map_err(|e| Fault::from(&e))?;
         let state = self.photo.workspace().state(&info.state).map_err(|e| Fault::from(&e))?;
         Ok(Place { name, commit, state_hash: info.state, state })
+    }
+
+    /// A commit, read once a session.
+    pub fn commit(&self, hash: &Hash) -> Result<Commit, Fault> {
+        let mut known = self.engine.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(commit) = known.get(hash) {
+            return Ok(commit.clone());
+        }
+        let commit = self.photo.workspace().commit(hash).map_err(|e| Fault::from(&e))?;
+        known.insert(hash.clone(), commit.clone());
+        Ok(commit)
+    }
+
+    /// The moves in effect at a commit: [`moves_of`].
+    pub fn moves(&self, commit: &Hash) -> Result<Vec<AppliedMove>, Fault> {
+        moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline)
     }
 
     /// The branch that the session stands on.

@@ -8,7 +8,7 @@ use crate::error::{ErrorCode, Fault};
 use crate::ids::{Hash, RefName};
 use crate::metrics::check::{VectorCheck, Verdict};
 use crate::metrics::stats::ImageStats;
-use crate::photo::{AppliedMove, Operation, Workspace};
+use crate::photo::{AppliedMove, Commit, Operation, Workspace};
 use crate::tools::args::RecordJudgment;
 use crate::tools::blobs::write_jpeg;
 use crate::tools::lifecycle::{fatal, text};
@@ -58,7 +58,7 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         Some(name) => context.place(Some(name))?.commit,
         None => tip.clone(),
     };
-    let made = moves_of(context.photo.workspace(), &judged, &context.view.start.baseline)?;
+    let made = context.moves(&judged)?;
     if judged != tip && !within(context.photo.workspace(), &judged, &tip)? {
         let message = format!("commit {} is not on `{branch}`", judged.short());
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "hash"));
@@ -124,7 +124,8 @@ pub fn default_judgment(context: &mut ToolContext<'_>, branch: &RefName, tip: &H
         judged_reasoning:
             "Not judged by the agent; this neutral score is the engine's and is left out of averages.".into(),
         comparable_to_baseline: true,
-        key_moves: moves_of(context.photo.workspace(), tip, &context.view.start.baseline)
+        key_moves: context
+            .moves(tip)
             .map(|made| made.iter().map(ToString::to_string).collect())
             .unwrap_or_default(),
         abandoned: false,
@@ -192,13 +193,17 @@ fn flags(score: u8, abandoned: bool, measured: Option<&Measured>) -> Vec<Flag> {
 
 /// The moves between the baseline and a commit that are still in effect, oldest first: a reset or an
 /// abandonment ends the walk, a module removed takes its earlier moves with it, and of the same move on the
-/// same mask the last one counts.
-pub fn moves_of(workspace: &Workspace, commit: &Hash, baseline: &Hash) -> Result<Vec<AppliedMove>, Fault> {
+/// same mask the last one counts. `read` gives the commits.
+pub fn moves_of(
+    read: &dyn Fn(&Hash) -> Result<Commit, Fault>,
+    commit: &Hash,
+    baseline: &Hash,
+) -> Result<Vec<AppliedMove>, Fault> {
     let mut made: Vec<AppliedMove> = Vec::new();
     let mut removed: Vec<String> = Vec::new();
     let mut at = Some(commit.clone());
     while let Some(hash) = at.filter(|h| h != baseline) {
-        let commit = workspace.commit(&hash).map_err(|e| Fault::from(&e))?;
+        let commit = read(&hash)?;
         match commit.op {
             Operation::Apply(applied) => {
                 let gone = removed.contains(&applied.module) || removed.contains(&applied.name);

@@ -10,7 +10,6 @@ use crate::metrics::stats::ImageStats;
 use crate::photo::read_context as read_photo_context;
 use crate::tools::args;
 use crate::tools::context::{Place, difference};
-use crate::tools::judge::moves_of;
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::Event;
 use crate::vocabulary::Filter;
@@ -35,10 +34,7 @@ pub fn read_context(context: &mut ToolContext<'_>, args: args::ReadContext) -> R
 pub fn get_state(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer, Fault> {
     let place = context.place(args.r#ref.as_deref())?;
     let baseline = context.place(Some("baseline"))?;
-    let moves: Vec<String> = moves_of(context.photo.workspace(), &place.commit, &baseline.commit)?
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let moves: Vec<String> = context.moves(&place.commit)?.iter().map(ToString::to_string).collect();
     let changes: Vec<String> =
         crate::photo::diff(&baseline.state, &place.state).iter().map(ToString::to_string).collect();
     Ok(json!({
@@ -156,9 +152,13 @@ pub fn diff(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer
 pub fn log(context: &mut ToolContext<'_>, args: args::Log) -> Result<Answer, Fault> {
     let place = context.place(args.r#ref.as_deref())?;
     let limit = args.limit.unwrap_or(20).clamp(1, 100);
-    let entries = context.photo.workspace().log(place.commit.as_str(), limit).map_err(fault)?;
-    let rows: Vec<Value> =
-        entries.iter().map(|e| json!({"commit": e.commit, "op": e.words, "label": e.label})).collect();
+    let mut rows = Vec::new();
+    let mut next = Some(place.commit);
+    while let Some(hash) = next.filter(|_| rows.len() < limit) {
+        let commit = context.commit(&hash)?;
+        rows.push(json!({"commit": hash, "op": commit.op.to_string(), "label": commit.label}));
+        next = commit.parents.into_iter().next();
+    }
     Ok(json!({ "at": place.name, "commits": rows }).into())
 }
 
