@@ -17,7 +17,11 @@ if ! command -v cargo >/dev/null 2>&1 || ! command -v rustc >/dev/null 2>&1; the
     exit 1
 fi
 
-found=$(rustc --version | cut -d ' ' -f 2)
+if ! said=$(rustc --version); then
+    echo "error: \`rustc --version\` failed: \`rustup show\` tells what is wrong with the toolchain" >&2
+    exit 1
+fi
+found=$(printf '%s\n' "$said" | cut -d ' ' -f 2)
 if [ "$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)" != "$wanted" ]; then
     echo "error: Rust $found is too old; chemigram needs $wanted or later: run \`rustup update stable\`" >&2
     exit 1
