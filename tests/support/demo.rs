@@ -114,7 +114,7 @@ impl Demo {
         let baseline = &self.facts.baseline;
         let mut states = vec![baseline.clone()];
         let mut ladders = Vec::new();
-        for entry in self.vocabulary.moves() {
+        for entry in self.vocabulary.moves().filter(|entry| wanted(&entry.name)) {
             let ladder = ladder(entry);
             let first = states.len();
             for values in &ladder {
@@ -167,6 +167,11 @@ impl Demo {
         pictures.sort_by_key(|(at, _)| *at);
         pictures.into_iter().map(|(_, picture)| picture).collect()
     }
+}
+
+/// Whether a move is to be measured: all are, unless `CHEMIGRAM_ONLY` names some, parted by commas, for work on these.
+fn wanted(name: &str) -> bool {
+    std::env::var("CHEMIGRAM_ONLY").map_or(true, |only| only.split(',').any(|one| one == name))
 }
 
 /// The values at which a move is measured: see [`Measured::steps`].

@@ -1,0 +1,63 @@
+//! A move under a mask: on an instance of its own.
+
+use std::collections::BTreeMap;
+
+use crate::darktable::state::{EditState, Module};
+use crate::vocabulary::apply::{Work, replace};
+use crate::vocabulary::error::VocabularyError;
+use crate::vocabulary::mask::{Frame, MaskSpec};
+
+impl Work<'_> {
+    /// Returns the instance (before renumbering) and the mask's form, or `(0, None)` when nothing is left to mask.
+    pub(super) fn apply_masked(
+        &self,
+        state: &mut EditState,
+        values: &BTreeMap<String, f64>,
+        idle: bool,
+        mask: &MaskSpec,
+    ) -> Result<(u32, Option<i32>), VocabularyError> {
+        if let Some(reason) = self.vocabulary.mask_refusal(self.entry, &self.module) {
+            return Err(VocabularyError::NotMaskable {
+                name: self.entry.name.clone(),
+                reason: reason.to_owned(),
+            });
+        }
+        mask.check()?;
+        let op = &self.entry.module;
+        let forms = mask.forms(&Frame::of(state, self.facts));
+        let group = forms[1].id;
+        let blend = mask.blend(group, self.module.blend_colorspace);
+        let same = |m: &Module| {
+            m.op == *op
+                && m.instance > 0
+                && m.name == self.entry.name
+                && m.blend.as_ref().is_some_and(|b| b.mask_id == Some(group) && b.combine == blend.combine)
+        };
+        let standing = state.modules.iter().position(same).map(|at| state.modules.remove(at));
+        if idle {
+            return Ok((0, None));
+        }
+        let instance = match &standing {
+            Some(module) => module.instance,
+            None => {
+                let used = state.modules.iter().filter(|m| m.op == *op).map(|m| m.instance);
+                used.max().unwrap_or(0) + 1
+            }
+        };
+        let mut module = match standing {
+            Some(module) => module,
+            None => self.fresh()?,
+        };
+        module.instance = instance;
+        module.name = self.entry.name.clone();
+        module.blend = Some(blend);
+        self.set(&mut module, values, None)?;
+        replace(state, module);
+        for form in forms {
+            if !state.masks.iter().any(|known| known.id == form.id) {
+                state.masks.push(form);
+            }
+        }
+        Ok((instance, Some(group)))
+    }
+}
