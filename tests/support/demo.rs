@@ -55,10 +55,14 @@ pub struct Surveyed<'a> {
 
 impl Demo {
     pub fn open() -> Self {
-        let folder = tempfile::tempdir().unwrap();
         // At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
-        let photo = dng::demo_photo().unwrap();
-        let bytes = dng::write_dng(&photo, &dng::DngOptions::default()).unwrap();
+        Self::of(&dng::demo_photo().unwrap())
+    }
+
+    /// A raw of another picture, as the demo's camera would have taken it.
+    pub fn of(photo: &Picture) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = dng::write_dng(photo, &dng::DngOptions::default()).unwrap();
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
