@@ -60,7 +60,7 @@ pub fn apply(
 pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> Result<(), Failure> {
     let workspace = app.photo(photo)?;
     let (state, facts) = (workspace.state_of(&workspace.head_commit()?)?, workspace.facts()?);
-    let renderer = app.renderer()?;
+    let renderer = app.steady_renderer()?;
     let version = renderer.darktable_version();
     let probes = app.vocabulary()?.grey_card_probes(&state, &facts, &app.layouts(), version)?;
     let raw = workspace.raw();
