@@ -69,8 +69,3 @@ pub fn linear(code: u8) -> f64 {
     let code = f64::from(code) / 255.0;
     if code <= 0.040_45 { code / 12.92 } else { ((code + 0.055) / 1.055).powf(2.4) }
 }
-
-/// Relative luminance of linear sRGB.
-pub fn luminance([r, g, b]: [f64; 3]) -> f64 {
-    0.212_672_9 * r + 0.715_152_2 * g + 0.072_175_0 * b
-}

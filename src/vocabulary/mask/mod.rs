@@ -2,7 +2,7 @@
 //!
 //! [`spec`](MaskSpec) is the written mask, `check` holds it to its ranges, `combine` turns it into what one module
 //! instance can do, `shapes` and `frame` bring what is drawn to the raw frame, `ranges` and `tone` bring tones
-//! and colours to a module's channels, `named` are the masks of the vocabulary. `docs/masks.md` is the manual.
+//! and colours to a module's channels, `named` are the masks of the vocabulary, `shown` makes one visible. `docs/masks.md` is the manual.
 
 mod check;
 mod combine;
@@ -10,6 +10,7 @@ mod frame;
 mod named;
 mod ranges;
 mod shapes;
+mod shown;
 mod spec;
 mod tilt;
 mod tone;
@@ -17,6 +18,7 @@ mod tone;
 pub(crate) use frame::Frame;
 pub use frame::Orientation;
 pub use named::{ListedMask, NamedMask, NamedMasks};
+pub use shown::{MaskProbe, ShownMask};
 pub use spec::{End, MaskSpec, Radius, RangeKind, ShapeKind};
 
 use crate::darktable::blend;
