@@ -173,3 +173,34 @@ fn every_named_mask_is_a_sentence_and_fits_every_blend_space() {
         }
     }
 }
+
+#[test]
+fn the_page_shows_masks_that_work_and_every_name() {
+    let page = include_str!("../../../docs/masks.md");
+    let blocks = page.split("```json\n").skip(1).filter_map(|block| block.split("```").next());
+    let shown: Vec<&str> = blocks.flat_map(str::lines).collect();
+    assert!(shown.len() >= 14);
+    for text in shown {
+        encode(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    let named = named();
+    for mask in named.iter() {
+        let row = format!("| `{}` | {} |", mask.name, mask.description);
+        assert!(page.contains(&row), "docs/masks.md has no row {row}");
+    }
+    assert_eq!(page.matches("\n| `").count(), named.iter().count() + 11, "a row too many, or a key");
+    let own = page.split("```toml\n").nth(1).and_then(|block| block.split("```").next()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("masks")).unwrap();
+    std::fs::write(folder.path().join("masks/mine.toml"), own).unwrap();
+    let mine = NamedMasks::load(&Overlay::vocabulary(Some(folder.path().into()))).unwrap();
+    assert!(mine.get("my_dark_greens").unwrap().file.ends_with("mine.toml"));
+    // A name that is there already, and a mask within a named one, are errors that say where.
+    std::fs::write(folder.path().join("masks/mine.toml"), own.replace("my_dark_greens", "sky")).unwrap();
+    let error = NamedMasks::load(&Overlay::vocabulary(Some(folder.path().into()))).unwrap_err().to_string();
+    assert!(error.contains("mask `sky`") && error.contains("stands in"), "{error}");
+    let nested = "[[mask]]\nname = \"x\"\ndescription = \"X.\"\nis = { named = \"sky\" }";
+    std::fs::write(folder.path().join("masks/mine.toml"), nested).unwrap();
+    let error = NamedMasks::load(&Overlay::vocabulary(Some(folder.path().into()))).unwrap_err().to_string();
+    assert!(error.contains("no named mask `sky`"), "{error}");
+}
