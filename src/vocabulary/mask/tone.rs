@@ -228,3 +228,68 @@ impl Sigmoid {
         self.white * (film / (self.exposure + film)).powf(self.paper)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::darktable::state::{Params, Value};
+
+    fn module(op: &str, fields: &[(&str, f32)]) -> Module {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), Value::Float(*value)));
+        Module {
+            blend: None,
+            enabled: true,
+            instance: 0,
+            modversion: 1,
+            name: String::new(),
+            op: op.into(),
+            params: Params::Fields(BTreeMap::from_iter(fields)),
+        }
+    }
+
+    fn filmic(ends: f32) -> Module {
+        let fields = [("shadows", ends), ("highlights", ends), ("latitude", 20.0), ("contrast", 1.1)];
+        module("filmicrgb", &fields)
+    }
+
+    fn baseline(modules: Vec<Module>) -> EditState {
+        EditState { modules, ..EditState::default() }
+    }
+
+    #[test]
+    fn every_curve_keeps_grey_rises_and_is_undone() {
+        let curves = [0.0, 1.0, 2.0].map(|ends| Curve::Filmic(Filmic::of(&filmic(ends)))).into_iter().chain(
+            [0.0, 0.4]
+                .map(|skew| Curve::Sigmoid(Sigmoid::of(&module("sigmoid", &[("contrast_skewness", skew)])))),
+        );
+        for curve in curves {
+            assert!((curve.apply(GREY) - GREY).abs() < 1e-6, "{curve:?}");
+            let seen: Vec<f64> =
+                (-10..=9).map(|ev| curve.apply(GREY * (f64::from(ev) / 2.0).exp2())).collect();
+            assert!(seen.is_sorted() && seen[0] < 0.02 && seen[19] > 0.8, "{curve:?} {seen:?}");
+            for light in [0.02, GREY, 1.0] {
+                assert!((curve.undo(curve.apply(light)) / light - 1.0).abs() < 1e-6, "{curve:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_before_a_module_does_not_count() {
+        let photo = baseline(vec![module("exposure", &[("exposure", 1.0), ("black", -0.01)]), filmic(0.0)]);
+        let grey = lightness(GREY);
+        assert!((grey - 50.0).abs() < 0.1);
+        // Before the exposure half as much light, less its offset; after it the light of grey; at the end what is seen.
+        let before = Tones::of(&photo, "hazeremoval").luminance(grey);
+        assert!(((before + 0.01) / (0.5 + 0.01) - GREY).abs() < 1e-6, "{before}");
+        assert!((Tones::of(&photo, "colorbalancergb").luminance(grey) - GREY).abs() < 1e-6);
+        assert!((Tones::of(&photo, "exposure").luminance(grey) - GREY).abs() < 1e-6);
+        assert!((Tones::of(&photo, "vignette").luminance(80.0) - luminance(80.0)).abs() < 1e-12);
+        assert!(Tones::of(&photo, "colorbalancergb").luminance(90.0) > 1.0);
+        assert!(
+            (lightness(luminance(5.0)) - 5.0).abs() < 1e-9
+                && (lightness(luminance(70.0)) - 70.0).abs() < 1e-9
+        );
+    }
+}
