@@ -115,3 +115,55 @@ fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated()
     );
     assert!(studio.tip("branch_b_tone").is_none());
 }
+
+#[test]
+fn a_mask_is_shown_before_it_is_used_and_its_renders_are_counted() {
+    let studio = Studio::new();
+    let show = |mask: &str| reply(&[("render_preview", &format!(r#"{{"show_mask": {mask}}}"#))]);
+    let script = [
+        confirm(&["tone"]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#), ("list_vocabulary", "{}")]),
+        show(r#"{"shape": "gradient", "anchor": [0.5, 0.5], "width": 0.1}"#),
+        show(r#"{"named": "left_half", "opacity": 0.5}"#),
+        show(r#""shadows_lift""#),
+        show(r#"{"named": "lefthalf"}"#),
+        reply(&[("apply_primitive", r#"{"primitive_name": "shadows_lift", "mask": {"named": "top_half"}}"#)]),
+        show(r#""shadows_lift""#),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Looked at masks."}"#)]),
+    ]
+    .concat();
+    let (_, lines) =
+        studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
+    let listed = results(&lines, "list_vocabulary")[0].1;
+    assert!(listed.contains("named_masks") && listed.contains("skin_tones"));
+    let shown = results(&lines, "render_preview");
+    let covered: Vec<Option<f64>> = shown
+        .iter()
+        .map(|(_, text)| {
+            let answer: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
+            answer["data"]["covered_percent"].as_f64()
+        })
+        .collect();
+    let [Some(top), Some(left), None, None, Some(lifted)] = covered[..] else { panic!("{shown:#?}") };
+    assert!(
+        (top - 50.0).abs() < 2.0 && (left - 25.0).abs() < 2.0 && (lifted - 50.0).abs() < 2.0,
+        "{covered:?}"
+    );
+    assert_eq!((shown[2].0, shown[3].0), (Some(ErrorCode::NotFound), Some(ErrorCode::MaskingError)));
+    assert!(shown[3].1.contains("did you mean `left_half`?"), "{}", shown[3].1);
+    assert!(shown[4].1.contains("\"top_half\""), "{}", shown[4].1);
+    // The picture, the same without the mask's light for every mask on a state, and one with it: all are counted.
+    let looks = |l: &&chemigram::transcript::Line| !matches!(&l.event, Event::ToolCall(intent) if intent.call.name == "render_preview");
+    let rendered: Vec<_> = lines
+        .iter()
+        .skip_while(looks)
+        .filter_map(|l| match &l.event {
+            Event::Render { state, .. } => Some(state),
+            _ => None,
+        })
+        .collect();
+    let [picture, without, with, again, same, other, ..] = rendered.as_slice() else {
+        panic!("{rendered:?}")
+    };
+    assert!((picture, without) == (again, same) && with != other && without != with, "{rendered:?}");
+}

@@ -185,7 +185,9 @@ pub enum Verb {
         yes: bool,
     },
     /// Render a state into a picture file
-    #[command(after_help = "Example:\n  chemigram render iguana branch_b_tone -o tone.jpg --size 2048")]
+    #[command(
+        after_help = "Examples:\n  chemigram render iguana branch_b_tone -o tone.jpg --size 2048\n  chemigram render iguana -o sky.jpg --show-mask '{\"named\":\"sky\"}'"
+    )]
     Render {
         /// The photo's id
         photo: PhotoId,
@@ -198,6 +200,9 @@ pub enum Verb {
         /// Longest side in pixels; a smaller picture is not enlarged
         #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(16..=32_768))]
         size: u32,
+        /// Draw a mask over it, in red: as JSON or @FILE
+        #[arg(long, value_name = "JSON|@FILE")]
+        show_mask: Option<String>,
         /// Replace a file that is there
         #[arg(long)]
         force: bool,

@@ -12,11 +12,12 @@ use super::photos::{refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
 use crate::darktable::render::{Picture, Quality, RenderRequest};
+use crate::darktable::state::EditState;
 use crate::error::ErrorCode;
 use crate::ids::PhotoId;
 use crate::photo::{AppliedMove, Operation};
 use crate::vocabulary::grey_card::{self as card, Place};
-use crate::vocabulary::{ApplyRequest, MaskSpec};
+use crate::vocabulary::{ApplyRequest, MaskSpec, ShownMask};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
@@ -83,31 +84,59 @@ fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     })
 }
 
-/// Renders a state into a file.
+/// Renders a state into a file, with a mask drawn over it if one is given.
 pub fn render(
     app: &App,
     photo: &PhotoId,
     at: &str,
     file: &Path,
     size: u32,
+    mask: Option<&String>,
     force: bool,
 ) -> Result<(), Failure> {
+    let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let format = format_of(file)?;
     refuse_existing(file, force)?;
     let workspace = app.photo(photo)?;
     let commit = workspace.resolve(at)?;
     let state = workspace.state_of(&commit)?;
     let raw = workspace.raw();
-    let request = RenderRequest { raw: &raw, state: &state, long_edge: size, quality: Quality::Judge };
-    let rendered = app.renderer()?.render(&request, &patience())?;
-    write_new(file, &encode(&rendered.picture, format)?, force)?;
-    let Picture { width, height, .. } = *rendered.picture;
-    let result = json!({
+    let renderer = app.renderer()?;
+    let develop = |state: &EditState| {
+        let request = RenderRequest { raw: &raw, state, long_edge: size, quality: Quality::Judge };
+        renderer.render(&request, &patience())
+    };
+    let probe = match &mask {
+        Some(mask) => {
+            Some(app.vocabulary()?.mask_probe(mask, &state, &workspace.facts()?, &app.layouts())?)
+        }
+        None => None,
+    };
+    let rendered = develop(&state)?;
+    let shown = match probe {
+        Some(probe) => {
+            let drawn = ShownMask::read(&develop(&probe.without)?.picture, &develop(&probe.with)?.picture)
+                .and_then(|shown| Some((shown.over(&rendered.picture)?, shown.covered())));
+            let other = "the mask's picture has another size than the photo's";
+            Some(drawn.ok_or_else(|| Failure::new(ErrorCode::MaskingError, other))?)
+        }
+        None => None,
+    };
+    let picture = shown.as_ref().map_or(&*rendered.picture, |(drawn, _)| drawn);
+    write_new(file, &encode(picture, format)?, force)?;
+    let Picture { width, height, .. } = *picture;
+    let mut result = json!({
         "file": file, "commit": commit, "width": width, "height": height,
         "pixel_hash": rendered.pixel_hash, "seconds": rendered.elapsed.as_secs_f64(), "cached": rendered.cached,
     });
+    let covered = shown.as_ref().map(|(_, covered)| covered * 100.0);
+    if let (Some(covered), Some(mask)) = (covered, &mask) {
+        result["mask"] =
+            json!({ "summary": mask.summary(), "covered_percent": (covered * 10.0).round() / 10.0 });
+    }
     app.output.result(&result, || {
-        format!("{}  {width}×{height}  {:.1} s\n", file.display(), rendered.elapsed.as_secs_f64())
+        let covered = covered.map(|covered| format!("  mask: {covered:.1} %")).unwrap_or_default();
+        format!("{}  {width}×{height}  {:.1} s{covered}\n", file.display(), rendered.elapsed.as_secs_f64())
     })
 }
 

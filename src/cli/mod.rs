@@ -96,8 +96,8 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Reset(arg) => done(history::reset(app, &arg.photo)),
         Verb::Fsck { photo, .. } => history::fsck(app, photo.as_ref()),
         Verb::Gc { photo, yes } => done(history::gc(app, photo, *yes)),
-        Verb::Render { photo, at, output, size, force } => {
-            done(edit::render(app, photo, at, output, *size, *force))
+        Verb::Render { photo, at, output, size, show_mask, force } => {
+            done(edit::render(app, photo, at, output, *size, show_mask.as_ref(), *force))
         }
         Verb::Apply { photo, name, values, mask, label } => {
             done(edit::apply(app, photo, name, values, mask.as_ref(), label.as_deref()))

@@ -22,8 +22,9 @@ pub struct ApplyPrimitive {
     /// Values by parameter name, in the parameter's unit and range; left out = the move's default.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
-    /// Where to act, in 0..1 of the displayed picture; left out = everywhere.
+    /// Where to act; left out = everywhere.
     #[serde(default)]
+    #[schemars(with = "MaskSpec")]
     pub mask: Option<MaskSpec>,
     /// A short label for the history.
     #[serde(default)]
@@ -258,6 +259,25 @@ pub struct RenderPreview {
     #[serde(default)]
     #[schemars(range(min = 128, max = 2048))]
     pub size: Option<u32>,
+    /// Show where this acts, in red: a mask as `apply_primitive` takes it, or the name of a masked move.
+    #[serde(default)]
+    #[schemars(schema_with = "mask_or_name")]
+    pub show_mask: Option<ShowMask>,
+}
+
+/// A mask to look at.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum ShowMask {
+    /// That of a move which stands on the branch.
+    Move(String),
+    /// Any.
+    Mask(Box<MaskSpec>),
+}
+
+/// Without the schema of a mask once more: it goes to the model with every request.
+fn mask_or_name(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": ["object", "string"] })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

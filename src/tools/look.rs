@@ -7,12 +7,12 @@ use crate::error::{Coded, ErrorCode, Fault};
 use crate::metrics::axes::Axis;
 use crate::metrics::check::VectorCheck;
 use crate::metrics::stats::ImageStats;
-use crate::photo::read_context as read_photo_context;
+use crate::photo::{AppliedMove, read_context as read_photo_context};
 use crate::tools::args;
 use crate::tools::context::{Place, difference};
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::Event;
-use crate::vocabulary::Filter;
+use crate::vocabulary::{Filter, MaskSpec, ShownMask};
 
 fn fault<E: Coded>(error: E) -> Fault {
     Fault::from(&error)
@@ -59,7 +59,12 @@ pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary
         .vocabulary
         .list(&filter, &engine.layouts, engine.renderer.darktable_version())
         .map_err(fault)?;
-    Ok(json!({ "count": moves.len(), "moves": moves }).into())
+    let mut data = json!({ "count": moves.len(), "moves": moves });
+    // Who looks for one kind of move does not look for masks.
+    if (filter.tag, filter.axis, filter.module) == (None, None, None) {
+        data["named_masks"] = json!(engine.vocabulary.masks().list());
+    }
+    Ok(data.into())
 }
 
 pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) -> Result<Answer, Fault> {
@@ -69,6 +74,9 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
             .with("field", "size"));
     }
     let place = context.place(args.r#ref.as_deref())?;
+    if let Some(mask) = &args.show_mask {
+        return mask_on(context, &place, mask, edge);
+    }
     let (mut data, image) = picture_of(context, &place, edge)?;
     let parent = context.photo.workspace().commit(&place.commit).map_err(fault)?.parents.first().cloned();
     if let Some(parent) = parent.filter(|_| place.commit != context.view.start.baseline) {
@@ -80,6 +88,63 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
         }
     }
     Ok(Answer { data, images: vec![image], head: None })
+}
+
+/// The picture of a place with a mask drawn over it.
+fn mask_on(
+    context: &mut ToolContext<'_>,
+    place: &Place,
+    mask: &args::ShowMask,
+    edge: u32,
+) -> Result<Answer, Fault> {
+    let of_move;
+    let mask: &MaskSpec = match mask {
+        args::ShowMask::Mask(mask) => mask,
+        args::ShowMask::Move(name) => {
+            of_move = mask_of(&context.moves(&place.commit)?, name)?;
+            &of_move
+        }
+    };
+    let engine = context.engine;
+    let probe = engine
+        .vocabulary
+        .mask_probe(mask, &place.state, &engine.facts, &engine.layouts)
+        .map_err(|error| fault(error).with("field", "show_mask"))?;
+    let [picture, without, with] = [&place.state, &probe.without, &probe.with]
+        .map(|state| context.render(state, edge, Quality::Preview).map(|rendered| rendered.picture));
+    let (picture, without, with) = (picture?, without?, with?);
+    let shown = ShownMask::read(&without, &with);
+    let (shown, drawn) =
+        shown.and_then(|shown| shown.over(&picture).map(|drawn| (shown, drawn))).ok_or_else(|| {
+            Fault::new(ErrorCode::MaskingError, "the mask's picture has another size than the photo's")
+        })?;
+    let words = mask.summary();
+    let caption = format!("mask over {} at {}: {words}", place.name, place.commit.short());
+    let image = context.blobs.put_picture(&drawn, caption).map_err(|e| io_fault(&e))?;
+    let percent = (shown.covered() * 1000.0).round() / 10.0;
+    let data = json!({
+        "at": place.name,
+        "commit": place.commit,
+        "mask": words,
+        "covered_percent": percent,
+        "size": [drawn.width, drawn.height],
+    });
+    Ok(Answer { data, images: vec![image], head: None })
+}
+
+/// The mask of a move that stands, the last one of that name.
+fn mask_of(moves: &[AppliedMove], name: &str) -> Result<MaskSpec, Fault> {
+    let masked = || moves.iter().filter(|applied| applied.mask.is_some());
+    let found = masked().rev().find(|applied| applied.name == name);
+    let mask = found.and_then(|applied| serde_json::from_value(applied.mask.clone()?).ok());
+    mask.ok_or_else(|| {
+        let mut names: Vec<&str> = masked().map(|applied| applied.name.as_str()).collect();
+        names.dedup();
+        let present = if names.is_empty() { "none".into() } else { names.join(", ") };
+        Fault::new(ErrorCode::NotFound, format!("no masked move `{name}` stands here; there is {present}"))
+            .with("field", "show_mask")
+            .with("example", r#"{"show_mask": {"named": "highlights"}}"#)
+    })
 }
 
 pub fn image_stats(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer, Fault> {

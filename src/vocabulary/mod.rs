@@ -30,4 +30,4 @@ pub use error::VocabularyError;
 pub use form::{Form, Target};
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
-pub use mask::{MaskSpec, Orientation};
+pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, Orientation, ShownMask};

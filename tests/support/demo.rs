@@ -57,13 +57,13 @@ pub struct Surveyed<'a> {
 impl Demo {
     pub fn open() -> Self {
         // At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
-        Self::of(&dng::demo_photo().unwrap())
+        Self::of(&dng::demo_photo().unwrap(), &dng::DngOptions::default())
     }
 
-    /// A raw of another picture, as the demo's camera would have taken it.
-    pub fn of(photo: &Picture) -> Self {
+    /// Another picture, as that camera takes it.
+    pub fn of(photo: &Picture, options: &dng::DngOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let bytes = dng::write_dng(photo, &dng::DngOptions::default()).unwrap();
+        let bytes = dng::write_dng(photo, options).unwrap();
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
@@ -73,9 +73,9 @@ impl Demo {
         let baseline = xmp::read(&sidecar, &layouts).unwrap();
         let facts = PhotoFacts {
             baseline,
-            width: photo.width,
-            height: photo.height,
-            orientation: Orientation::default(),
+            width: if options.orientation > 4 { photo.height } else { photo.width },
+            height: if options.orientation > 4 { photo.width } else { photo.height },
+            orientation: Orientation::from_exif(options.orientation.into()),
         };
         let encoder = {
             let layouts = Arc::clone(&layouts);
