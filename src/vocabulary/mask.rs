@@ -202,7 +202,7 @@ impl Frame {
     }
 
     /// A point of the displayed picture, in 0…1 of the raw frame.
-    fn point(&self, [x, y]: [f64; 2]) -> [f32; 2] {
+    pub(crate) fn point(&self, [x, y]: [f64; 2]) -> [f32; 2] {
         let [left, top, right, bottom] = self.crop;
         let x = (left + x * (right - left)) * self.upright[0];
         let y = (top + y * (bottom - top)) * self.upright[1];
@@ -219,7 +219,7 @@ impl Frame {
     }
 
     /// A direction on the displayed picture (y down), as it lies on the raw frame.
-    fn direction(&self, [x, y]: [f64; 2]) -> [f64; 2] {
+    pub(crate) fn direction(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let [x, y] = if self.orientation.has(Orientation::SWAP) { [y, x] } else { [x, y] };
         [
             if self.orientation.has(Orientation::FLIP_X) { -x } else { x },
@@ -228,7 +228,7 @@ impl Frame {
     }
 
     /// Pixels, as a share of the raw frame's shorter side.
-    fn length(&self, pixels: f64) -> f32 {
+    pub(crate) fn length(&self, pixels: f64) -> f32 {
         let [width, height] = self.raw();
         (pixels / width.min(height)) as f32
     }
@@ -380,7 +380,7 @@ fn polygon(frame: &Frame, corners: &[[f64; 2]], feather: f64) -> Shape {
 }
 
 /// Degrees in (-180, 180], rounded so that equal angles have equal bits.
-fn degrees(radians: f64) -> f32 {
+pub(crate) fn degrees(radians: f64) -> f32 {
     let degrees = (radians.to_degrees() * 1e4).round() / 1e4;
     // The sum turns -0.0 into 0.0.
     (if degrees <= -180.0 { degrees + 360.0 } else { degrees } + 0.0) as f32

@@ -54,11 +54,15 @@ pub struct Surveyed<'a> {
 }
 
 impl Demo {
+    /// At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
     pub fn open() -> Self {
+        Self::of(&dng::demo_photo().unwrap(), &dng::DngOptions::default())
+    }
+
+    /// Another picture as a raw.
+    pub fn of(photo: &Picture, options: &dng::DngOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
-        let photo = dng::demo_photo().unwrap();
-        let bytes = dng::write_dng(&photo, &dng::DngOptions::default()).unwrap();
+        let bytes = dng::write_dng(photo, options).unwrap();
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
@@ -66,12 +70,12 @@ impl Demo {
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
         let sidecar = ask_baseline(&cli, &raw.path, &base, &deadline()).unwrap();
         let baseline = xmp::read(&sidecar, &layouts).unwrap();
-        let facts = PhotoFacts {
-            baseline,
-            width: photo.width,
-            height: photo.height,
-            orientation: Orientation::default(),
-        };
+        let (mut width, mut height) = (photo.width, photo.height);
+        if options.orientation > 4 {
+            (width, height) = (height, width);
+        }
+        let orientation = Orientation::from_exif(options.orientation.into());
+        let facts = PhotoFacts { baseline, width, height, orientation };
         let encoder = {
             let layouts = Arc::clone(&layouts);
             Arc::new(move |state: &EditState, name: &str| {
