@@ -62,11 +62,17 @@ fn a_blot_is_healed_and_cloned_away_and_nothing_else_changes() {
     }
     let pictures = demo.render_all(&states);
     for (n, p) in pictures.iter().enumerate() {
-        image::save_buffer(format!("/tmp/spot{n}.png"), &p.rgb, p.width, p.height, image::ColorType::Rgb8).unwrap();
+        image::save_buffer(format!("/tmp/spot{n}.png"), &p.rgb, p.width, p.height, image::ColorType::Rgb8)
+            .unwrap();
     }
     for p in &pictures {
-        let inside = Difference::between(&disc(&clean, center, radius, true), &disc(p, center, radius, true)).unwrap();
-        let outside = Difference::between(&disc(&pictures[0], center, radius*1.3*1.3 + 3.0, false), &disc(p, center, radius*1.3*1.3 + 3.0, false)).unwrap();
+        let inside =
+            Difference::between(&disc(&clean, center, radius, true), &disc(p, center, radius, true)).unwrap();
+        let outside = Difference::between(
+            &disc(&pictures[0], center, radius * 1.3 * 1.3 + 3.0, false),
+            &disc(p, center, radius * 1.3 * 1.3 + 3.0, false),
+        )
+        .unwrap();
         eprintln!("{inside:?} {outside:?}");
     }
     let _ = &mut demo;

@@ -228,7 +228,7 @@ impl RegionRecord {
 }
 
 /// The head and as many parts as fit into a line, and how many did not.
-fn one_line(head: &str, parts: impl ExactSizeIterator<Item = String>) -> String {
+pub(super) fn one_line(head: &str, parts: impl ExactSizeIterator<Item = String>) -> String {
     let count = parts.len();
     let mut line = head.to_owned();
     for (at, part) in parts.enumerate() {

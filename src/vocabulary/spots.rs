@@ -87,8 +87,13 @@ pub struct Spot {
     pub source: Option<[f64; 2]>,
 }
 
+impl Spot {
+    /// The radius when none is given.
+    pub const RADIUS: f64 = 0.02;
+}
+
 fn small() -> f64 {
-    0.02
+    Spot::RADIUS
 }
 
 /// Spots that were applied.

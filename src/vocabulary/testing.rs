@@ -79,10 +79,6 @@ impl Photo {
         self.state =
             self.vocabulary.apply(&request, &self.state, &self.facts, &self.layouts, "4.2.1").unwrap().state;
     }
-
-    pub fn float(&self, op: &str, field: &str) -> f32 {
-        float(self.state.module(op, 0).unwrap(), field)
-    }
 }
 
 pub fn float(module: &Module, field: &str) -> f32 {
