@@ -4,8 +4,9 @@
 //! takes it. Versions 12 to 14 are read; they differ in how an inverted drawn mask is spelt (12) and in a
 //! choice of feathering (14). What a [`Blend`] cannot say is kept whole beside it.
 //!
-//! A [`Blend`] leaves the boost factors at darktable's defaults: 0, but log2(0.01) for the brightness and
-//! chroma channels (Jz, Cz) of the scene-referred space, where white is about 0.0176.
+//! A channel's corners go from 0 to 1 and are multiplied by two to the power of its boost. darktable's default is 0,
+//! but log2(0.01) for the brightness and chroma channels (Jz, Cz) of the scene-referred space, where white is about
+//! 0.0176. The slope between two corners is at least 0.001 wide after that.
 
 use crate::darktable::layout::BlendSpace;
 use crate::darktable::params::no_negative_zero;
@@ -30,6 +31,10 @@ const RASTER_INVERT_AT: usize = 416;
 const ON: u32 = 1;
 const DRAWN: u32 = 2;
 const PARAMETRIC: u32 = 4;
+
+/// The bit of `combine` by which a parametric mask adds to the drawn one, and its channels to each other, instead of
+/// confining it.
+pub const INCLUSIVE: u32 = 2;
 
 /// A channel that selects everything.
 const NEUTRAL: [f32; 4] = [0.0, 0.0, 1.0, 1.0];
@@ -106,7 +111,8 @@ pub fn encode(blend: Option<&Blend>, space: BlendSpace) -> Result<Block, BlendEr
         blend.mask_blur,
         blend.opacity,
     ];
-    let corners = blend.ranges.values().flat_map(|r| [r.from, r.full_from, r.full_to, r.to]);
+    let corners =
+        blend.ranges.values().flat_map(|r| [r.from, r.full_from, r.full_to, r.to, r.boost.unwrap_or(0.0)]);
     if scalars.into_iter().chain(corners).any(|v| !v.is_finite()) {
         return Err(BlendError::NotFinite);
     }
@@ -121,10 +127,18 @@ pub fn encode(blend: Option<&Blend>, space: BlendSpace) -> Result<Block, BlendEr
 fn bytes(blend: &Blend, mask_mode: u32) -> Vec<u8> {
     let mut blendif = 0_u32;
     let mut ranges = [NEUTRAL; CHANNELS as usize];
+    let mut boosts: [f32; CHANNELS as usize] =
+        std::array::from_fn(|channel| default_boost(blend.colorspace, channel));
+    if blend.combine & INCLUSIVE != 0 && !blend.ranges.is_empty() {
+        // darktable turns every channel's polarity round then: an idle one would select nothing instead of all.
+        blendif |= channels(blend.colorspace) << 16;
+    }
     for (channel, range) in &blend.ranges {
         blendif |= 1 << channel;
-        if range.inverted {
-            blendif |= 1 << (channel + 16);
+        let polarity = 1 << (channel + 16);
+        blendif = if range.inverted { blendif | polarity } else { blendif & !polarity };
+        if let (Some(slot), Some(boost)) = (boosts.get_mut(usize::from(*channel)), range.boost) {
+            *slot = boost;
         }
         if let Some(slot) = ranges.get_mut(usize::from(*channel)) {
             *slot = [range.from, range.full_from, range.full_to, range.to];
@@ -149,15 +163,26 @@ fn bytes(blend: &Blend, mask_mode: u32) -> Vec<u8> {
     for value in ranges.as_flattened() {
         out.extend_from_slice(&value.to_le_bytes());
     }
-    for channel in 0..CHANNELS {
-        out.extend_from_slice(&default_boost(blend.colorspace, channel).to_le_bytes());
+    for boost in boosts {
+        out.extend_from_slice(&boost.to_le_bytes());
     }
     out.resize(SIZE, 0);
     out
 }
 
+/// The channels that a blend space has, as bits.
+fn channels(colorspace: i32) -> u32 {
+    match colorspace {
+        _ if colorspace == BlendSpace::Lab as i32 => 0x3377,
+        _ if colorspace == BlendSpace::RgbDisplay as i32 || colorspace == BlendSpace::RgbScene as i32 => {
+            0x77ff
+        }
+        _ => 0,
+    }
+}
+
 /// darktable's boost factor for a channel unless a person moved it.
-fn default_boost(colorspace: i32, channel: u8) -> f32 {
+fn default_boost(colorspace: i32, channel: usize) -> f32 {
     let scene = colorspace == BlendSpace::RgbScene as i32;
     if scene && matches!(channel, 8 | 9 | 12 | 13) { SCENE_BOOST } else { 0.0 }
 }
@@ -204,7 +229,9 @@ pub fn decode(version: u32, bytes: &[u8]) -> Result<Option<Blend>, BlendError> {
     for channel in 0..CHANNELS {
         if mask_mode & PARAMETRIC != 0 && blendif >> channel & 1 == 1 {
             let at = RANGES_AT + 16 * usize::from(channel);
+            let boost = readable(BOOSTS_AT + 4 * usize::from(channel));
             let range = ChannelRange {
+                boost: (boost != default_boost(blend.colorspace, usize::from(channel))).then_some(boost),
                 from: readable(at),
                 full_from: readable(at + 4),
                 full_to: readable(at + 8),
@@ -385,6 +412,29 @@ mod tests {
     }
 
     #[test]
+    fn an_inclusive_mask_turns_idle_channels_round_as_darktable_does() {
+        let full = ChannelRange {
+            boost: Some(2.0),
+            from: 0.1,
+            full_from: 0.2,
+            full_to: 0.6,
+            inverted: false,
+            to: 0.7,
+        };
+        let blend = |inverted| Blend {
+            combine: INCLUSIVE,
+            ranges: [(0, ChannelRange { inverted, ..full })].into(),
+            ..normal(BlendSpace::RgbScene)
+        };
+        for (inverted, blendif) in [(false, 0x77fe_0001_u32), (true, 0x77ff_0001)] {
+            let bytes = encode(Some(&blend(inverted)), BlendSpace::None).unwrap().bytes;
+            assert_eq!(word(&bytes, 28), blendif.to_le_bytes());
+            assert_eq!(word(&bytes, BOOSTS_AT), 2.0_f32.to_le_bytes());
+            assert_eq!(decode(11, &bytes).unwrap().unwrap(), blend(inverted));
+        }
+    }
+
+    #[test]
     fn wrong_sizes_and_values_are_refused_and_other_versions_are_kept() {
         assert_eq!(decode(11, &[0; 419]), Err(BlendError::Size { version: 11, found: 419 }));
         let old = decode(8, &[1, 2, 3]).unwrap().unwrap();
@@ -392,15 +442,18 @@ mod tests {
         let nan = Blend { opacity: f32::NAN, ..normal(BlendSpace::Lab) };
         assert_eq!(encode(Some(&nan), BlendSpace::None), Err(BlendError::NotFinite));
         assert!(check(&Blend { opacity: 100.5, ..normal(BlendSpace::Lab) }).is_err());
-        let backwards = ChannelRange { from: 0.5, full_from: 0.4, full_to: 0.6, inverted: false, to: 0.7 };
+        let backwards =
+            ChannelRange { boost: None, from: 0.5, full_from: 0.4, full_to: 0.6, inverted: false, to: 0.7 };
         let ranges = [(0, backwards)].into();
         assert!(check(&Blend { ranges, ..normal(BlendSpace::Lab) }).is_err());
     }
 
     fn blends() -> impl Strategy<Value = Blend> {
-        let range = (prop::array::uniform4(0f32..=1.0), any::<bool>()).prop_map(|(v, inverted)| {
-            ChannelRange { from: v[0], full_from: v[1], full_to: v[2], inverted, to: v[3] }
-        });
+        let boost = prop::option::of(0.5f32..4.0);
+        let range =
+            (prop::array::uniform4(0f32..=1.0), boost, any::<bool>()).prop_map(|(v, boost, inverted)| {
+                ChannelRange { boost, from: v[0], full_from: v[1], full_to: v[2], inverted, to: v[3] }
+            });
         (
             (0f32..=100.0, -1f32..=1.0, 0f32..50.0, 0f32..50.0),
             (0i32..5, 0u32..8, any::<u32>()),

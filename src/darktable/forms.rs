@@ -4,7 +4,7 @@
 //! two are compared here in both directions.
 
 use crate::darktable::params::no_negative_zero;
-use crate::darktable::state::{GroupMember, MaskForm, PathPoint, Shape};
+use crate::darktable::state::{BrushPoint, GroupMember, MaskForm, PathPoint, Shape};
 use crate::error::{Coded, ErrorCode};
 
 /// The version of the point structs, from 4.2 on.
@@ -62,6 +62,17 @@ pub fn encode(form: &MaskForm) -> Result<Block, FormError> {
 fn points(id: i32, shape: &Shape) -> Option<(u32, usize, Vec<u8>)> {
     let mut out = Writer { bytes: Vec::new(), finite: true };
     let (kind, count) = match shape {
+        Shape::Brush { points } => {
+            for point in points {
+                out.floats(&point.corner)
+                    .floats(&point.control1)
+                    .floats(&point.control2)
+                    .floats(&point.border)
+                    .floats(&[point.density, point.hardness]);
+                out.int(1 + i32::from(point.user));
+            }
+            (BRUSH, points.len())
+        }
         Shape::Circle { border, center, radius } => {
             out.floats(center).floats(&[*radius, *border]);
             (CIRCLE, 1)
@@ -156,7 +167,7 @@ fn as_clone(id: i32, name: &str, shape: &Shape, source: [f32; 2]) -> Result<Mask
     Ok(MaskForm { id, name: name.to_owned(), shape, source })
 }
 
-/// Reads a form. What is not modelled (another version, a brush, a clone form, a value that is no number)
+/// Reads a form. What is not modelled (another version, a clone form, a value that is no number)
 /// becomes [`Shape::Opaque`].
 pub fn decode(id: i32, name: &str, block: &Block) -> Result<MaskForm, FormError> {
     check_length(id, block.kind, block.version, block.count, block.points.len())?;
@@ -198,6 +209,17 @@ fn shape(id: i32, block: &Block, reader: &mut Reader<'_>) -> Option<Shape> {
                 rotation,
                 sigmoidal,
             })
+        }
+        (BRUSH, count) => {
+            let mut points = Vec::new();
+            for _ in 0..count {
+                let (corner, control1, control2, border) =
+                    (reader.pair(), reader.pair(), reader.pair(), reader.pair());
+                let (density, hardness) = (reader.float(), reader.float());
+                let user = flag(reader.int(), 1)?;
+                points.push(BrushPoint { border, control1, control2, corner, density, hardness, user });
+            }
+            Some(Shape::Brush { points })
         }
         (PATH, count) => {
             let mut points = Vec::new();
@@ -337,6 +359,17 @@ mod tests {
                 user,
             },
         );
+        let dab = (pair(), pair(), pair(), pair(), pair(), any::<bool>()).prop_map(
+            |(border, control1, control2, corner, [density, hardness], user)| BrushPoint {
+                border,
+                control1,
+                control2,
+                corner,
+                density,
+                hardness,
+                user,
+            },
+        );
         let member = (any::<i32>(), 0f32..1.0, any::<u32>()).prop_map(|(form, opacity, state)| GroupMember {
             form,
             opacity,
@@ -367,6 +400,7 @@ mod tests {
                 }
             ),
             prop::collection::vec(point, 0..6).prop_map(|points| Shape::Path { points }),
+            prop::collection::vec(dab, 0..6).prop_map(|points| Shape::Brush { points }),
             prop::collection::vec(member, 0..6).prop_map(|members| Shape::Group { members }),
         ]
     }
@@ -383,6 +417,25 @@ mod tests {
             block.points.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect();
         assert_eq!(floats, [0.5, 0.25, 0.2, 0.1]);
         assert_eq!(block.source, [0; 8]);
+    }
+
+    #[test]
+    fn a_point_of_a_brush_has_44_bytes() {
+        let point = BrushPoint {
+            border: [0.1, 0.2],
+            control1: [0.3, 0.4],
+            control2: [0.5, 0.6],
+            corner: [0.7, 0.8],
+            density: 0.9,
+            hardness: 1.0,
+            user: false,
+        };
+        let block = encode(&MaskForm::new("b", Shape::Brush { points: vec![point; 2] })).unwrap();
+        assert_eq!((block.kind, block.count, block.points.len()), (64, 2, 88));
+        let words: Vec<[u8; 4]> = block.points.chunks(4).map(|c| c.try_into().unwrap()).collect();
+        let floats: Vec<f32> = words[..10].iter().map(|w| f32::from_le_bytes(*w)).collect();
+        assert_eq!(floats, [0.7, 0.8, 0.3, 0.4, 0.5, 0.6, 0.1, 0.2, 0.9, 1.0]);
+        assert_eq!(words[10], [1, 0, 0, 0]);
     }
 
     #[test]

@@ -134,6 +134,9 @@ pub struct OpaqueBlend {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelRange {
+    /// How far the channel reaches, as the power of 2 by which 0…1 is multiplied; `None` for darktable's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boost: Option<f32>,
     /// Where the effect starts to rise.
     pub from: f32,
     /// Where it reaches full.
@@ -166,6 +169,11 @@ pub struct MaskForm {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
+    /// A stroke of a brush.
+    Brush {
+        /// The points that it runs through, two at least.
+        points: Vec<BrushPoint>,
+    },
     /// A circle.
     Circle {
         /// Width of the soft border.
@@ -211,7 +219,7 @@ pub enum Shape {
         /// The members in order.
         members: Vec<GroupMember>,
     },
-    /// A form that is not modelled (brush, clone forms of a retouch…): `mask_type` and its points in hex.
+    /// A form that is not modelled (clone forms of a retouch, other versions…): `mask_type` and its points in hex.
     Opaque {
         /// `mask_nb`.
         count: u32,
@@ -222,6 +230,26 @@ pub enum Shape {
         /// `mask_version`.
         version: u32,
     },
+}
+
+/// A point of a [`Shape::Brush`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrushPoint {
+    /// Half the stroke's width, before and after the point.
+    pub border: [f32; 2],
+    /// Control point before it.
+    pub control1: [f32; 2],
+    /// Control point after it.
+    pub control2: [f32; 2],
+    /// The point.
+    pub corner: [f32; 2],
+    /// The strength, 0…1.
+    pub density: f32,
+    /// The share of the width that has the full strength, 0…1.
+    pub hardness: f32,
+    /// Whether the control points were set by a person.
+    pub user: bool,
 }
 
 /// A corner of a [`Shape::Path`].

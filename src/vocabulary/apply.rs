@@ -59,7 +59,7 @@ pub struct Applied {
     pub instance: u32,
     /// Every parameter of the move, as applied.
     pub values: BTreeMap<String, f64>,
-    /// The form that confines the instance, if it is masked and not idle.
+    /// The group of drawn forms that confines the instance, if its mask has a drawn part and it is not idle.
     pub mask_id: Option<i32>,
 }
 
@@ -116,9 +116,9 @@ impl Vocabulary {
             Some(mask) => work.apply_masked(&mut new, &effective, idle, mask)?,
         };
         finish(&mut new, facts);
-        let instance = match mask_id {
-            Some(_) => renumber(&mut new, facts, &entry.module, instance),
-            None => instance,
+        let instance = match instance {
+            0 => 0,
+            masked => renumber(&mut new, facts, &entry.module, masked),
         };
         order::sort(&mut new);
         Ok(Applied { state: new, op: entry.module.clone(), instance, values, mask_id })
@@ -459,8 +459,11 @@ pub(super) fn renumber(state: &mut EditState, facts: &PhotoFacts, op: &str, old:
     let kept = facts.baseline.modules.iter().filter(|m| m.op == op).map(|m| m.instance).max().unwrap_or(0);
     let mut ours: Vec<&mut Module> =
         state.modules.iter_mut().filter(|m| m.op == op && m.instance > kept).collect();
-    let mask = |m: &Module| m.blend.as_ref().map(|Blend { mask_id, combine, .. }| (*mask_id, *combine));
-    ours.sort_by(|a, b| (&a.name, mask(a), a.instance).cmp(&(&b.name, mask(b), b.instance)));
+    ours.sort_by_cached_key(|m| {
+        // Its strength is not part of what a mask is.
+        let mask = m.blend.as_ref().map(|blend| Blend { opacity: 0.0, ..blend.clone() });
+        (m.name.clone(), serde_json::to_string(&mask).unwrap_or_default(), m.instance)
+    });
     let mut new = old;
     for (module, number) in ours.into_iter().zip(kept + 1..) {
         if module.instance == old {

@@ -1,157 +1,183 @@
 //! From darktable's raw frame back to the displayed picture, and on to the raw frame of another photo.
+//!
+//! What is read back is rounded to a millionth of the picture, so that a shape that was drawn with round numbers has
+//! these numbers again, and lands on the other photo as if it had been drawn there.
 
-use std::f64::consts::FRAC_PI_2;
+use crate::darktable::state::{BrushPoint, MaskForm, PathPoint, Shape};
+use crate::vocabulary::mask::{Drawn, Frame};
 
-use crate::darktable::state::{PathPoint, Shape};
-use crate::vocabulary::mask::{Frame, degrees};
-
-/// The way from a raw frame to the displayed picture: what [`Frame::point`] does, backwards.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Back {
-    origin: [f64; 2],
-    /// Where one step to the right, and one down, on the displayed picture lead on the raw frame.
-    right: [f64; 2],
-    down: [f64; 2],
-}
-
-impl Back {
-    pub fn of(frame: &Frame) -> Self {
-        let at = |point| frame.point(point).map(f64::from);
-        let origin = at([0.0, 0.0]);
-        let from_origin = |[x, y]: [f64; 2]| [x - origin[0], y - origin[1]];
-        Self { origin, right: from_origin(at([1.0, 0.0])), down: from_origin(at([0.0, 1.0])) }
+/// A point of the raw frame, in 0…1 of the displayed picture: [`Frame::point`] backwards.
+pub(super) fn seen(frame: &Frame, raw: [f32; 2]) -> [f64; 2] {
+    let place = |at: [f64; 2]| frame.point(at).map(f64::from);
+    let raw = raw.map(f64::from);
+    let mut at = [0.5, 0.5];
+    // Newton's method; but for straightening the way is affine, and the first step arrives.
+    for _ in 0..8 {
+        let across = minus(place([at[0] + 0.05, at[1]]), place([at[0] - 0.05, at[1]]));
+        let down = minus(place([at[0], at[1] + 0.05]), place([at[0], at[1] - 0.05]));
+        let [x, y] = solve(across, down, minus(raw, place(at)));
+        at = [at[0] + 0.1 * x, at[1] + 0.1 * y];
     }
-
-    /// A point of the raw frame, in 0…1 of the displayed picture.
-    pub fn point(&self, [x, y]: [f32; 2]) -> [f64; 2] {
-        let [x, y] = [f64::from(x) - self.origin[0], f64::from(y) - self.origin[1]];
-        let area = self.right[0] * self.down[1] - self.right[1] * self.down[0];
-        [(x * self.down[1] - y * self.down[0]) / area, (y * self.right[0] - x * self.right[1]) / area]
-    }
+    at.map(round)
 }
 
 /// The way from one photo's raw frame to another's, by the place on the displayed pictures.
 pub(super) struct Transfer {
     from: Frame,
     to: Frame,
-    back: Back,
 }
 
 impl Transfer {
     /// `None` where both frames are one: there is nothing to do.
     pub fn between(from: Frame, to: Frame) -> Option<Self> {
-        let corners = |frame: &Frame| [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]].map(|at| frame.point(at));
-        let same = corners(&from) == corners(&to)
-            && from.shown() == to.shown()
-            && from.length(1.0).to_bits() == to.length(1.0).to_bits();
-        (!same).then(|| Self { back: Back::of(&from), from, to })
+        let corners =
+            |frame: &Frame| [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]].map(|at| frame.point(at));
+        let size = |frame: &Frame| [frame.shown()[0], frame.shown()[1], frame.diagonal()];
+        (corners(&from) != corners(&to) || size(&from) != size(&to)).then_some(Self { from, to })
     }
 
     /// The same place on the other photo.
     pub fn point(&self, at: [f32; 2]) -> [f32; 2] {
-        self.to.point(self.back.point(at))
+        self.to.point(seen(&self.from, at))
     }
 
-    /// The same shape on the other photo: as large against the displayed picture, and turned as it is seen.
-    /// What is not modelled stays as it is.
+    /// A form that is no group, as it lies on the other photo: as large against the displayed picture, and turned
+    /// as it is seen. What is not modelled stays as it is.
+    pub fn form(&self, form: &MaskForm) -> MaskForm {
+        match self.shape(&form.shape) {
+            shape if shape == form.shape => form.clone(),
+            shape => MaskForm::new(form.name.clone(), shape),
+        }
+    }
+
+    /// The geometry of [`Self::form`].
     pub fn shape(&self, shape: &Shape) -> Shape {
+        let [width, height] = self.from.shown();
         match shape {
-            Shape::Circle { border, center, radius } => Shape::Circle {
-                border: self.length(*border),
-                center: self.point(*center),
-                radius: self.length(*radius),
-            },
+            Shape::Circle { border, center, radius } => {
+                let at = seen(&self.from, *center);
+                let share =
+                    |length: f32| f64::from(length) / f64::from(self.from.length(at, width.min(height)));
+                let feather = round(f64::from(*border) / f64::from(*radius));
+                Drawn::Circle { center: at, radius: round(share(*radius)), feather }.shape(&self.to)
+            }
             Shape::Ellipse { border, center, proportional, radius, rotation } => {
-                let (radius, rotation) = self.ellipse(*radius, *rotation);
-                Shape::Ellipse {
-                    border: if *proportional { *border } else { self.length(*border) },
-                    center: self.point(*center),
-                    proportional: *proportional,
-                    radius,
-                    rotation,
+                let at = seen(&self.from, *center);
+                let axis = |length: f32, turned: f64| {
+                    let (sin, cos) = (f64::from(*rotation) + turned).to_radians().sin_cos();
+                    let pixels = f64::from(length) / f64::from(self.from.share(1.0));
+                    self.direction(at, [pixels * cos, pixels * sin])
+                };
+                let (a, b) = (axis(radius[0], 0.0), axis(radius[1], 90.0));
+                let radius = [round(a[0].hypot(a[1]) / width), round(b[0].hypot(b[1]) / height)];
+                let rotation = degrees(a[1].atan2(a[0]));
+                let feather = f64::from(*border);
+                match (
+                    Drawn::Ellipse { center: at, radius, rotation, feather }.shape(&self.to),
+                    *proportional,
+                ) {
+                    (Shape::Ellipse { center, radius, rotation, .. }, false) => Shape::Ellipse {
+                        border: self.length(at, *border),
+                        center,
+                        proportional: false,
+                        radius,
+                        rotation,
+                    },
+                    (ellipse, _) => ellipse,
                 }
             }
             Shape::Gradient { anchor, compression, curvature, rotation, sigmoidal } => {
-                let share = self.diagonal(&self.to) / self.diagonal(&self.from);
-                Shape::Gradient {
-                    anchor: self.point(*anchor),
-                    compression: (f64::from(*compression) * share) as f32,
-                    curvature: *curvature,
-                    rotation: self.gradient_angle(*rotation),
-                    sigmoidal: *sigmoidal,
+                let at = seen(&self.from, *anchor);
+                let (sin, cos) = f64::from(*rotation).to_radians().sin_cos();
+                let normal = [-sin, -cos];
+                // The line of half effect as it is seen, and the way across it on the side of the effect.
+                let [x, y] = self.direction(at, [cos, -sin]);
+                let towards = self.direction(at, normal);
+                let length = x.hypot(y).copysign(y * towards[0] - x * towards[1]);
+                let across = [y / length, -x / length];
+                let step = self.from.step(at, across);
+                let reach = f64::from(*compression) * self.from.diagonal()
+                    / (step[0] * normal[0] + step[1] * normal[1]);
+                let drawn = Drawn::Gradient {
+                    anchor: at,
+                    angle: degrees(across[0].atan2(-across[1])),
+                    width: round(2.0 * reach / width.hypot(height)),
+                };
+                match drawn.shape(&self.to) {
+                    Shape::Gradient { anchor, compression, rotation, .. } => {
+                        let (curvature, sigmoidal) = (*curvature, *sigmoidal);
+                        Shape::Gradient { anchor, compression, curvature, rotation, sigmoidal }
+                    }
+                    other => other,
                 }
             }
             Shape::Path { points } => {
-                let corner = |p: &PathPoint| PathPoint {
-                    border: p.border.map(|border| self.length(border)),
+                let middle = self.middle(points.iter().map(|p| p.corner));
+                let point = |p: &PathPoint| PathPoint {
+                    border: p.border.map(|border| self.length(middle, border)),
                     control1: self.point(p.control1),
                     control2: self.point(p.control2),
                     corner: self.point(p.corner),
                     user: p.user,
                 };
-                Shape::Path { points: points.iter().map(corner).collect() }
+                Shape::Path { points: points.iter().map(point).collect() }
             }
-            other => other.clone(),
+            Shape::Brush { points } => {
+                let middle = self.middle(points.iter().map(|p| p.corner));
+                let point = |p: &BrushPoint| BrushPoint {
+                    border: p.border.map(|border| self.length(middle, border)),
+                    control1: self.point(p.control1),
+                    control2: self.point(p.control2),
+                    corner: self.point(p.corner),
+                    ..*p
+                };
+                Shape::Brush { points: points.iter().map(point).collect() }
+            }
+            Shape::Group { .. } | Shape::Opaque { .. } => shape.clone(),
         }
     }
 
-    /// A length as large against the shorter side of the displayed picture.
-    fn length(&self, length: f32) -> f32 {
+    /// Pixels of the displayed picture, as many against its shorter side.
+    pub fn pixels(&self, pixels: f32) -> f32 {
         let short = |frame: &Frame| frame.shown()[0].min(frame.shown()[1]);
-        let pixels = f64::from(length) / f64::from(self.from.length(1.0));
-        self.to.length(pixels / short(&self.from) * short(&self.to))
+        (f64::from(pixels) / short(&self.from) * short(&self.to)).round() as f32
     }
 
-    /// The displayed picture's diagonal against the raw frame's.
-    fn diagonal(&self, frame: &Frame) -> f64 {
-        let [width, height] = frame.shown();
-        let back = Back::of(frame);
-        // The raw frame's sides in pixels, from how much of them the displayed picture covers.
-        let side = |right: f64, down: f64| {
-            if right.abs() > down.abs() { width / right.abs() } else { height / down.abs() }
-        };
-        let raw = side(back.right[0], back.down[0]).hypot(side(back.right[1], back.down[1]));
-        width.hypot(height) / raw
+    /// A length around a point of the displayed picture, as large against its shorter side.
+    fn length(&self, at: [f64; 2], length: f32) -> f32 {
+        let short = |frame: &Frame| frame.shown()[0].min(frame.shown()[1]);
+        let share = f64::from(length) / f64::from(self.from.length(at, short(&self.from)));
+        self.to.length(at, round(share) * short(&self.to))
     }
 
-    /// The half axes scaled with the displayed picture, each way by itself, so that a wide ellipse covers as
-    /// much of the width on an upright picture.
-    fn ellipse(&self, radius: [f32; 2], rotation: f32) -> ([f32; 2], f32) {
-        let [from, to] = [self.from.shown(), self.to.shown()];
-        let scale = [to[0] / from[0], to[1] / from[1]];
-        let angle = f64::from(rotation).to_radians();
-        let axis = |length: f32, angle: f64| {
-            let [x, y] = seen(&self.from, [angle.cos(), angle.sin()]);
-            let pixels = f64::from(length) / f64::from(self.from.length(1.0));
-            self.to.direction([x * pixels * scale[0], y * pixels * scale[1]])
-        };
-        let [a, b] = [axis(radius[0], angle), axis(radius[1], angle + FRAC_PI_2)];
-        // The axes of the ellipse that two conjugate half diameters span (Rytz): where the derivative of its
-        // squared radius along the curve vanishes.
-        let turn = 0.5 * (2.0 * (a[0] * b[0] + a[1] * b[1])).atan2(square(a) - square(b));
-        // Of its two axes the one nearest to the first stays the first.
-        let turn = turn - (turn / FRAC_PI_2).round() * FRAC_PI_2;
-        let half = |turn: f64| [a[0] * turn.cos() + b[0] * turn.sin(), a[1] * turn.cos() + b[1] * turn.sin()];
-        let (first, second) = (half(turn), half(turn + FRAC_PI_2));
-        let length = |axis: [f64; 2]| self.to.length(axis[0].hypot(axis[1]));
-        ([length(first), length(second)], degrees(first[1].atan2(first[0])))
+    fn middle(&self, points: impl ExactSizeIterator<Item = [f32; 2]>) -> [f64; 2] {
+        let count = points.len().max(1) as f64;
+        let sum = points
+            .map(|at| seen(&self.from, at))
+            .fold([0.0, 0.0], |sum, at| [sum[0] + at[0], sum[1] + at[1]]);
+        sum.map(|sum| sum / count)
     }
 
-    /// A gradient's rotation goes the other way round than an ellipse's, and 0 is up.
-    fn gradient_angle(&self, rotation: f32) -> f32 {
-        let angle = f64::from(rotation).to_radians();
-        let [x, y] = self.to.direction(seen(&self.from, [-angle.sin(), -angle.cos()]));
-        degrees((-x).atan2(-y))
+    /// A small step on the raw frame, in its pixels, as it is seen: [`Frame::step`] backwards.
+    fn direction(&self, at: [f64; 2], step: [f64; 2]) -> [f64; 2] {
+        solve(self.from.step(at, [1.0, 0.0]), self.from.step(at, [0.0, 1.0]), step)
     }
 }
 
-fn square([x, y]: [f64; 2]) -> f64 {
-    x * x + y * y
+fn minus(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    [a[0] - b[0], a[1] - b[1]]
 }
 
-/// A direction on the raw frame, as it lies on the displayed picture: [`Frame::direction`] backwards, which turns
-/// and mirrors, so that its columns are its inverse's rows.
-fn seen(frame: &Frame, [x, y]: [f64; 2]) -> [f64; 2] {
-    let [right, down] = [frame.direction([1.0, 0.0]), frame.direction([0.0, 1.0])];
-    [x * right[0] + y * right[1], x * down[0] + y * down[1]]
+/// How many times `across` and `down` make `sum`.
+fn solve(across: [f64; 2], down: [f64; 2], sum: [f64; 2]) -> [f64; 2] {
+    let area = across[0] * down[1] - across[1] * down[0];
+    [(sum[0] * down[1] - sum[1] * down[0]) / area, (sum[1] * across[0] - sum[0] * across[1]) / area]
+}
+
+fn round(share: f64) -> f64 {
+    (share * 1e6).round() / 1e6
+}
+
+fn degrees(radians: f64) -> f64 {
+    (radians.to_degrees() * 1e3).round() / 1e3
 }

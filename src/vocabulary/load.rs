@@ -10,6 +10,7 @@ use crate::darktable::layout::{FieldType, Layouts};
 use crate::metrics::axes::Axis;
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Form, Target, is_name};
+use crate::vocabulary::mask::NamedMasks;
 
 /// The folder of the move files, within the vocabulary.
 const MOVES: &str = "moves";
@@ -19,6 +20,7 @@ const MOVES: &str = "moves";
 pub struct Vocabulary {
     moves: BTreeMap<String, Move>,
     modules: BTreeMap<String, ModuleRules>,
+    masks: NamedMasks,
 }
 
 /// One named edit with parameters.
@@ -135,7 +137,7 @@ impl Vocabulary {
     }
 
     fn read(assets: &Overlay, extra: Option<(&Path, &str)>) -> Result<Self, VocabularyError> {
-        let mut vocabulary = Self::default();
+        let mut vocabulary = Self { masks: NamedMasks::load(assets)?, ..Self::default() };
         let replaced = extra.and_then(|(file, _)| file.file_name()?.to_str());
         for (name, origin) in assets.list(MOVES, ".toml") {
             if replaced == Some(name.as_str()) {
@@ -171,6 +173,11 @@ impl Vocabulary {
             name: name.to_owned(),
             near: nearest(name, self.moves.keys().map(String::as_str)),
         })
+    }
+
+    /// The named masks.
+    pub fn masks(&self) -> &NamedMasks {
+        &self.masks
     }
 
     /// The rules of a module; those without any entry have the empty ones.

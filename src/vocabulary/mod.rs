@@ -35,7 +35,7 @@ pub use error::VocabularyError;
 pub use form::{Form, Target};
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
-pub use mask::{MaskSpec, Orientation};
+pub use mask::{ListedMask, MaskSpec, NamedMask, NamedMasks, Orientation};
 pub use propagate::{Edits, Extra, Place, PropagateError, Selection};
 pub use regions::{
     AppliedRegions, BadRegion, MOST_MOVES, MOST_REGIONS, Region, RegionMove, RegionOp, RegionsError,

@@ -3,7 +3,7 @@
 //! What an edit changed in a module is set on the target, the rest of the target's edit stays. Where the vocabulary
 //! is relative to a photo's baseline (white balance, exposure), so is this: the target gets the same shift, not the
 //! same number. A masked instance goes over whole; its forms keep their place on the displayed picture, however the
-//! target's raw lies and is cropped, and forms that are not modelled (brushes) stay as they are.
+//! target's raw lies and is cropped, and forms that are not modelled stay as they are.
 //!
 //! What belongs to a photo itself is never taken over (levels, demosaicing, profiles, orientation, warps); its
 //! frame, spots and lens correction are when they are asked for.
@@ -432,6 +432,10 @@ fn with_forms(
     new: &mut EditState,
 ) -> Result<Module, PropagateError> {
     let mut module = module.clone();
+    if let (Some(blend), Some(transfer)) = (&mut module.blend, transfer) {
+        blend.feathering_radius = transfer.pixels(blend.feathering_radius);
+        blend.mask_blur = transfer.pixels(blend.mask_blur);
+    }
     let Some(id) = module.blend.as_ref().and_then(|blend| blend.mask_id) else { return Ok(module) };
     let mut moved = Vec::new();
     let Some(group) = move_form(id, forms, transfer, DEEPEST, &mut moved) else {
@@ -483,10 +487,7 @@ fn move_form(
             let shape = transfer.shape(&forms::without_clone(form)?);
             forms::clone_shape(&form.name, &shape, transfer.point(form.source)).ok()?
         }
-        (Some(transfer), true, false) => match transfer.shape(&form.shape) {
-            shape if shape == form.shape => form.clone(),
-            shape => MaskForm::new(form.name.clone(), shape),
-        },
+        (Some(transfer), true, false) => transfer.form(form),
     };
     let id_there = new.id;
     moved.push((id, new));

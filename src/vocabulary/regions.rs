@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::darktable::layout::Layouts;
-use crate::darktable::state::{EditState, Module};
+use crate::darktable::state::{Blend, EditState, Module};
 use crate::error::{Coded, ErrorCode};
 use crate::vocabulary::apply::{ApplyRequest, PhotoFacts};
 use crate::vocabulary::error::VocabularyError;
@@ -225,9 +225,7 @@ impl Vocabulary {
 
 /// Whether two module instances are one move in one place: what they do there, and how strongly, may differ.
 pub fn same_place(a: &Module, b: &Module) -> bool {
-    let place = |module: &Module| {
-        module.blend.as_ref().map(|blend| (blend.mask_id, blend.combine, blend.ranges.clone()))
-    };
+    let place = |module: &Module| module.blend.as_ref().map(|blend| Blend { opacity: 0.0, ..blend.clone() });
     a.op == b.op && a.name == b.name && place(a) == place(b)
 }
 

@@ -19,7 +19,7 @@ use crate::darktable::state::{Blend, EditState, GroupMember, MaskForm, Module, P
 use crate::error::{Coded, ErrorCode};
 use crate::vocabulary::apply::{PhotoFacts, finish, replace};
 use crate::vocabulary::error::VocabularyError;
-use crate::vocabulary::frames::Back;
+use crate::vocabulary::frames::seen;
 use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::mask::Frame;
 
@@ -326,7 +326,6 @@ fn write(module: &mut Module, rows: &[Row]) {
 /// The displayed picture, in pixels.
 struct Picture {
     frame: Frame,
-    back: Back,
     size: [f64; 2],
 }
 
@@ -344,7 +343,7 @@ impl Disc {
 
 impl Picture {
     fn of(frame: &Frame) -> Self {
-        Self { frame: *frame, back: Back::of(frame), size: frame.shown() }
+        Self { frame: *frame, size: frame.shown() }
     }
 
     fn pixels(&self, radius: f64) -> f64 {
@@ -357,20 +356,20 @@ impl Picture {
     }
 
     fn circle(&self, spot: &Spot) -> Shape {
-        let radius = self.pixels(spot.radius);
+        let (at, radius) = ([spot.x, spot.y], self.pixels(spot.radius));
         Shape::Circle {
-            border: self.frame.length(radius * FEATHER),
-            center: self.frame.point([spot.x, spot.y]),
-            radius: self.frame.length(radius),
+            border: self.frame.length(at, radius * FEATHER),
+            center: self.frame.point(at),
+            radius: self.frame.length(at, radius),
         }
     }
 
     /// Where a circle that stands already is; `None` for another shape.
     fn standing(&self, form: &MaskForm) -> Option<Disc> {
         let Some(Shape::Circle { border, center, radius }) = forms::without_clone(form) else { return None };
-        let [x, y] = self.back.point(center);
-        let pixels = f64::from(radius + border) / f64::from(self.frame.length(1.0));
-        Some(Disc { center: [x * self.size[0], y * self.size[1]], radius: pixels })
+        let at = seen(&self.frame, center);
+        let pixels = f64::from(radius + border) / f64::from(self.frame.length(at, 1.0));
+        Some(Disc { center: [at[0] * self.size[0], at[1] * self.size[1]], radius: pixels })
     }
 }
 
@@ -412,7 +411,10 @@ impl Table {
                 && row.cells.get(ALGORITHM) == Some(&algorithm)
         });
         if let Some(row) = kept {
-            return Ok(Spot { source: Some(self.picture.back.point(row.form.source).map(rounded)), ..*spot });
+            return Ok(Spot {
+                source: Some(seen(&self.picture.frame, row.form.source).map(rounded)),
+                ..*spot
+            });
         }
         let source = match spot.source {
             Some(source) => source,

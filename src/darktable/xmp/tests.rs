@@ -36,7 +36,8 @@ fn masked(layouts: &Layouts) -> EditState {
     let group = MaskForm::new("group", Shape::Group { members });
     let mut second = module(layouts, "exposure", 1);
     second.name = "a <b> & \"c\"\n\u{e9}".into();
-    let range = ChannelRange { from: 0.0, full_from: 0.1, full_to: 0.5, inverted: true, to: 0.6 };
+    let range =
+        ChannelRange { boost: None, from: 0.0, full_from: 0.1, full_to: 0.5, inverted: true, to: 0.6 };
     second.blend = Some(crate::darktable::state::Blend {
         mask_id: Some(group.id),
         ranges: [(4, range)].into(),

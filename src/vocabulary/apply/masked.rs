@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::darktable::state::{EditState, Module};
+use crate::darktable::state::{Blend, EditState, Module};
 use crate::vocabulary::apply::{Work, replace};
 use crate::vocabulary::error::VocabularyError;
-use crate::vocabulary::mask::{Frame, MaskSpec};
+use crate::vocabulary::mask::{Encoded, MaskSpec};
 
 impl Work<'_> {
-    /// Returns the instance (before renumbering) and the mask's form, or `(0, None)` when nothing is left to mask.
+    /// Returns the instance (before renumbering) and the group of the mask's drawn part, if it has one; instance 0
+    /// when nothing is left to mask.
     pub(super) fn apply_masked(
         &self,
         state: &mut EditState,
@@ -22,16 +23,15 @@ impl Work<'_> {
                 reason: reason.to_owned(),
             });
         }
-        mask.check()?;
         let op = &self.entry.module;
-        let forms = mask.forms(&Frame::of(state, self.facts));
-        let group = forms[1].id;
-        let blend = mask.blend(group, self.module.blend_colorspace);
+        let target = (op.as_str(), self.module.blend_colorspace);
+        let Encoded { forms, blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
+        // Another strength of the same mask takes the place of the old one.
         let same = |m: &Module| {
             m.op == *op
                 && m.instance > 0
                 && m.name == self.entry.name
-                && m.blend.as_ref().is_some_and(|b| b.mask_id == Some(group) && b.combine == blend.combine)
+                && m.blend.as_ref().is_some_and(|b| Blend { opacity: blend.opacity, ..b.clone() } == blend)
         };
         let standing = state.modules.iter().position(same).map(|at| state.modules.remove(at));
         if idle {
@@ -50,6 +50,7 @@ impl Work<'_> {
         };
         module.instance = instance;
         module.name = self.entry.name.clone();
+        let mask_id = blend.mask_id;
         module.blend = Some(blend);
         self.set(&mut module, values, None)?;
         replace(state, module);
@@ -58,6 +59,6 @@ impl Work<'_> {
                 state.masks.push(form);
             }
         }
-        Ok((instance, Some(group)))
+        Ok((instance, mask_id))
     }
 }

@@ -113,7 +113,7 @@ fn the_frame_and_the_spots_go_over_when_they_are_asked_for() {
         _ => None,
     });
     let (center, radius, form) = circle.unwrap();
-    let at = crate::vocabulary::frames::Back::of(&frame).point(center);
+    let at = crate::vocabulary::frames::seen(&frame, center);
     assert!((at[0] - 0.5).abs() < 1e-4 && (at[1] - 0.25).abs() < 1e-4, "{at:?}");
     // 5 % of the shorter side: 160 pixels of what is shown, 200 of the raw.
     assert!((radius - 0.05 * 160.0 / 200.0).abs() < 1e-5, "{radius}");

@@ -1,0 +1,79 @@
+//! Masks: where a move acts, as an agent writes it on the picture that it sees, and its way to darktable.
+//!
+//! [`spec`](MaskSpec) is the written mask, `check` holds it to its ranges, `combine` turns it into what one module
+//! instance can do, `shapes` and `frame` bring what is drawn to the raw frame, `ranges` and `tone` bring tones
+//! and colours to a module's channels, `named` are the masks of the vocabulary. `docs/masks.md` is the manual.
+
+mod check;
+mod combine;
+mod frame;
+mod named;
+mod ranges;
+mod shapes;
+mod spec;
+mod tilt;
+mod tone;
+
+pub(crate) use frame::Frame;
+pub use frame::Orientation;
+pub use named::{ListedMask, NamedMask, NamedMasks};
+pub(crate) use shapes::Drawn;
+pub use spec::{End, MaskSpec, Radius, RangeKind, ShapeKind};
+
+use crate::darktable::blend;
+use crate::darktable::layout::BlendSpace;
+use crate::darktable::state::{Blend, EditState, MaskForm};
+use crate::vocabulary::apply::PhotoFacts;
+use crate::vocabulary::error::VocabularyError;
+use tone::Tones;
+
+/// A mask in darktable's terms.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Encoded {
+    /// The forms of its drawn part.
+    pub forms: Vec<MaskForm>,
+    /// The blend parameters of an instance that uses it.
+    pub blend: Blend,
+}
+
+impl MaskSpec {
+    /// The mask for a module of that name and blend space, on this state of the photo.
+    pub(crate) fn encode(
+        &self,
+        named: &NamedMasks,
+        (op, space): (&str, BlendSpace),
+        state: &EditState,
+        facts: &PhotoFacts,
+    ) -> Result<Encoded, VocabularyError> {
+        let checked = self.check(named)?;
+        let compiled = checked.mask.compile()?;
+        let frame = Frame::of(state, facts);
+        let tones = Tones::of(&facts.baseline, op);
+        let mut blend = blend::normal(space);
+        let mut forms = Vec::new();
+        blend.mask_id = compiled.drawn.map(|drawn| drawn.forms(&frame, &mut forms));
+        for chosen in compiled.ranges {
+            let (channel, mut range) = chosen.range.channel(space, &tones).ok_or_else(|| {
+                VocabularyError::Mask(format!(
+                    "module {op} works on sensor values, which have no {}; use a shape, or another move",
+                    chosen.range.kind.name()
+                ))
+            })?;
+            range.inverted ^= chosen.inverted;
+            blend.ranges.insert(channel, range);
+        }
+        if compiled.inclusive {
+            blend.combine |= blend::INCLUSIVE;
+        }
+        blend.opacity = (checked.mask.opacity * 100.0) as f32;
+        let [width, height] = frame.shown();
+        let pixels = |share: f64| (share * width.min(height)).round() as f32;
+        blend.feathering_radius = pixels(checked.refine);
+        blend.mask_blur = pixels(checked.blur);
+        blend::check(&blend).map_err(|error| VocabularyError::Mask(error.to_string()))?;
+        Ok(Encoded { forms, blend })
+    }
+}
+
+#[cfg(test)]
+mod tests;
