@@ -190,7 +190,7 @@ impl Operation {
                 name: done.name.clone(),
                 values: settings(vocabulary.get(&done.name).ok(), &done.values),
             });
-            RegionRecord { mask_summary: mask_summary(&mask), mask, moves: moves.collect() }
+            RegionRecord { mask_summary: region.mask.summary(), mask, moves: moves.collect() }
         };
         Self::ApplyPerRegion {
             n_regions: request.regions.len(),
@@ -305,26 +305,15 @@ impl fmt::Display for Setting {
     }
 }
 
-/// A mask in a few words: `ellipse at 0.32, 0.41`.
+/// A mask of the record in a few words: `ellipse at 0.32, 0.41`.
 fn mask_summary(mask: &serde_json::Value) -> String {
-    let point = |key: &str| {
-        let [x, y] = mask.get(key)?.as_array()?.as_slice() else { return None };
-        Some(format!("{:.2}, {:.2}", x.as_f64()?, y.as_f64()?))
-    };
-    let place = point("center").or_else(|| point("anchor")).map(|at| format!(" at {at}"));
-    let place = place.or_else(|| Some(format!(" {} to {}", point("from")?, point("to")?)));
-    let around = mask.get("invert").and_then(serde_json::Value::as_bool) == Some(true);
-    format!("{}{}{}", if around { "outside " } else { "" }, mask_word(mask), place.unwrap_or_default())
+    let words = serde_json::from_value::<MaskSpec>(mask.clone()).map(|mask| mask.summary());
+    words.unwrap_or_else(|_| "a mask".into())
 }
 
-fn mask_word(mask: &serde_json::Value) -> &str {
-    let word = |key| mask.get(key).and_then(serde_json::Value::as_str);
-    ["named", "name", "shape", "range"].into_iter().find_map(word).unwrap_or("a mask")
-}
-
-/// ` on NAME` or ` on SHAPE`: the mask's shortest description.
+/// ` on ` and the mask, if there is one.
 fn mask_words(mask: Option<&serde_json::Value>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    mask.map_or(Ok(()), |mask| write!(f, " on {}", mask_word(mask)))
+    mask.map_or(Ok(()), |mask| write!(f, " on {}", mask_summary(mask)))
 }
 
 #[cfg(test)]
@@ -381,22 +370,6 @@ mod tests {
         let spots =
             Spot { action: crate::vocabulary::SpotAction::Heal, radius: 0.01, source: None, x: 0.25, y: 0.5 };
         assert_eq!(Operation::ApplySpot { spots: vec![spots] }.to_string(), "1 spot: heal at 0.25, 0.50");
-    }
-
-    #[test]
-    fn a_mask_is_said_in_a_few_words() {
-        for (mask, words) in [
-            (r#"{"shape":"gradient","anchor":[0.5,0.3]}"#, "gradient at 0.50, 0.30"),
-            (
-                r#"{"shape":"rectangle","from":[0.1,0.2],"to":[0.3,0.4]}"#,
-                "rectangle 0.10, 0.20 to 0.30, 0.40",
-            ),
-            (r#"{"shape":"path","points":[[0,0],[1,0],[1,1]],"invert":true}"#, "outside path"),
-            (r#"{"named":"sky"}"#, "sky"),
-            ("[]", "a mask"),
-        ] {
-            assert_eq!(mask_summary(&serde_json::from_str(mask).unwrap()), words);
-        }
     }
 
     #[test]
