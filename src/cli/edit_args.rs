@@ -91,9 +91,9 @@ impl FromStr for SpotPlace {
             Some(_) => return Err(bad()),
         };
         let action = SpotAction::default();
-        match numbers(place)?.as_slice() {
-            &[x, y] => Ok(Self(Spot { action, x, y, radius: Spot::RADIUS, source })),
-            &[x, y, radius] => Ok(Self(Spot { action, x, y, radius, source })),
+        match *numbers(place)?.as_slice() {
+            [x, y] => Ok(Self(Spot { action, x, y, radius: Spot::RADIUS, source })),
+            [x, y, radius] => Ok(Self(Spot { action, x, y, radius, source })),
             _ => Err(bad()),
         }
     }

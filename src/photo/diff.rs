@@ -147,11 +147,14 @@ pub fn diff(a: &EditState, b: &EditState) -> Vec<Change> {
 fn partners(a: &EditState, b: &EditState) -> Vec<Option<usize>> {
     let mut free: Vec<bool> = vec![true; a.modules.len()];
     let mut found: Vec<Option<usize>> = vec![None; b.modules.len()];
-    let same_number = |old: &Module, new: &Module| old.op == new.op && old.instance == new.instance;
-    let passes: [&dyn Fn(&Module, &Module) -> bool; 3] = [
-        &|old, new| same_number(old, new) && (new.instance == 0 || same_place(old, new)),
-        &|old, new| old.instance > 0 && new.instance > 0 && same_place(old, new),
-        &same_number,
+    fn same_number(old: &Module, new: &Module) -> bool {
+        old.op == new.op && old.instance == new.instance
+    }
+    type Pass = fn(&Module, &Module) -> bool;
+    let passes: [Pass; 3] = [
+        |old, new| same_number(old, new) && (new.instance == 0 || same_place(old, new)),
+        |old, new| old.instance > 0 && new.instance > 0 && same_place(old, new),
+        same_number,
     ];
     for pass in passes {
         for (new, partner) in b.modules.iter().zip(&mut found).filter(|(_, partner)| partner.is_none()) {

@@ -83,7 +83,7 @@ fn a_batch_has_one_to_thirty_two_regions_and_at_most_sixty_four_moves() {
     assert_eq!(most.state.modules.iter().filter(|m| m.instance > 0).count(), 32);
     let error = count(33).unwrap_err();
     assert!(error.to_string().contains("33 regions") && error.to_string().contains("32"), "{error}");
-    let ops = vec![r#"{"primitive_name":"exposure"}"#; 5].join(",");
+    let ops = [r#"{"primitive_name":"exposure"}"#; 5].join(",");
     let region = |at| format!(r#"{{"mask":{},"ops":[{ops}]}}"#, circle(at));
     let regions = (0..13).map(region).collect::<Vec<_>>().join(",");
     assert_eq!(batch(&photo, None, &format!("[{regions}]")).unwrap_err(), RegionsError::Moves { count: 65 });
