@@ -133,8 +133,8 @@ fn a_blot_is_healed_and_cloned_away_and_nothing_else_changes() {
     let (photo, [cx, cy], radius) = blotted();
     for orientation in [1, 6] {
         let options = DngOptions { orientation, ..DngOptions::default() };
-        let clean = Demo::of(&dng::demo_photo().unwrap(), &options);
-        let demo = Demo::of(&photo, &options);
+        let clean = Demo::with(&dng::demo_photo().unwrap(), &options);
+        let demo = Demo::with(&photo, &options);
         let frame = |state: &EditState| match orientation {
             1 => state.clone(),
             _ => {
@@ -196,7 +196,7 @@ fn edits_mean_the_same_on_a_photo_in_another_light_and_on_its_side() {
         state
     };
     let options = DngOptions { orientation: 6, ..DngOptions::default() };
-    let mut target = Demo::of(&dng::demo_photo().unwrap(), &options);
+    let mut target = Demo::with(&dng::demo_photo().unwrap(), &options);
     for (op, field, value) in
         [("temperature", "red", 1.6), ("temperature", "blue", 2.0), ("exposure", "exposure", 0.3)]
     {

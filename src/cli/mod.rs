@@ -109,6 +109,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Spot(args) => done(places::spot(app, args)),
         Verb::Remove(args) => done(places::remove(app, args)),
         Verb::Propagate(args) => propagate::propagate(app, args),
+        Verb::GreyCard { photo, center, radius } => done(edit::grey_card(app, photo, *center, *radius)),
         Verb::RunModeB(args) => run::run(app, args),
         Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
         Verb::Promote { subject, branch, tag, to_main } => {

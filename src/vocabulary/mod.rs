@@ -19,6 +19,7 @@ pub mod apply;
 mod error;
 mod form;
 mod frames;
+pub mod grey_card;
 mod list;
 mod load;
 pub mod mask;
