@@ -8,7 +8,7 @@ use chemigram::darktable::dng::{self, DngOptions};
 use chemigram::darktable::render::Picture;
 use chemigram::darktable::state::{EditState, Params, Value};
 use chemigram::metrics::lab::Lab;
-use chemigram::vocabulary::{Place, Region, RegionsRequest, Selection, Selector, Spot};
+use chemigram::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot};
 use demo::Demo;
 use support::{Studio, confirm, reply, request, results};
 
@@ -206,9 +206,9 @@ fn edits_mean_the_same_on_a_photo_in_another_light_and_on_its_side() {
         fields.insert(field.into(), Value::Float(value));
     }
     let state = edit(&source);
-    let from = Place { state: &state, facts: &source.facts };
+    let from = PhotoEdit { state: &state, facts: &source.facts };
     let edits = source.vocabulary.edits(from, &Selection::default()).unwrap();
-    let to = Place { state: &target.facts.baseline, facts: &target.facts };
+    let to = PhotoEdit { state: &target.facts.baseline, facts: &target.facts };
     let taken = source.vocabulary.propagate(&edits, to, &source.layouts).unwrap();
     let pictures = target.render_all(&[target.facts.baseline.clone(), taken, edit(&target)]);
     // What a photographer would get by the same moves on the target.

@@ -10,7 +10,7 @@ use crate::error::ErrorCode;
 use crate::ids::{Hash, PhotoId, RefName};
 use crate::photo::{Head, Operation, Workspace};
 use crate::review::line;
-use crate::vocabulary::{Edits, Place, Selection, Vocabulary};
+use crate::vocabulary::{Edits, PhotoEdit, Selection, Vocabulary};
 
 /// What came of one target.
 struct Row {
@@ -46,7 +46,7 @@ pub fn propagate(app: &App, args: &PropagateArgs) -> Result<u8, Failure> {
         modules: args.modules.clone(),
         include: args.include.iter().map(|include| (*include).into()).collect(),
     };
-    let edits = vocabulary.edits(Place { state: &state, facts: &facts }, &selection)?;
+    let edits = vocabulary.edits(PhotoEdit { state: &state, facts: &facts }, &selection)?;
     let operation = Operation::Propagate { edits: edits.words(), source: state.hash() };
     let label = args.label.clone().unwrap_or_else(|| format!("from {photo}@{at}"));
     let rows: Vec<Row> = args
@@ -97,7 +97,7 @@ fn one(
     let set = |workspace: &Workspace| {
         let (branch, parent, stands) = place(workspace, args.branch.as_ref())?;
         let (state, facts) = (workspace.state_of(&parent)?, workspace.facts()?);
-        let new = vocabulary.propagate(edits, Place { state: &state, facts: &facts }, &app.layouts())?;
+        let new = vocabulary.propagate(edits, PhotoEdit { state: &state, facts: &facts }, &app.layouts())?;
         let unchanged = new.hash() == state.hash();
         Ok::<_, Failure>((branch, parent, stands, new, unchanged))
     };

@@ -37,7 +37,7 @@ pub use form::{Form, Target};
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
 pub use mask::{ListedMask, MaskSpec, NamedMask, NamedMasks, Orientation};
-pub use propagate::{Edits, Extra, Place, PropagateError, Selection};
+pub use propagate::{Edits, Extra, PhotoEdit, PropagateError, Selection};
 pub use regions::{
     AppliedRegions, BadRegion, MOST_MOVES, MOST_REGIONS, Region, RegionMove, RegionOp, RegionsError,
     RegionsRequest, same_place,

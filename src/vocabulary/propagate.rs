@@ -82,7 +82,7 @@ pub struct Selection {
 
 /// A photo's edit, and the photo.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PhotoEdit<'a> {
     /// The edit.
     pub state: &'a EditState,
     /// The photo.
@@ -92,7 +92,7 @@ pub struct Place<'a> {
 /// The edits that are taken over.
 #[derive(Clone, Debug)]
 pub struct Edits<'a> {
-    source: Place<'a>,
+    source: PhotoEdit<'a>,
     edits: Vec<Edit<'a>>,
     /// Modules that the source changed and that stay behind.
     pub left: Vec<String>,
@@ -165,7 +165,11 @@ impl Coded for PropagateError {
 
 impl Vocabulary {
     /// The edits of the source that the selection means.
-    pub fn edits<'a>(&self, source: Place<'a>, selection: &Selection) -> Result<Edits<'a>, PropagateError> {
+    pub fn edits<'a>(
+        &self,
+        source: PhotoEdit<'a>,
+        selection: &Selection,
+    ) -> Result<Edits<'a>, PropagateError> {
         let mut moves: Vec<&Move> = Vec::new();
         for name in &selection.moves {
             moves.push(self.get(name)?);
@@ -224,7 +228,7 @@ impl Vocabulary {
     pub fn propagate(
         &self,
         edits: &Edits<'_>,
-        target: Place<'_>,
+        target: PhotoEdit<'_>,
         layouts: &Layouts,
     ) -> Result<EditState, PropagateError> {
         let mut new = target.state.clone();
@@ -258,12 +262,12 @@ impl Vocabulary {
         Ok(new)
     }
 
-    fn is_changed(&self, module: &Module, source: Place<'_>) -> bool {
+    fn is_changed(&self, module: &Module, source: PhotoEdit<'_>) -> bool {
         source.facts.baseline.module(&module.op, module.instance) != Some(module)
     }
 
     /// The fields of an instance 0 that are not as they rest on that photo.
-    fn changes(&self, module: &Module, source: Place<'_>) -> BTreeSet<Target> {
+    fn changes(&self, module: &Module, source: PhotoEdit<'_>) -> BTreeSet<Target> {
         let Params::Fields(fields) = &module.params else { return BTreeSet::new() };
         let base = base_fields(source.facts, &module.op);
         let rules = self.rules(&module.op);
@@ -280,8 +284,8 @@ impl Vocabulary {
     fn set_base(
         &self,
         edit: &Edit<'_>,
-        source: Place<'_>,
-        target: Place<'_>,
+        source: PhotoEdit<'_>,
+        target: PhotoEdit<'_>,
         transfer: Option<&Transfer>,
         layouts: &Layouts,
         new: &mut EditState,

@@ -8,9 +8,9 @@ fn selection(moves: &[&str], modules: &[&str], include: &[Extra]) -> Selection {
 }
 
 fn take(source: &Photo, selection: &Selection, target: &mut Photo) -> Result<(), PropagateError> {
-    let from = Place { state: &source.state, facts: &source.facts };
+    let from = PhotoEdit { state: &source.state, facts: &source.facts };
     let edits = source.vocabulary.edits(from, selection)?;
-    let to = Place { state: &target.state, facts: &target.facts };
+    let to = PhotoEdit { state: &target.state, facts: &target.facts };
     target.state = source.vocabulary.propagate(&edits, to, &source.layouts)?;
     Ok(())
 }
@@ -106,7 +106,7 @@ fn the_frame_and_the_spots_go_over_when_they_are_asked_for() {
     take(&source, &selection(&[], &[], &[Extra::Crop, Extra::Spots]), &mut target).unwrap();
     assert_eq!(field(&target, "crop", "cx"), 0.2);
     // A spot in the picture's upper half is in the upper half of the turned one.
-    let place = Place { state: &target.state, facts: &target.facts };
+    let place = PhotoEdit { state: &target.state, facts: &target.facts };
     let frame = Frame::of(place.state, place.facts);
     let circle = target.state.masks.iter().find_map(|form| match forms::without_clone(form) {
         Some(Shape::Circle { center, radius, .. }) => Some((center, radius, form)),
