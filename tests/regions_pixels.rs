@@ -1,5 +1,7 @@
 //! Edits on several places, retouching, and edits that are taken over: held against pixels of the real darktable.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
 #[path = "support/demo.rs"]
 mod demo;
 mod support;
@@ -183,17 +185,10 @@ fn edits_mean_the_same_on_a_photo_in_another_light_and_on_its_side() {
     let source = Demo::open();
     let place = r#"{"shape":"circle","center":[0.3,0.25],"radius":0.2,"feather":0.2}"#;
     let edit = |demo: &Demo| {
-        let mut state = demo.facts.baseline.clone();
-        let moves: [(&str, &[(&str, f64)], Option<&str>); 4] = [
-            ("exposure", &[("ev", -0.4)], None),
-            ("warmth", &[], None),
-            ("saturation", &[("amount", 0.3)], None),
-            ("exposure", &[("ev", 1.0)], Some(place)),
-        ];
-        for (name, values, mask) in moves {
-            state = demo.apply(&state, name, values, mask).state;
-        }
-        state
+        let state = demo.apply(&demo.facts.baseline, "exposure", &[("ev", -0.4)], None).state;
+        let state = demo.apply(&state, "warmth", &[], None).state;
+        let state = demo.apply(&state, "saturation", &[("amount", 0.3)], None).state;
+        demo.apply(&state, "exposure", &[("ev", 1.0)], Some(place)).state
     };
     let options = DngOptions { orientation: 6, ..DngOptions::default() };
     let mut target = Demo::with(&dng::demo_photo().unwrap(), &options);
