@@ -246,6 +246,7 @@ fn a_photo_goes_all_the_way() {
     assert_eq!(home.json(&["status", "cup"])["is_baseline"], true);
 
     by_hand(&home);
+    places(&home);
     session(&home);
     signals(&home);
 
@@ -261,7 +262,7 @@ fn by_hand(home: &Home) {
         (2, &["apply", "cup", "exposure", "ev=NaN"], "ev"),
         (2, &["apply", "cup", "exposure", "ev=99"], "-3 to 3"),
         (2, &["apply", "cup", "exposure", "stops=1"], "ev"),
-        (2, &["apply", "cup", "exposure", "ev=0.5", "--mask", "{}"], "mask"),
+        (7, &["apply", "cup", "exposure", "ev=0.5", "--mask", "{}"], "mask"),
         (5, &["log", "cup", "nowhere"], "nowhere"),
         (5, &["render", "cup", "nowhere", "-o", "n.jpg"], "nowhere"),
         (5, &["tag", "cup", "baseline"], "baseline"),
@@ -296,6 +297,71 @@ fn by_hand(home: &Home) {
     home.ok(&["branch", "cup", "spare", "--delete"]);
     home.ok(&["checkout", "cup", "main"]);
     assert!(home.ok(&["tag", "cup"]).contains("v1"));
+}
+
+/// Edits on places, and the same edits on another photo.
+fn places(home: &Home) {
+    home.ok(&["branch", "cup", "places", "baseline"]);
+    home.ok(&["checkout", "cup", "places"]);
+    let mask = |x: f64| format!(r#"{{"shape":"circle","center":[{x},0.5],"radius":0.1}}"#);
+    let region = |x: f64, ev: f64| format!(r#"{{"mask":{},"parameter_values":{{"ev":{ev}}}}}"#, mask(x));
+    let two = format!("[{},{}]", region(0.3, 0.4), region(0.7, -0.4));
+    std::fs::write(home.path("two.json"), &two).unwrap();
+    let bad = two.replace("-0.4", "9");
+    for (status, arguments, words) in [
+        (2, &["apply-regions", "cup", "exposure", "--regions", &bad][..], "regions[1]: `ev`"),
+        (2, &["apply-regions", "cup", "exposure", "--regions", "[{}]"], "regions[0]"),
+        (2, &["apply-regions", "cup", "--regions", "[]"], "empty"),
+        (2, &["spot", "cup", "--heal", "0.3"], "write it like"),
+        (2, &["spot", "cup", "--remove", "0.3,0.3"], "no spot stands"),
+        (2, &["spot", "cup"], "--heal"),
+        (3, &["remove", "cup", "grain"], "no move `grain`"),
+        (3, &["propagate", "cup", "pot"], "no edits to take over"),
+    ] {
+        let error = home.fails(status, arguments);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    let done = home.ok(&["apply-regions", "cup", "exposure", "--regions", "@two.json", "--label", "sculpt"]);
+    assert!(done.contains("2 regions of exposure: +0.40 EV circle at 0.30, 0.50; -0.40 EV"), "{done}");
+    let again = home.json(&["apply-regions", "cup", "exposure", "--regions", "@two.json"]);
+    assert_eq!(again["unchanged"], true);
+    assert!(
+        home.ok(&["spot", "cup", "--heal", "0.2,0.2", "--clone", "0.8,0.2,0.02:0.7,0.2"]).contains("2 spots")
+    );
+    assert!(home.ok(&["spot", "cup", "--remove", "0.8,0.2"]).contains("1 spot: remove at 0.80, 0.20"));
+    assert_eq!(home.json(&["log", "cup"]).as_array().unwrap().len(), 4, "one commit a command");
+    let diff = home.ok(&["diff", "cup", "baseline"]);
+    assert_eq!(diff.lines().count(), 3, "{diff}");
+    assert!(diff.starts_with("2 regions of exposure: added: ") && diff.contains("spots none → 1"), "{diff}");
+    home.ok(&["apply", "cup", "warmth"]);
+    home.ok(&["remove", "cup", "exposure", "--instance", "1"]);
+    home.ok(&["remove", "cup", "retouch"]);
+    assert!(home.ok(&["diff", "cup", "baseline"]).contains("exposure #1 (exposure): added"));
+
+    // Another raw of the same picture: bytes after the end of a file change nothing but its name.
+    let mut raw = std::fs::read(home.path("x.dng")).unwrap();
+    raw.push(0);
+    std::fs::write(home.path("y.dng"), raw).unwrap();
+    home.ok(&["ingest", "y.dng", "--id", "pot", "--brief", "Quiet."]);
+    let planned = home.json(&["propagate", "cup@places", "pot", "--dry-run"]);
+    assert_eq!(planned["edits"].as_array().unwrap().len(), 2, "{planned}");
+    assert_eq!(home.json(&["status", "pot"])["is_baseline"], true, "a dry run changes nothing");
+    let output = home.run(&["propagate", "cup@places", "pot", "nobody", "--branch", "side"]);
+    let table = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{table}");
+    assert!(table.contains("pot     side") && table.contains("nobody  FAILED: there is no photo"), "{table}");
+    let commit = |photo: &str, at: &str| home.json(&["log", photo, at])[0].clone();
+    assert_eq!(commit("pot", "side")["state"], commit("cup", "places")["state"]);
+    assert_eq!(commit("pot", "main")["label"], "baseline", "main stays where it is");
+    assert_eq!(commit("pot", "side")["label"], "from cup@places");
+    assert!(home.ok(&["propagate", "cup", "pot", "--moves", "warmth"]).contains("pot  main"));
+    home.ok(&["checkout", "pot", "side"]);
+    home.fails(2, &["propagate", "cup", "pot", "pot"]);
+    let output = home.run(&["propagate", "cup", "pot", "--branch", "main"]);
+    assert_eq!(output.status.code(), Some(9), "only who stands on main moves it");
+    assert!(home.ok(&["propagate", "cup", "pot"]).contains("unchanged"));
+    assert!(home.ok(&["fsck", "pot"]).starts_with("pot: whole"));
+    home.ok(&["checkout", "cup", "main"]);
 }
 
 fn session(home: &Home) {

@@ -17,7 +17,7 @@ const LIGHT: [f64; 3] = [1.3, 1.0, 0.6];
 
 #[test]
 fn a_grey_card_under_a_coloured_light_becomes_neutral_wherever_the_frame_puts_it() {
-    let demo = Demo::of(&tinted(), &dng::DngOptions::default());
+    let demo = Demo::of(&tinted());
     let baseline = demo.facts.baseline.clone();
     let cropped = demo.apply(&baseline, "crop_left", &[("margin", 0.3)], None).state;
     // What was set before does not disturb the measurement, and the gains take its place.

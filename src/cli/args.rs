@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
 use crate::transcript::Vector;
@@ -227,6 +228,18 @@ pub enum Verb {
         #[arg(long)]
         label: Option<String>,
     },
+    /// Apply one move, or several, on several places as one step
+    #[command(after_help = edit_args::REGIONS_EXAMPLES)]
+    ApplyRegions(RegionsArgs),
+    /// Heal or clone blemishes away, or take such spots back
+    #[command(after_help = edit_args::SPOT_EXAMPLES)]
+    Spot(SpotArgs),
+    /// Take a move, a module or one masked place back to what the baseline has
+    #[command(after_help = edit_args::REMOVE_EXAMPLES)]
+    Remove(RemoveArgs),
+    /// Set edits of one photo on others
+    #[command(after_help = edit_args::PROPAGATE_EXAMPLES)]
+    Propagate(PropagateArgs),
     /// Set the white balance by a place that should be neutral grey
     #[command(after_help = "Example:\n  chemigram grey-card iguana 0.42,0.6")]
     GreyCard {

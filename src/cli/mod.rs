@@ -8,6 +8,7 @@ pub mod args;
 mod demo;
 mod doctor;
 mod edit;
+pub mod edit_args;
 mod failure;
 mod generate;
 mod history;
@@ -17,7 +18,9 @@ mod mode_b;
 mod output;
 mod paths;
 mod photos;
+mod places;
 mod progress;
+mod propagate;
 mod resolve;
 mod run;
 mod setup;
@@ -102,6 +105,10 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Apply { photo, name, values, mask, label } => {
             done(edit::apply(app, photo, name, values, mask.as_ref(), label.as_deref()))
         }
+        Verb::ApplyRegions(args) => done(places::apply_regions(app, args)),
+        Verb::Spot(args) => done(places::spot(app, args)),
+        Verb::Remove(args) => done(places::remove(app, args)),
+        Verb::Propagate(args) => propagate::propagate(app, args),
         Verb::GreyCard { photo, center, radius } => done(edit::grey_card(app, photo, *center, *radius)),
         Verb::RunModeB(args) => run::run(app, args),
         Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),

@@ -143,6 +143,22 @@ pub fn clone_group(name: &str, members: Vec<GroupMember>) -> Result<MaskForm, Fo
     as_clone(plain.id, name, &plain.shape, [0.0, 0.0])
 }
 
+/// The members of a group, a retouch's too; none of a form that is no group.
+pub fn members(form: &MaskForm) -> Vec<GroupMember> {
+    match without_clone(form) {
+        Some(Shape::Group { members }) => members,
+        _ => Vec::new(),
+    }
+}
+
+/// The geometry of a form, also of one that is marked for cloning; `None` when it is not modelled.
+pub fn without_clone(form: &MaskForm) -> Option<Shape> {
+    let Shape::Opaque { kind, .. } = &form.shape else { return Some(form.shape.clone()) };
+    let block = Block { kind: kind & !CLONE, ..encode(form).ok()? };
+    let shape = decode(form.id, &form.name, &block).ok()?.shape;
+    (!matches!(shape, Shape::Opaque { .. })).then_some(shape)
+}
+
 fn as_clone(id: i32, name: &str, shape: &Shape, source: [f32; 2]) -> Result<MaskForm, FormError> {
     let block = encode(&MaskForm { id, name: name.to_owned(), shape: shape.clone(), source })?;
     let points = super::xmp::hex(&block.points);
@@ -480,6 +496,9 @@ mod tests {
         let group = clone_group("spots", vec![GroupMember { form: a.id, opacity: 1.0, state: 3 }]).unwrap();
         let block = encode(&group).unwrap();
         assert_eq!((block.kind, &block.points[4..8]), (12, &group.id.to_le_bytes()[..]));
+        assert_eq!(without_clone(&a), Some(circle()));
+        assert_eq!(members(&group), [GroupMember { form: a.id, opacity: 1.0, state: 3 }]);
+        assert!(members(&a).is_empty());
     }
 
     proptest! {

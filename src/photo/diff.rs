@@ -5,7 +5,13 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::darktable::forms;
 use crate::darktable::state::{Blend, EditState, MaskForm, Module, Params, Value};
+use crate::photo::op::one_line;
+use crate::vocabulary::same_place;
+
+/// The module of healed and cloned spots, whose table of hundreds of rows is said as a number of spots.
+const SPOTS: &str = "retouch";
 
 /// How a thing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -28,9 +34,10 @@ pub enum ChangeKind {
 pub struct Change {
     /// How.
     pub kind: ChangeKind,
-    /// What: a module (`exposure`, `exposure #1 (sky)`), `mask NAME`, `pipeline` or `sidecar`.
+    /// What: a module (`exposure`, `exposure #1 (sky)`), several masked instances of one move (`6 regions of
+    /// exposure`), `mask NAME`, `pipeline` or `sidecar`.
     pub subject: String,
-    /// Which value of it, for [`ChangeKind::Changed`].
+    /// Which value of it, for [`ChangeKind::Changed`]. Absent where regions are said together in `before` or `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// The old value in words.
@@ -44,8 +51,14 @@ pub struct Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            ChangeKind::Added => write!(f, "{}: added", self.subject),
-            ChangeKind::Removed => write!(f, "{}: removed", self.subject),
+            ChangeKind::Added | ChangeKind::Removed => {
+                let word = if self.kind == ChangeKind::Added { "added" } else { "removed" };
+                write!(f, "{}: {word}", self.subject)?;
+                match self.after.as_ref().or(self.before.as_ref()) {
+                    Some(regions) => write!(f, ": {regions}"),
+                    None => Ok(()),
+                }
+            }
             ChangeKind::Enabled => write!(f, "{}: enabled", self.subject),
             ChangeKind::Disabled => write!(f, "{}: disabled", self.subject),
             ChangeKind::Changed => {
@@ -72,18 +85,33 @@ pub fn diff(a: &EditState, b: &EditState) -> Vec<Change> {
     let mut changes = Vec::new();
     let masks_a: BTreeMap<i32, &MaskForm> = a.masks.iter().map(|m| (m.id, m)).collect();
     let masks_b: BTreeMap<i32, &MaskForm> = b.masks.iter().map(|m| (m.id, m)).collect();
-    for old in &a.modules {
-        if b.module(&old.op, old.instance).is_none() {
-            changes.push(plain(ChangeKind::Removed, subject(old)));
-        }
+    let partners = partners(a, b);
+    let kept: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+    let gone = a.modules.iter().enumerate().filter(|(at, _)| !kept.contains(at)).map(|(_, old)| old);
+    let gone: Vec<&Module> = gone.collect();
+    let come = b.modules.iter().zip(&partners).filter(|(_, old)| old.is_none()).map(|(new, _)| new);
+    let come: Vec<&Module> = come.collect();
+    for old in regions(ChangeKind::Removed, &gone, &masks_a, &mut changes) {
+        changes.push(plain(ChangeKind::Removed, subject(old)));
     }
-    for new in &b.modules {
-        match a.module(&new.op, new.instance) {
+    let alone = regions(ChangeKind::Added, &come, &masks_b, &mut changes);
+    for (new, old) in b.modules.iter().zip(&partners) {
+        match old.and_then(|at| a.modules.get(at)) {
             Some(old) => modules(old, new, &masks_a, &masks_b, &mut changes),
-            None => added(new, &masks_b, &mut changes),
+            None if alone.contains(&new) => added(new, &masks_b, &mut changes),
+            None => {}
         }
     }
-    let ids: BTreeSet<i32> = masks_a.keys().chain(masks_b.keys()).copied().collect();
+    // The forms of an instance that comes or goes come and go with it.
+    let mut ids: BTreeSet<i32> = masks_a.keys().chain(masks_b.keys()).copied().collect();
+    let said = |m: &&&Module| m.instance > 0 || m.op == SPOTS;
+    let mut implied: Vec<i32> = Vec::new();
+    implied.extend(gone.iter().filter(said).flat_map(|m| form_ids(m, &masks_a)));
+    implied.extend(come.iter().filter(said).flat_map(|m| form_ids(m, &masks_b)));
+    for (state, masks) in [(a, &masks_a), (b, &masks_b)] {
+        implied.extend(state.module(SPOTS, 0).into_iter().flat_map(|m| form_ids(m, masks)));
+    }
+    ids.retain(|id| !implied.contains(id));
     for id in ids {
         match (masks_a.get(&id), masks_b.get(&id)) {
             (Some(old), None) => changes.push(plain(ChangeKind::Removed, mask_subject(old))),
@@ -114,11 +142,127 @@ pub fn diff(a: &EditState, b: &EditState) -> Vec<Change> {
     changes
 }
 
+/// For each module of `b` its place in `a`. Masked instances are renumbered as others come and go: they are told by
+/// move and mask first, by number only when that leaves no other.
+fn partners(a: &EditState, b: &EditState) -> Vec<Option<usize>> {
+    let mut free: Vec<bool> = vec![true; a.modules.len()];
+    let mut found: Vec<Option<usize>> = vec![None; b.modules.len()];
+    fn same_number(old: &Module, new: &Module) -> bool {
+        old.op == new.op && old.instance == new.instance
+    }
+    type Pass = fn(&Module, &Module) -> bool;
+    let passes: [Pass; 3] = [
+        |old, new| same_number(old, new) && (new.instance == 0 || same_place(old, new)),
+        |old, new| old.instance > 0 && new.instance > 0 && same_place(old, new),
+        same_number,
+    ];
+    for pass in passes {
+        for (new, partner) in b.modules.iter().zip(&mut found).filter(|(_, partner)| partner.is_none()) {
+            let mut candidates = a.modules.iter().zip(&mut free).enumerate();
+            if let Some((at, (_, free))) = candidates.find(|(_, (old, free))| **free && pass(old, new)) {
+                *free = false;
+                *partner = Some(at);
+            }
+        }
+    }
+    found
+}
+
+/// Says masked instances of one move that come or go together in one line; returns the others.
+fn regions<'a>(
+    kind: ChangeKind,
+    modules: &[&'a Module],
+    masks: &BTreeMap<i32, &MaskForm>,
+    changes: &mut Vec<Change>,
+) -> Vec<&'a Module> {
+    let mut groups: Vec<Vec<&Module>> = Vec::new();
+    for &module in modules {
+        let mask = module.blend.as_ref().and_then(|blend| mask_words(Some(blend), masks));
+        let together = |group: &&mut Vec<&Module>| {
+            group.iter().all(|other| {
+                other.instance > 0
+                    && other.blend.is_some()
+                    && other.op == module.op
+                    && other.name == module.name
+            })
+        };
+        match groups.iter_mut().find(together).filter(|_| mask.is_some() && module.instance > 0) {
+            Some(group) => group.push(module),
+            None => groups.push(vec![module]),
+        }
+    }
+    let mut alone = Vec::new();
+    for group in groups {
+        let [first, _, ..] = group.as_slice() else {
+            alone.extend(group);
+            continue;
+        };
+        let name = if first.name.is_empty() { &first.op } else { &first.name };
+        let words = one_line("", group.iter().map(|module| region_words(module, &group, masks)));
+        let mut change = plain(kind, format!("{} regions of {name}", group.len()));
+        match kind {
+            ChangeKind::Removed => change.before = Some(words),
+            _ => change.after = Some(words),
+        }
+        changes.push(change);
+    }
+    alone
+}
+
+/// What sets one region apart from its group: `+0.30 ellipse`.
+fn region_words(module: &Module, group: &[&Module], masks: &BTreeMap<i32, &MaskForm>) -> String {
+    let mut parts = Vec::new();
+    if let Params::Fields(fields) = &module.params {
+        let differs = |name: &String, value: &Value| {
+            group.iter().any(|other| match &other.params {
+                Params::Fields(fields) => fields.get(name) != Some(value),
+                Params::Opaque(_) => true,
+            })
+        };
+        let floats =
+            fields.iter().filter(|(name, value)| matches!(value, Value::Float(_)) && differs(name, value));
+        let floats: Vec<_> = floats.take(3).collect();
+        let nameless = floats.len() == 1;
+        parts.extend(floats.into_iter().map(|(name, value)| match nameless {
+            true => words(value),
+            false => format!("{name} {}", words(value)),
+        }));
+    }
+    let mask = mask_words(module.blend.as_ref(), masks).unwrap_or_default();
+    parts.push(mask.replace(" group`", "").replace('`', ""));
+    parts.join(" ")
+}
+
+/// The forms of a module's mask, and what they are made of.
+fn form_ids(module: &Module, masks: &BTreeMap<i32, &MaskForm>) -> Vec<i32> {
+    let mut ids: Vec<i32> = module.blend.as_ref().and_then(|blend| blend.mask_id).into_iter().collect();
+    let mut at = 0;
+    while let Some(id) = ids.get(at) {
+        let members = masks.get(id).map(|form| forms::members(form)).unwrap_or_default();
+        for member in members {
+            if !ids.contains(&member.form) {
+                ids.push(member.form);
+            }
+        }
+        at += 1;
+    }
+    ids
+}
+
+/// How many spots a retouch has.
+fn spots(module: &Module, masks: &BTreeMap<i32, &MaskForm>) -> usize {
+    form_ids(module, masks).len().saturating_sub(1)
+}
+
 /// A new module: that it is there, whether it runs, and the mask it has.
 fn added(new: &Module, masks: &BTreeMap<i32, &MaskForm>, changes: &mut Vec<Change>) {
     changes.push(plain(ChangeKind::Added, subject(new)));
     if !new.enabled {
         changes.push(plain(ChangeKind::Disabled, subject(new)));
+    }
+    if new.op == SPOTS {
+        changes.push(changed(subject(new), "spots", None, Some(spots(new, masks).to_string())));
+        return;
     }
     let mask = mask_words(new.blend.as_ref(), masks);
     if mask.is_some() {
@@ -148,6 +292,12 @@ fn modules(
     if old.name != new.name {
         let quoted = |m: &Module| Some(format!("`{}`", m.name));
         changes.push(changed(name.clone(), "name", quoted(old), quoted(new)));
+    }
+    if new.op == SPOTS && form_ids(old, masks_a) != form_ids(new, masks_b) {
+        let (before, after) = (spots(old, masks_a), spots(new, masks_b));
+        let number = |n: usize| (before != after).then(|| n.to_string());
+        changes.push(changed(name, "spots", number(before), number(after)));
+        return;
     }
     match (&old.params, &new.params) {
         (Params::Fields(old), Params::Fields(new)) => {
@@ -362,6 +512,50 @@ mod tests {
             blend.mask_blur = 3.0;
         }
         assert_eq!(words_of(&b, &c), ["exposure: blending changed", "pipeline: module order changed"]);
+    }
+
+    #[test]
+    fn the_regions_of_a_batch_are_one_line_and_know_each_other_by_their_masks() {
+        let region = |instance: u32, ev: f32, at: f32| {
+            let shape = Shape::Circle { border: 0.1, center: [at, 0.5], radius: 0.2 };
+            let form = MaskForm::new("circle", shape);
+            let members =
+                vec![crate::darktable::state::GroupMember { form: form.id, opacity: 1.0, state: 3 }];
+            let group = MaskForm::new("circle group", Shape::Group { members });
+            let mut module =
+                module("exposure", instance, &[("black", Value::Float(0.0)), ("exposure", Value::Float(ev))]);
+            module.name = "exposure".into();
+            module.blend = Some(blend(Some(group.id), 100.0));
+            (module, [form, group])
+        };
+        let with = |regions: &[(Module, [MaskForm; 2])]| {
+            let mut state = state(vec![module("exposure", 0, &[("exposure", Value::Float(0.7))])]);
+            for (module, forms) in regions {
+                state.modules.push(module.clone());
+                state.masks.extend(forms.clone());
+            }
+            state
+        };
+        let none = with(&[]);
+        let three = with(&[region(1, 0.3, 0.1), region(2, -0.4, 0.2), region(3, 0.2, 0.3)]);
+        assert_eq!(
+            words_of(&none, &three),
+            ["3 regions of exposure: added: +0.30 circle; -0.40 circle; +0.20 circle"]
+        );
+        assert_eq!(
+            words_of(&three, &none),
+            ["3 regions of exposure: removed: +0.30 circle; -0.40 circle; +0.20 circle"]
+        );
+        // The first is gone, so that the others have other numbers; one of them is stronger.
+        let two = with(&[region(1, -0.4, 0.2), region(2, 0.5, 0.3)]);
+        assert_eq!(
+            words_of(&three, &two),
+            ["exposure #1 (exposure): removed", "exposure #2 (exposure): exposure +0.20 → +0.50"]
+        );
+        let many: Vec<_> =
+            (1_u8..=32).map(|i| region(i.into(), f32::from(i) / 10.0, f32::from(i) / 40.0)).collect();
+        let line = words_of(&none, &with(&many)).remove(0);
+        assert!(line.ends_with("more") && line.chars().count() < 170, "{line}");
     }
 
     #[test]

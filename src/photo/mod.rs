@@ -41,7 +41,7 @@ pub use history::{LogEntry, Status};
 pub use ingest::{AskDefaults, IngestOptions, Ingested, ingest};
 pub use lock::Holder;
 pub use objects::Commit;
-pub use op::{AppliedMove, Operation, Setting, Spot};
+pub use op::{AppliedMove, Operation, RegionRecord, Setting};
 pub use oplog::OpLine;
 pub use proposals::{Proposal, ProposalKind, ProposalStatus, ProposedText, TasteCategory};
 pub use refs::{Head, RefKind};

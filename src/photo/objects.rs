@@ -231,7 +231,7 @@ mod tests {
     fn a_commit_is_canonical_and_has_a_name_that_stays() {
         let commit = Commit {
             label: "open".into(),
-            op: Operation::RemoveModule { instance: 0, module: "exposure".into() },
+            op: Operation::RemoveModule { instance: Some(0), module: "exposure".into() },
             parents: vec![Hash::of("a")],
             state: Hash::of("b"),
         };

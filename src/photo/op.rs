@@ -6,7 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Hash, RefName};
-use crate::vocabulary::{Applied, MaskSpec, Move};
+use crate::vocabulary::{Applied, AppliedRegions, MaskSpec, Move, RegionsRequest, Spot, Vocabulary};
+
+/// How many columns a line about a batch fills before it is cut short.
+const COLUMNS: usize = 120;
 
 /// One thing that was done. The first group makes commits and is part of their hashes, so it holds nothing
 /// of time, place or author; the second only moves names about and stands in the op-log alone.
@@ -22,8 +25,13 @@ pub enum Operation {
     Apply(AppliedMove),
     /// Several masked moves as one step.
     ApplyPerRegion {
-        /// The moves in the order of the regions.
-        moves: Vec<AppliedMove>,
+        /// How many regions.
+        n_regions: usize,
+        /// The one move of all regions, where they have one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        primitive: Option<String>,
+        /// The regions in order.
+        regions: Vec<RegionRecord>,
     },
     /// Several moves under one name.
     ApplyLook {
@@ -35,17 +43,25 @@ pub enum Operation {
         /// 0…1.
         strength: f64,
     },
-    /// Spots healed or cloned.
+    /// Spots healed, cloned or taken back.
     ApplySpot {
-        /// The spots.
+        /// The spots, each with its source.
         spots: Vec<Spot>,
     },
-    /// A module instance was taken out, or put back to darktable's default.
+    /// A module or a move was taken out, or put back to darktable's default.
     RemoveModule {
-        /// `multi_priority`.
-        instance: u32,
-        /// darktable's name of the module.
+        /// `multi_priority`, if one instance of the module was meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<u32>,
+        /// darktable's name of the module, or the move's name.
         module: String,
+    },
+    /// Edits were taken over from another photo, or from another state of this one.
+    Propagate {
+        /// What was taken over, in words.
+        edits: Vec<String>,
+        /// The state that they were taken from.
+        source: Hash,
     },
     /// Back to the baseline.
     Reset,
@@ -94,6 +110,17 @@ pub struct AppliedMove {
     pub values: BTreeMap<String, Setting>,
 }
 
+/// One region of a batch as it was applied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegionRecord {
+    /// Where it is, as it was asked for.
+    pub mask: serde_json::Value,
+    /// The same in a few words.
+    pub mask_summary: String,
+    /// Its moves; the mask is not said again in them.
+    pub moves: Vec<AppliedMove>,
+}
+
 /// A parameter's value in the unit that a photographer would say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
@@ -104,52 +131,34 @@ pub struct Setting {
     pub value: f64,
 }
 
-/// One healed or cloned spot, in 0…1 of the displayed picture.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spot {
-    /// `heal` or `clone`.
-    pub action: String,
-    /// Radius in units of the shorter side.
-    pub radius: f64,
-    /// Where the pixels come from, if given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<[f64; 2]>,
-    /// Its centre, left to right.
-    pub x: f64,
-    /// Its centre, top to bottom.
-    pub y: f64,
-}
-
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ingest { .. } => f.write_str("ingest: darktable's defaults"),
             Self::Apply(applied) => applied.fmt(f),
-            Self::ApplyPerRegion { moves } => {
-                write!(f, "{} regions: ", moves.len())?;
-                for (i, applied) in moves.iter().enumerate() {
-                    if i > 0 {
-                        f.write_str("; ")?;
-                    }
-                    applied.fmt(f)?;
-                }
-                Ok(())
+            Self::ApplyPerRegion { n_regions, primitive, regions } => {
+                let plural = if *n_regions == 1 { "" } else { "s" };
+                let of = primitive.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+                let parts = regions.iter().map(|region| region.words(primitive.is_some()));
+                f.write_str(&one_line(&format!("{n_regions} region{plural}{of}: "), parts))
             }
             Self::ApplyLook { look, mask, strength } => {
                 write!(f, "look {look} at {:.0} %", strength * 100.0)?;
                 mask_words(mask.as_ref(), f)
             }
             Self::ApplySpot { spots } => {
-                for (i, spot) in spots.iter().enumerate() {
-                    if i > 0 {
-                        f.write_str("; ")?;
-                    }
-                    write!(f, "{} spot at {:.2}, {:.2}", spot.action, spot.x, spot.y)?;
-                }
-                Ok(())
+                let plural = if spots.len() == 1 { "" } else { "s" };
+                let parts = spots.iter().map(|s| format!("{} at {:.2}, {:.2}", s.action.name(), s.x, s.y));
+                f.write_str(&one_line(&format!("{} spot{plural}: ", spots.len()), parts))
             }
-            Self::RemoveModule { instance: 0, module } => write!(f, "remove {module}"),
-            Self::RemoveModule { instance, module } => write!(f, "remove {module} #{instance}"),
+            Self::RemoveModule { instance: None, module } => write!(f, "remove {module}"),
+            Self::RemoveModule { instance: Some(instance), module } => {
+                write!(f, "remove {module} #{instance}")
+            }
+            Self::Propagate { edits, source } => f.write_str(&one_line(
+                &format!("taken over from {}: ", source.short()),
+                edits.iter().cloned(),
+            )),
             Self::Reset => f.write_str("reset to the baseline"),
             Self::Snapshot => f.write_str("snapshot"),
             Self::Abandon => f.write_str("abandon: back to the baseline"),
@@ -165,20 +174,104 @@ impl fmt::Display for Operation {
     }
 }
 
+impl Operation {
+    /// The record of a batch that was applied.
+    pub fn of_regions(
+        request: &RegionsRequest<'_>,
+        applied: &AppliedRegions,
+        vocabulary: &Vocabulary,
+    ) -> Self {
+        let record = |(at, region): (usize, &crate::vocabulary::Region)| {
+            let mask = serde_json::to_value(&region.mask).unwrap_or_default();
+            let moves = applied.moves.iter().filter(|done| done.region == at).map(|done| AppliedMove {
+                instance: done.instance,
+                mask: None,
+                module: done.op.clone(),
+                name: done.name.clone(),
+                values: settings(vocabulary.get(&done.name).ok(), &done.values),
+            });
+            RegionRecord { mask_summary: region.mask.summary(), mask, moves: moves.collect() }
+        };
+        Self::ApplyPerRegion {
+            n_regions: request.regions.len(),
+            primitive: request.move_name.map(str::to_owned),
+            regions: request.regions.iter().enumerate().map(record).collect(),
+        }
+    }
+
+    /// The moves that it applied, each with its mask.
+    pub fn moves(&self) -> Vec<AppliedMove> {
+        match self {
+            Self::Apply(applied) => vec![applied.clone()],
+            Self::ApplyPerRegion { regions, .. } => {
+                regions.iter().flat_map(RegionRecord::with_mask).collect()
+            }
+            Self::ApplySpot { .. } => {
+                let (name, module) = ("apply_spot".into(), "retouch".into());
+                vec![AppliedMove { name, module, ..AppliedMove::default() }]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl RegionRecord {
+    fn with_mask(&self) -> impl Iterator<Item = AppliedMove> {
+        self.moves.iter().map(|applied| AppliedMove { mask: Some(self.mask.clone()), ..applied.clone() })
+    }
+
+    /// `+0.30 EV ellipse at 0.32, 0.41`, with the moves' names unless all regions have the one.
+    fn words(&self, one_move: bool) -> String {
+        let moves: Vec<String> = self.moves.iter().map(|applied| applied.strength(one_move)).collect();
+        format!("{} {}", moves.join(", "), self.mask_summary)
+    }
+}
+
+/// The head and as many parts as fit into a line, and how many did not.
+pub(super) fn one_line(head: &str, parts: impl ExactSizeIterator<Item = String>) -> String {
+    let count = parts.len();
+    let mut line = head.to_owned();
+    for (at, part) in parts.enumerate() {
+        if at > 0 && line.chars().count() + part.chars().count() > COLUMNS {
+            line.push_str(&format!("; … and {} more", count - at));
+            break;
+        }
+        if at > 0 {
+            line.push_str("; ");
+        }
+        line.push_str(&part);
+    }
+    line
+}
+
+fn settings(entry: Option<&Move>, values: &BTreeMap<String, f64>) -> BTreeMap<String, Setting> {
+    let unit = |name: &str| entry.and_then(|entry| entry.parameters.get(name)).map(|p| p.unit.clone());
+    let setting = |(name, value): (&String, &f64)| {
+        (name.clone(), Setting { unit: unit(name).unwrap_or_default(), value: *value })
+    };
+    values.iter().map(setting).collect()
+}
+
 impl AppliedMove {
     /// The record of a move that was applied: `entry` is the move, `mask` what was asked for.
     pub fn of(entry: &Move, applied: &Applied, mask: Option<&MaskSpec>) -> Self {
-        let setting = |(name, value): (&String, &f64)| {
-            let unit = entry.parameters.get(name).map(|p| p.unit.clone()).unwrap_or_default();
-            (name.clone(), Setting { unit, value: *value })
-        };
         Self {
             instance: applied.instance,
             mask: mask.and_then(|mask| serde_json::to_value(mask).ok()),
             module: applied.op.clone(),
             name: entry.name.clone(),
-            values: applied.values.iter().map(setting).collect(),
+            values: settings(Some(entry), &applied.values),
         }
+    }
+
+    /// The values in short, as one of several in a line: `+0.30 EV`, `exposure +0.30 EV`, `amount=0.60 hue=30.00 °`.
+    fn strength(&self, nameless: bool) -> String {
+        let values: Vec<String> = match self.values.iter().collect::<Vec<_>>().as_slice() {
+            [(_, only)] => vec![only.words(true)],
+            all => all.iter().map(|(name, setting)| format!("{name}={setting}")).collect(),
+        };
+        let name = if nameless { "" } else { self.name.as_str() };
+        format!("{name} {}", values.join(" ")).trim().to_owned()
     }
 }
 
@@ -192,26 +285,35 @@ impl fmt::Display for AppliedMove {
     }
 }
 
-impl fmt::Display for Setting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Setting {
+    fn words(&self, signed: bool) -> String {
         // Two digits, as sliders show them, unless that would hide the value.
-        if self.value != 0.0 && self.value.abs() < 0.01 {
-            write!(f, "{}", self.value)?;
-        } else {
-            write!(f, "{:.2}", self.value)?;
-        }
-        if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
+        let small = self.value != 0.0 && self.value.abs() < 0.01;
+        let number = match (small, signed) {
+            (true, true) => format!("{:+}", self.value),
+            (true, false) => self.value.to_string(),
+            (false, true) => format!("{:+.2}", self.value),
+            (false, false) => format!("{:.2}", self.value),
+        };
+        if self.unit.is_empty() { number } else { format!("{number} {}", self.unit) }
     }
 }
 
-/// ` on NAME` or ` on SHAPE`: the mask's shortest description.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words(false))
+    }
+}
+
+/// A mask of the record in a few words: `ellipse at 0.32, 0.41`.
+fn mask_summary(mask: &serde_json::Value) -> String {
+    let words = serde_json::from_value::<MaskSpec>(mask.clone()).map(|mask| mask.summary());
+    words.unwrap_or_else(|_| "a mask".into())
+}
+
+/// ` on ` and the mask, if there is one.
 fn mask_words(mask: Option<&serde_json::Value>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Some(mask) = mask else { return Ok(()) };
-    let word = ["named", "name", "shape", "range"]
-        .iter()
-        .find_map(|key| mask.get(*key).and_then(serde_json::Value::as_str))
-        .unwrap_or("a mask");
-    write!(f, " on {word}")
+    mask.map_or(Ok(()), |mask| write!(f, " on {}", mask_summary(mask)))
 }
 
 #[cfg(test)]
@@ -231,16 +333,43 @@ mod tests {
     fn an_operation_reads_as_a_photographer_would_say_it() {
         assert_eq!(Operation::Apply(lift()).to_string(), "shadows_lift amount=0.60 EV");
         let masked = AppliedMove { mask: Some(serde_json::json!({"named": "sky"})), ..lift() };
-        assert_eq!(
-            Operation::ApplyPerRegion { moves: vec![lift(), masked] }.to_string(),
-            "2 regions: shadows_lift amount=0.60 EV; shadows_lift amount=0.60 EV on sky"
-        );
+        assert_eq!(Operation::Apply(masked).to_string(), "shadows_lift amount=0.60 EV on sky");
         let look = Operation::ApplyLook { look: "dusk".into(), mask: None, strength: 0.5 };
         assert_eq!(look.to_string(), "look dusk at 50 %");
         assert_eq!(
-            Operation::RemoveModule { instance: 1, module: "exposure".into() }.to_string(),
+            Operation::RemoveModule { instance: Some(1), module: "exposure".into() }.to_string(),
             "remove exposure #1"
         );
+    }
+
+    #[test]
+    fn a_batch_is_one_line_however_large() {
+        let region = |x: f64| {
+            let mask = serde_json::json!({"shape": "ellipse", "center": [x, 0.41], "radius": [0.1, 0.1]});
+            RegionRecord { mask_summary: mask_summary(&mask), mask, moves: vec![lift()] }
+        };
+        let batch = |regions: Vec<RegionRecord>, primitive: Option<&str>| Operation::ApplyPerRegion {
+            n_regions: regions.len(),
+            primitive: primitive.map(str::to_owned),
+            regions,
+        };
+        let one = batch(vec![region(0.32)], Some("shadows_lift"));
+        assert_eq!(one.to_string(), "1 region of shadows_lift: +0.60 EV ellipse at 0.32, 0.41");
+        let mut mixed = region(0.5);
+        mixed.moves.push(AppliedMove { name: "velvia".into(), ..lift() });
+        assert_eq!(
+            batch(vec![region(0.32), mixed], None).to_string(),
+            "2 regions: shadows_lift +0.60 EV ellipse at 0.32, 0.41; shadows_lift +0.60 EV, velvia +0.60 EV ellipse at 0.50, 0.41"
+        );
+        let many = batch((0..32).map(|i| region(f64::from(i) / 32.0)).collect(), Some("shadows_lift"));
+        let words = many.to_string();
+        assert!(words.starts_with("32 regions of shadows_lift: +0.60 EV ellipse at 0.00, 0.41; "), "{words}");
+        assert!(words.ends_with("; … and 29 more") && words.chars().count() < 140, "{words}");
+        assert_eq!(many.moves().len(), 32);
+        assert_eq!(many.moves()[1].mask.as_ref().unwrap()["center"][0], 1.0 / 32.0);
+        let spots =
+            Spot { action: crate::vocabulary::SpotAction::Heal, radius: 0.01, source: None, x: 0.25, y: 0.5 };
+        assert_eq!(Operation::ApplySpot { spots: vec![spots] }.to_string(), "1 spot: heal at 0.25, 0.50");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::budget::{Amounts, Budget, Cap, usd};
 use crate::error::Fault;
 use crate::ids::{Hash, RefName};
-use crate::photo::{Operation, Workspace};
+use crate::photo::Workspace;
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
 use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
@@ -306,13 +306,14 @@ fn moves(workspace: &Workspace, session: &Session, branch: &BranchView) -> (Vec<
         ops.skip(1).collect()
     };
     let read = |hash: &Hash| workspace.commit(hash).map_err(|e| Fault::from(&e));
-    let Ok(kept) = moves_of(&read, &branch.tip, baseline) else { return (Vec::new(), told()) };
+    let state = |hash: &Hash| workspace.state(hash).map_err(|e| Fault::from(&e));
+    let Ok(kept) = moves_of(&read, &branch.tip, baseline, &state) else { return (Vec::new(), told()) };
     let mut left = kept.clone();
     let mut tried = Vec::new();
     let mut at = Some(branch.tip.clone());
     while let Some(hash) = at.filter(|hash| hash != baseline) {
         let Ok(commit) = workspace.commit(&hash) else { break };
-        if let Operation::Apply(applied) = commit.op {
+        for applied in commit.op.moves().into_iter().rev() {
             match left.iter().position(|one| *one == applied) {
                 Some(place) => drop(left.swap_remove(place)),
                 None => tried.push(applied.to_string()),

@@ -477,7 +477,8 @@ impl Session {
         let name = match tool.name {
             "branch" => named("name")?,
             "record_judgment" => named("branch")?,
-            "apply_primitive" | "remove_module" | "reset" | "snapshot" => self.state.head.branch.clone()?,
+            "apply_primitive" | "apply_per_region" | "apply_spot" | "remove_module" | "reset"
+            | "snapshot" => self.state.head.branch.clone()?,
             _ => return None,
         };
         let tip = self.state.tip(&name).cloned();

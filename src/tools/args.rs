@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::{ErrorCode, Fault};
-use crate::vocabulary::MaskSpec;
+use crate::vocabulary::{MaskSpec, Region, Spot};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +26,29 @@ pub struct ApplyPrimitive {
     #[serde(default)]
     #[schemars(with = "MaskSpec")]
     pub mask: Option<MaskSpec>,
+    /// A short label for the history.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyPerRegion {
+    /// The one move for all regions; left out = each region names its own in `ops`.
+    #[serde(default)]
+    pub primitive_name: Option<String>,
+    /// The places, 1 to 32.
+    pub regions: Vec<Region>,
+    /// A short label for the history.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplySpot {
+    /// The spots.
+    pub spots: Vec<Spot>,
     /// A short label for the history.
     #[serde(default)]
     pub label: Option<String>,

@@ -164,7 +164,8 @@ impl ToolContext<'_> {
 
     /// The moves in effect at a commit: [`moves_of`].
     pub fn moves(&self, commit: &Hash) -> Result<Vec<AppliedMove>, Fault> {
-        moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline)
+        let state = |hash: &Hash| self.photo.workspace().state(hash).map_err(|e| Fault::from(&e));
+        moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline, &state)
     }
 
     /// The branch that the session stands on.

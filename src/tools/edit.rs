@@ -10,7 +10,7 @@ use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, HeadState};
-use crate::vocabulary::{ApplyRequest, Selector};
+use crate::vocabulary::ApplyRequest;
 
 /// A ref name, or a fault that says what is legal.
 fn ref_name(field: &str, name: &str) -> Result<RefName, Fault> {
@@ -39,15 +39,12 @@ pub fn remove_module(context: &mut ToolContext<'_>, args: args::RemoveModule) ->
     let branch = context.branch()?;
     let place = context.place(None)?;
     let engine = context.engine;
-    let selector = match engine.vocabulary.get(&args.module) {
-        Ok(entry) if args.instance.is_none() => Selector::Move(entry.name.clone()),
-        _ => Selector::Module { op: args.module.clone(), instance: args.instance },
-    };
+    let selector = engine.vocabulary.selector(&args.module, args.instance);
     let state = engine
         .vocabulary
         .remove_module(&place.state, &selector, &engine.facts)
         .map_err(|e| Fault::from(&e))?;
-    let operation = Operation::RemoveModule { instance: args.instance.unwrap_or(0), module: args.module };
+    let operation = Operation::RemoveModule { instance: args.instance, module: args.module };
     commit(context, &branch, &state, operation, None)
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::darktable::render::Quality;
+use crate::darktable::state::{EditState, Module};
 use crate::error::{ErrorCode, Fault};
 use crate::ids::{Hash, RefName};
 use crate::metrics::check::{VectorCheck, Verdict};
@@ -15,6 +16,7 @@ use crate::tools::lifecycle::{fatal, text};
 use crate::tools::look::io_fault;
 use crate::tools::{Answer, ToolContext, edit};
 use crate::transcript::{Event, Flag, Judgment, JudgmentSource, SessionStart};
+use crate::vocabulary::same_place;
 
 /// What the engine measured of a branch, at judging quality.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,28 +200,61 @@ pub fn moves_of(
     read: &dyn Fn(&Hash) -> Result<Commit, Fault>,
     commit: &Hash,
     baseline: &Hash,
+    state: &dyn Fn(&Hash) -> Result<EditState, Fault>,
 ) -> Result<Vec<AppliedMove>, Fault> {
     let mut made: Vec<AppliedMove> = Vec::new();
-    let mut removed: Vec<String> = Vec::new();
+    let mut removed: Vec<Removed> = Vec::new();
     let mut at = Some(commit.clone());
     while let Some(hash) = at.filter(|h| h != baseline) {
         let commit = read(&hash)?;
-        match commit.op {
-            Operation::Apply(applied) => {
-                let gone = removed.contains(&applied.module) || removed.contains(&applied.name);
-                let later = made.iter().any(|m| m.name == applied.name && m.mask == applied.mask);
-                if !gone && !later {
-                    made.push(applied);
-                }
+        let parent = commit.parents.first().cloned();
+        match &commit.op {
+            Operation::RemoveModule { instance: None, module } => removed.push(Removed::All(module.clone())),
+            Operation::RemoveModule { instance: Some(0), module } => {
+                removed.push(Removed::Base(module.clone()))
             }
-            Operation::RemoveModule { module, .. } => removed.push(module),
+            Operation::RemoveModule { instance: Some(instance), module } => {
+                let before = parent.as_ref().map(|parent| state(&read(parent)?.state)).transpose()?;
+                let module = before.as_ref().and_then(|before| before.module(module, *instance));
+                removed.extend(module.cloned().map(Removed::Place));
+            }
             Operation::Reset | Operation::Abandon | Operation::Ingest { .. } => break,
             _ => {}
         }
-        at = commit.parents.first().cloned();
+        for applied in commit.op.moves().into_iter().rev() {
+            let mut gone = false;
+            for removal in &removed {
+                gone |= match removal {
+                    Removed::All(name) => *name == applied.module || *name == applied.name,
+                    Removed::Base(op) => *op == applied.module && applied.mask.is_none(),
+                    // Instances are renumbered as others come and go: what tells them apart is their place.
+                    Removed::Place(place) if place.op == applied.module && applied.mask.is_some() => {
+                        let then = state(&commit.state)?;
+                        let carrier = then.module(&applied.module, applied.instance);
+                        carrier.is_some_and(|carrier| same_place(carrier, place))
+                    }
+                    Removed::Place(_) => false,
+                };
+            }
+            let later = made.iter().any(|m| m.name == applied.name && m.mask == applied.mask);
+            if !gone && !later {
+                made.push(applied);
+            }
+        }
+        at = parent;
     }
     made.reverse();
     Ok(made)
+}
+
+/// What a later commit took back.
+enum Removed {
+    /// All of a module or of a move.
+    All(String),
+    /// A module's unmasked instance.
+    Base(String),
+    /// One masked instance.
+    Place(Module),
 }
 
 /// Whether `commit` is an ancestor of `tip`.

@@ -13,6 +13,8 @@ mod judge;
 mod learn;
 mod lifecycle;
 mod look;
+mod regions;
+mod spots;
 
 use serde_json::Value;
 
@@ -67,6 +69,16 @@ macro_rules! tool {
 /// All tools, sorted by name: the order in which every model sees them.
 pub static TOOLS: &[Tool] = &[
     tool!(
+        "apply_per_region",
+        Mutate,
+        false,
+        false,
+        args::ApplyPerRegion,
+        regions::apply_per_region,
+        r#"{"primitive_name": "exposure", "regions": [{"mask": {"shape": "ellipse", "center": [0.4, 0.3], "radius": [0.1, 0.06]}, "parameter_values": {"ev": 0.3}}, {"mask": {"shape": "circle", "center": [0.7, 0.6], "radius": 0.1}, "parameter_values": {"ev": -0.3}}]}"#,
+        "Dodge and burn, or any move on 1 to 32 places at once, as one step and one snapshot. Either one primitive_name for all regions, or `ops` in each region (64 moves together). One bad region refuses the whole batch and is named, counted from 0."
+    ),
+    tool!(
         "apply_primitive",
         Mutate,
         false,
@@ -75,6 +87,16 @@ pub static TOOLS: &[Tool] = &[
         edit::apply_primitive,
         r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.6}}"#,
         "Apply one move of the vocabulary to the current branch. Values are set, not added: the same move with the same value changes nothing. Makes a snapshot. Look at the result with render_preview afterwards."
+    ),
+    tool!(
+        "apply_spot",
+        Mutate,
+        false,
+        false,
+        args::ApplySpot,
+        spots::apply_spot,
+        r#"{"spots": [{"action": "heal", "x": 0.31, "y": 0.22, "radius": 0.015}]}"#,
+        "Heal or clone away small blemishes (dust, pimples, litter), or take such spots back. Many spots in one call are one step; the same spot again changes nothing."
     ),
     tool!(
         "ask_clarification",
@@ -274,7 +296,7 @@ pub static TOOLS: &[Tool] = &[
         args::RemoveModule,
         edit::remove_module,
         r#"{"module": "grain"}"#,
-        "Undo what was done with one darktable module (or one move) on the current branch: back to how the baseline has it."
+        "Undo what was done with one darktable module (or one move) on the current branch: back to how the baseline has it. `instance` (see diff) takes back one masked place only; module retouch takes back every spot."
     ),
     tool!(
         "render_preview",

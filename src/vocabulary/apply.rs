@@ -5,10 +5,11 @@ mod masked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::darktable::forms;
 use crate::darktable::layout::{Layout, Layouts, ModuleLayout};
 use crate::darktable::order;
 use crate::darktable::params::{self, ParamError};
-use crate::darktable::state::{Blend, EditState, Module, Params, Shape, Value};
+use crate::darktable::state::{Blend, EditState, Module, Params, Value};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::Target;
 use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
@@ -123,6 +124,14 @@ impl Vocabulary {
         Ok(Applied { state: new, op: entry.module.clone(), instance, values, mask_id })
     }
 
+    /// What a name means to [`Self::remove_module`]: a move, if there is one and no instance is named, else a module.
+    pub fn selector(&self, name: &str, instance: Option<u32>) -> Selector {
+        match self.get(name) {
+            Ok(entry) if instance.is_none() => Selector::Move(entry.name.clone()),
+            _ => Selector::Module { op: name.to_owned(), instance },
+        }
+    }
+
     /// Takes a module or a move back to the photo's baseline.
     pub fn remove_module(
         &self,
@@ -196,7 +205,7 @@ impl Vocabulary {
     }
 
     /// Puts instance 0 of a module back as the baseline has it, with the rivals it had switched off.
-    fn restore(&self, state: &mut EditState, facts: &PhotoFacts, op: &str) {
+    pub(super) fn restore(&self, state: &mut EditState, facts: &PhotoFacts, op: &str) {
         for op in std::iter::once(op).chain(self.rivals(op)) {
             state.modules.retain(|m| m.op != op || m.instance != 0);
             state.modules.extend(facts.baseline.module(op, 0).cloned());
@@ -365,7 +374,7 @@ impl Work<'_> {
 }
 
 /// The fields of the baseline's own instance, when it is at work.
-fn base_fields<'a>(facts: &'a PhotoFacts, op: &str) -> Option<&'a BTreeMap<String, Value>> {
+pub(super) fn base_fields<'a>(facts: &'a PhotoFacts, op: &str) -> Option<&'a BTreeMap<String, Value>> {
     match &facts.baseline.module(op, 0).filter(|module| module.enabled)?.params {
         Params::Fields(fields) => Some(fields),
         Params::Opaque(_) => None,
@@ -373,7 +382,11 @@ fn base_fields<'a>(facts: &'a PhotoFacts, op: &str) -> Option<&'a BTreeMap<Strin
 }
 
 /// Where a driven field rests: at the baseline's value, or at the moves' common neutral one.
-fn rest_value(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, target: &Target) -> Option<f32> {
+pub(super) fn rest_value(
+    rules: &ModuleRules,
+    base: Option<&BTreeMap<String, Value>>,
+    target: &Target,
+) -> Option<f32> {
     match base.and_then(|base| read(base, target)) {
         Some(value) => Some(value),
         None => rules.driven.get(target).copied().flatten().map(|rest| rest as f32 + 0.0),
@@ -391,13 +404,13 @@ fn rest(entry: &Move, rules: &ModuleRules, base: Option<&BTreeMap<String, Value>
 }
 
 /// Whether every field that any move drives rests.
-fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, module: &Module) -> bool {
+pub(super) fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, module: &Module) -> bool {
     let Params::Fields(fields) = &module.params else { return false };
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
 }
 
 /// A float field, or an element of an array of floats.
-fn read(fields: &BTreeMap<String, Value>, target: &Target) -> Option<f32> {
+pub(super) fn read(fields: &BTreeMap<String, Value>, target: &Target) -> Option<f32> {
     match (fields.get(&target.field)?, target.index) {
         (Value::Float(value), None) => Some(*value),
         (Value::Floats(values), Some(index)) => values.get(index).copied(),
@@ -406,7 +419,7 @@ fn read(fields: &BTreeMap<String, Value>, target: &Target) -> Option<f32> {
 }
 
 /// Writes a float field or element; whether there is one.
-fn put(fields: &mut BTreeMap<String, Value>, target: &Target, value: f32) -> bool {
+pub(super) fn put(fields: &mut BTreeMap<String, Value>, target: &Target, value: f32) -> bool {
     // The sum turns -0.0, which a state may not hold, into 0.0.
     let value = value + 0.0;
     match (fields.get_mut(&target.field), target.index) {
@@ -420,21 +433,21 @@ fn put(fields: &mut BTreeMap<String, Value>, target: &Target, value: f32) -> boo
     true
 }
 
-fn replace(state: &mut EditState, module: Module) {
+pub(super) fn replace(state: &mut EditState, module: Module) {
     state.modules.retain(|m| m.op != module.op || m.instance != module.instance);
     state.modules.push(module);
 }
 
 /// Drops the mask forms that nothing refers to any more; the baseline's own stay.
-fn finish(state: &mut EditState, facts: &PhotoFacts) {
+pub(super) fn finish(state: &mut EditState, facts: &PhotoFacts) {
     let mut needed: BTreeSet<i32> = facts.baseline.masks.iter().map(|form| form.id).collect();
     let mut open: Vec<i32> =
         state.modules.iter().filter_map(|m| m.blend.as_ref().and_then(|blend| blend.mask_id)).collect();
     while let Some(id) = open.pop() {
         if needed.insert(id)
-            && let Some(Shape::Group { members }) = state.masks.iter().find(|f| f.id == id).map(|f| &f.shape)
+            && let Some(form) = state.masks.iter().find(|form| form.id == id)
         {
-            open.extend(members.iter().map(|member| member.form));
+            open.extend(forms::members(form).iter().map(|member| member.form));
         }
     }
     state.masks.retain(|form| needed.contains(&form.id));
@@ -442,7 +455,7 @@ fn finish(state: &mut EditState, facts: &PhotoFacts) {
 
 /// Numbers the masked instances of a module by name and mask, after those of the baseline, so that the order in
 /// which moves came does not show. Returns the new number of instance `old`.
-fn renumber(state: &mut EditState, facts: &PhotoFacts, op: &str, old: u32) -> u32 {
+pub(super) fn renumber(state: &mut EditState, facts: &PhotoFacts, op: &str, old: u32) -> u32 {
     let kept = facts.baseline.modules.iter().filter(|m| m.op == op).map(|m| m.instance).max().unwrap_or(0);
     let mut ours: Vec<&mut Module> =
         state.modules.iter_mut().filter(|m| m.op == op && m.instance > kept).collect();

@@ -18,11 +18,17 @@
 pub mod apply;
 mod error;
 mod form;
+mod frames;
 pub mod grey_card;
 mod list;
 mod load;
 pub mod mask;
+mod propagate;
+mod regions;
+mod spots;
 pub mod table;
+#[cfg(test)]
+mod testing;
 mod white_balance;
 
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
@@ -31,3 +37,9 @@ pub use form::{Form, Target};
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
 pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, Orientation, ShownMask};
+pub use propagate::{Edits, Extra, PhotoEdit, PropagateError, Selection};
+pub use regions::{
+    AppliedRegions, BadRegion, MOST_MOVES, MOST_REGIONS, Region, RegionMove, RegionOp, RegionsError,
+    RegionsRequest, same_place,
+};
+pub use spots::{AppliedSpots, Spot, SpotAction, SpotError};

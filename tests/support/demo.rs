@@ -55,13 +55,18 @@ pub struct Surveyed<'a> {
 }
 
 impl Demo {
+    /// At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
     pub fn open() -> Self {
-        // At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
-        Self::of(&dng::demo_photo().unwrap(), &dng::DngOptions::default())
+        Self::of(&dng::demo_photo().unwrap())
     }
 
-    /// Another picture, as that camera takes it.
-    pub fn of(photo: &Picture, options: &dng::DngOptions) -> Self {
+    /// A raw of another picture, as the demo's camera would have taken it.
+    pub fn of(photo: &Picture) -> Self {
+        Self::with(photo, &dng::DngOptions::default())
+    }
+
+    /// A raw of another picture, taken otherwise.
+    pub fn with(photo: &Picture, options: &dng::DngOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let bytes = dng::write_dng(photo, options).unwrap();
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
@@ -71,12 +76,12 @@ impl Demo {
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
         let sidecar = ask_baseline(&cli, &raw.path, &base, &deadline()).unwrap();
         let baseline = xmp::read(&sidecar, &layouts).unwrap();
-        let facts = PhotoFacts {
-            baseline,
-            width: if options.orientation > 4 { photo.height } else { photo.width },
-            height: if options.orientation > 4 { photo.width } else { photo.height },
-            orientation: Orientation::from_exif(options.orientation.into()),
-        };
+        let (mut width, mut height) = (photo.width, photo.height);
+        if options.orientation > 4 {
+            (width, height) = (height, width);
+        }
+        let orientation = Orientation::from_exif(options.orientation.into());
+        let facts = PhotoFacts { baseline, width, height, orientation };
         let encoder = {
             let layouts = Arc::clone(&layouts);
             Arc::new(move |state: &EditState, name: &str| {
@@ -85,7 +90,7 @@ impl Demo {
         };
         let renderer = OneShot::new(cli, &base, encoder).unwrap();
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, facts, raw, renderer, folder: folder }
+        Self { vocabulary, layouts, facts, raw, renderer, folder }
     }
 
     pub fn version(&self) -> &str {

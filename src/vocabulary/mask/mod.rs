@@ -18,6 +18,7 @@ mod tone;
 pub(crate) use frame::Frame;
 pub use frame::Orientation;
 pub use named::{ListedMask, NamedMask, NamedMasks};
+pub(crate) use shapes::Drawn;
 pub use shown::{MaskProbe, ShownMask};
 pub use spec::{End, MaskSpec, Radius, RangeKind, ShapeKind};
 

@@ -1,0 +1,217 @@
+//! Arguments of the verbs that edit several places or several photos.
+
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use crate::ids::{PhotoId, RefName};
+use crate::vocabulary::{Extra, Spot, SpotAction};
+
+pub(super) const REGIONS_EXAMPLES: &str = "\
+Examples:
+  chemigram apply-regions iguana exposure --regions @dodge.json
+  chemigram apply-regions iguana exposure --regions '[
+      {\"mask\": {\"shape\":\"ellipse\",\"center\":[0.4,0.3],\"radius\":[0.1,0.06]}, \"parameter_values\": {\"ev\":0.3}},
+      {\"mask\": {\"shape\":\"circle\",\"center\":[0.7,0.6],\"radius\":0.1}, \"parameter_values\": {\"ev\":-0.3}}]'
+
+Without MOVE each region names its own: {\"mask\": …, \"ops\": [{\"primitive_name\": \"saturation\"}]}";
+
+/// `apply-regions`.
+#[derive(Args, Debug)]
+pub struct RegionsArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// The one move of all regions
+    #[arg(value_name = "MOVE")]
+    pub name: Option<String>,
+    /// The regions, 1 to 32 of them, as a JSON list or @FILE
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub regions: String,
+    /// Words for the history
+    #[arg(long)]
+    pub label: Option<String>,
+}
+
+pub(super) const SPOT_EXAMPLES: &str = "\
+Examples:
+  chemigram spot iguana --heal 0.31,0.22 --heal 0.44,0.20,0.01
+  chemigram spot iguana --clone 0.62,0.40,0.03:0.70,0.41
+  chemigram spot iguana --remove 0.31,0.22
+
+X,Y is the centre, from the upper left corner, in 0 to 1 of the picture; R the radius, as a share of its shorter
+side; after the colon the centre of the place to take from, else the nearest free one is taken.";
+
+/// `spot`.
+#[derive(Args, Debug)]
+pub struct SpotArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// Heal a spot: the source's texture, in the light around the spot; repeatable
+    #[arg(long, value_name = "X,Y[,R][:X,Y]", required_unless_present_any = ["clone", "remove"])]
+    pub heal: Vec<SpotPlace>,
+    /// Copy the source onto a spot; repeatable
+    #[arg(long, value_name = "X,Y[,R][:X,Y]")]
+    pub clone: Vec<SpotPlace>,
+    /// Take back the spot that stands here; repeatable
+    #[arg(long, value_name = "X,Y")]
+    pub remove: Vec<SpotPlace>,
+    /// Words for the history
+    #[arg(long)]
+    pub label: Option<String>,
+}
+
+impl SpotArgs {
+    /// What is asked for: first what is taken back, then what is healed, then what is cloned.
+    pub fn spots(&self) -> Vec<Spot> {
+        let of = |places: &[SpotPlace], action: SpotAction| {
+            places.iter().map(|place| Spot { action, ..place.0 }).collect::<Vec<_>>()
+        };
+        let [remove, heal] = [of(&self.remove, SpotAction::Remove), of(&self.heal, SpotAction::Heal)];
+        [remove, heal, of(&self.clone, SpotAction::Clone)].concat()
+    }
+}
+
+/// `X,Y[,R][:X,Y]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpotPlace(Spot);
+
+impl FromStr for SpotPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || "write it like 0.31,0.22 or 0.31,0.22,0.01 or 0.31,0.22,0.01:0.40,0.22".to_owned();
+        let numbers = |text: &str| {
+            text.split(',').map(|n| n.trim().parse::<f64>().map_err(|_| bad())).collect::<Result<Vec<_>, _>>()
+        };
+        let (place, source) =
+            text.split_once(':').map_or((text, None), |(place, source)| (place, Some(source)));
+        let source = match source.map(numbers).transpose()?.as_deref() {
+            None => None,
+            Some(&[x, y]) => Some([x, y]),
+            Some(_) => return Err(bad()),
+        };
+        let action = SpotAction::default();
+        match *numbers(place)?.as_slice() {
+            [x, y] => Ok(Self(Spot { action, x, y, radius: Spot::RADIUS, source })),
+            [x, y, radius] => Ok(Self(Spot { action, x, y, radius, source })),
+            _ => Err(bad()),
+        }
+    }
+}
+
+pub(super) const REMOVE_EXAMPLES: &str = "\
+Examples:
+  chemigram remove iguana shadows_lift
+  chemigram remove iguana exposure --instance 2
+  chemigram remove iguana retouch
+
+`chemigram diff PHOTO baseline` shows the modules and the numbers of their masked instances.";
+
+/// `remove`.
+#[derive(Args, Debug)]
+pub struct RemoveArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// A move, or a darktable module
+    #[arg(value_name = "MOVE|MODULE")]
+    pub name: String,
+    /// One instance of the module only: 0 the unmasked one, from 1 on one masked place each
+    #[arg(long, value_name = "N")]
+    pub instance: Option<u32>,
+}
+
+pub(super) const PROPAGATE_EXAMPLES: &str = "\
+Examples:
+  chemigram propagate iguana@branch_b_tone iguana_2 iguana_3
+  chemigram propagate iguana heron --moves warmth,shadows_lift --branch from_iguana
+  chemigram propagate iguana heron --include crop,spots --dry-run
+
+White balance and exposure go over as shifts against each photo's own; masks keep their place on the picture.
+What the target has besides stays. Each target is one commit, on the branch that is checked out there.";
+
+/// `propagate`.
+#[derive(Args, Debug)]
+pub struct PropagateArgs {
+    /// The photo to take from, at HEAD or at a ref
+    #[arg(value_name = "SOURCE[@REF]", value_parser = source)]
+    pub source: (PhotoId, Option<String>),
+    /// The photos to set it on
+    #[arg(value_name = "TARGET", required = true)]
+    pub targets: Vec<PhotoId>,
+    /// Only these moves
+    #[arg(long, value_name = "MOVE,…", value_delimiter = ',', conflicts_with = "modules")]
+    pub moves: Vec<String>,
+    /// Only these darktable modules
+    #[arg(long, value_name = "MODULE,…", value_delimiter = ',')]
+    pub modules: Vec<String>,
+    /// Take over what is otherwise left behind, too
+    #[arg(long, value_name = "WHAT,…", value_delimiter = ',')]
+    pub include: Vec<Include>,
+    /// On this branch of each target, which is made at HEAD where there is none
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<RefName>,
+    /// Words for the history [default: where it comes from]
+    #[arg(long)]
+    pub label: Option<String>,
+    /// Say what would come of it, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What `propagate` leaves behind unless it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Include {
+    /// The frame.
+    Crop,
+    /// Perspective and straightening.
+    Perspective,
+    /// Healed and cloned spots, in place of the target's own.
+    Spots,
+    /// Corrections of the lens.
+    Lens,
+}
+
+impl From<Include> for Extra {
+    fn from(include: Include) -> Self {
+        match include {
+            Include::Crop => Self::Crop,
+            Include::Perspective => Self::Perspective,
+            Include::Spots => Self::Spots,
+            Include::Lens => Self::Lens,
+        }
+    }
+}
+
+/// `PHOTO[@REF]`.
+fn source(text: &str) -> Result<(PhotoId, Option<String>), String> {
+    let (photo, at) = text.split_once('@').map_or((text, None), |(photo, at)| (photo, Some(at)));
+    let photo = photo.parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
+    match at {
+        Some("") => Err("no ref stands after the @".into()),
+        at => Ok((photo, at.map(str::to_owned))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spot_is_a_place_perhaps_a_radius_and_a_source() {
+        let read = |text: &str| text.parse::<SpotPlace>().map(|SpotPlace(s)| (s.x, s.y, s.radius, s.source));
+        assert_eq!(read("0.31,0.22"), Ok((0.31, 0.22, 0.02, None)));
+        assert_eq!(read("0.31, 0.22,0.01"), Ok((0.31, 0.22, 0.01, None)));
+        assert_eq!(read("0.3,0.2:0.4,0.2"), Ok((0.3, 0.2, 0.02, Some([0.4, 0.2]))));
+        for bad in ["", "0.3", "0.3,0.2,0.1,1", "0.3,0.2:0.4", "a,b", "0.3,0.2:"] {
+            assert!(read(bad).unwrap_err().contains("write it like"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_a_photo_and_perhaps_a_ref() {
+        let read = |text: &str| source(text).map(|(photo, at)| (photo.to_string(), at));
+        assert_eq!(read("iguana"), Ok(("iguana".into(), None)));
+        assert_eq!(read("iguana@branch_b_tone"), Ok(("iguana".into(), Some("branch_b_tone".into()))));
+        assert!(read("iguana@").is_err() && read("../x").is_err());
+    }
+}

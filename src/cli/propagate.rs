@@ -1,0 +1,156 @@
+//! `propagate`: edits of one photo, taken over to others.
+
+use serde_json::{Value, json};
+
+use super::edit_args::PropagateArgs;
+use super::failure::Failure;
+use super::history::current_branch;
+use super::setup::App;
+use crate::error::ErrorCode;
+use crate::ids::{Hash, PhotoId, RefName};
+use crate::photo::{Head, Operation, Workspace};
+use crate::review::line;
+use crate::vocabulary::{Edits, PhotoEdit, Selection, Vocabulary};
+
+/// What came of one target.
+struct Row {
+    photo: PhotoId,
+    outcome: Result<Done, Failure>,
+}
+
+/// A target that was reached.
+struct Done {
+    branch: RefName,
+    /// The commit; the one it would stand on, in a dry run.
+    commit: Hash,
+    /// The edit.
+    state: Hash,
+    /// The target had all of it already.
+    unchanged: bool,
+}
+
+/// Sets edits of one photo on others, each whole or not at all. The exit status is that of the first target that
+/// failed.
+pub fn propagate(app: &App, args: &PropagateArgs) -> Result<u8, Failure> {
+    let (photo, at) = (&args.source.0, args.source.1.as_deref().unwrap_or("HEAD"));
+    let twice = args.targets.iter().enumerate().find(|(i, t)| args.targets.iter().take(*i).any(|o| o == *t));
+    if let Some((_, target)) = twice {
+        return Err(Failure::input(format!("`{target}` is named twice")));
+    }
+    let vocabulary = app.vocabulary()?;
+    let source = app.photo(photo)?;
+    let state = source.state_of(&source.resolve(at)?)?;
+    let facts = source.facts()?;
+    let selection = Selection {
+        moves: args.moves.clone(),
+        modules: args.modules.clone(),
+        include: args.include.iter().map(|include| (*include).into()).collect(),
+    };
+    let edits = vocabulary.edits(PhotoEdit { state: &state, facts: &facts }, &selection)?;
+    let operation = Operation::Propagate { edits: edits.words(), source: state.hash() };
+    let label = args.label.clone().unwrap_or_else(|| format!("from {photo}@{at}"));
+    let rows: Vec<Row> = args
+        .targets
+        .iter()
+        .map(|target| {
+            let outcome = one(app, args, &vocabulary, &edits, target, &operation, &label);
+            Row { photo: target.clone(), outcome }
+        })
+        .collect();
+    let failed = rows.iter().find_map(|row| row.outcome.as_ref().err());
+    let result = json!({
+        "source": { "photo": photo, "ref": at, "state": state.hash() },
+        "edits": edits.words(),
+        "left_behind": edits.left,
+        "dry_run": args.dry_run,
+        "targets": rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+    });
+    app.output.result(&result, || table(&rows, &edits, args.dry_run))?;
+    Ok(failed.map_or(0, Failure::exit_status))
+}
+
+/// Where a target is written, and what is there now. Only a person who stands on `main` moves it.
+fn place(workspace: &Workspace, wanted: Option<&RefName>) -> Result<(RefName, Hash, bool), Failure> {
+    let head = workspace.head()?;
+    let Some(branch) = wanted.filter(|branch| head != Head::Branch((*branch).clone())) else {
+        return Ok((current_branch(&head, workspace.id())?, workspace.head_commit()?, true));
+    };
+    if branch.as_str() == "main" {
+        let message = format!("`main` of {} is not checked out, and stays where it is", workspace.id());
+        return Err(Failure::new(ErrorCode::PermissionDenied, message)
+            .remedy(format!("`chemigram checkout {} main` first, or take another branch", workspace.id())));
+    }
+    let tip = workspace.branch(branch)?;
+    let stands = tip.is_some();
+    Ok((branch.clone(), tip.map_or_else(|| workspace.head_commit(), Ok)?, stands))
+}
+
+fn one(
+    app: &App,
+    args: &PropagateArgs,
+    vocabulary: &Vocabulary,
+    edits: &Edits<'_>,
+    target: &PhotoId,
+    operation: &Operation,
+    label: &str,
+) -> Result<Done, Failure> {
+    let set = |workspace: &Workspace| {
+        let (branch, parent, stands) = place(workspace, args.branch.as_ref())?;
+        let (state, facts) = (workspace.state_of(&parent)?, workspace.facts()?);
+        let new = vocabulary.propagate(edits, PhotoEdit { state: &state, facts: &facts }, &app.layouts())?;
+        let unchanged = new.hash() == state.hash();
+        Ok::<_, Failure>((branch, parent, stands, new, unchanged))
+    };
+    if args.dry_run {
+        let (branch, commit, _, new, unchanged) = set(&app.photo(target)?)?;
+        return Ok(Done { branch, commit, state: new.hash(), unchanged });
+    }
+    let mut writer = app.writer(target, "propagate")?;
+    let (branch, parent, stands, new, unchanged) = set(writer.workspace())?;
+    if unchanged {
+        return Ok(Done { branch, commit: parent, state: new.hash(), unchanged });
+    }
+    if !stands {
+        writer.create_branch(&branch, &parent)?;
+    }
+    let info = writer.record_edit(&branch, &parent, &new, operation.clone(), label)?;
+    Ok(Done { branch, commit: info.commit, state: info.state, unchanged })
+}
+
+impl Row {
+    fn to_json(&self) -> Value {
+        match &self.outcome {
+            Ok(Done { branch, commit, state, unchanged }) => json!({
+                "photo": self.photo, "branch": branch, "commit": commit, "state": state, "unchanged": unchanged,
+            }),
+            Err(failure) => {
+                let mut value = failure.to_json();
+                value["photo"] = json!(self.photo);
+                value
+            }
+        }
+    }
+}
+
+fn table(rows: &[Row], edits: &Edits<'_>, dry_run: bool) -> String {
+    let mut text = format!("{}\n", edits.words().join(", "));
+    if !edits.left.is_empty() {
+        text.push_str(&format!("left behind: {}\n", edits.left.join(", ")));
+    }
+    let wide = rows.iter().map(|row| row.photo.as_str().len()).max().unwrap_or(0);
+    for row in rows {
+        let said = match &row.outcome {
+            Ok(done) => {
+                let what = match (done.unchanged, dry_run) {
+                    (true, _) => "unchanged: has this already",
+                    (false, true) => "would be set",
+                    (false, false) => "set",
+                };
+                format!("{}  {}  {what}", done.branch, done.commit.short())
+            }
+            Err(failure) => format!("FAILED: {}", line(failure.message())),
+        };
+        text.push_str(&format!("{:wide$}  {said}\n", row.photo.as_str()));
+    }
+    text
+}

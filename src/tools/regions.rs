@@ -1,0 +1,24 @@
+//! One move, or several, on many places as one step.
+
+use serde_json::json;
+
+use crate::error::Fault;
+use crate::photo::Operation;
+use crate::tools::{Answer, ToolContext, args, edit};
+use crate::vocabulary::RegionsRequest;
+
+pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegion) -> Result<Answer, Fault> {
+    let branch = context.branch()?;
+    let place = context.place(None)?;
+    let engine = context.engine;
+    let request = RegionsRequest { move_name: args.primitive_name.as_deref(), regions: &args.regions };
+    let version = engine.renderer.darktable_version();
+    let applied = engine
+        .vocabulary
+        .apply_regions(&request, &place.state, &engine.facts, &engine.layouts, version)
+        .map_err(|e| Fault::from(&e).with("field", "regions"))?;
+    let operation = Operation::of_regions(&request, &applied, &engine.vocabulary);
+    let mut answer = edit::commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
+    answer.data["n_regions"] = json!(args.regions.len());
+    Ok(answer)
+}

@@ -1,0 +1,183 @@
+//! From darktable's raw frame back to the displayed picture, and on to the raw frame of another photo.
+//!
+//! What is read back is rounded to a millionth of the picture, so that a shape that was drawn with round numbers has
+//! these numbers again, and lands on the other photo as if it had been drawn there.
+
+use crate::darktable::state::{BrushPoint, MaskForm, PathPoint, Shape};
+use crate::vocabulary::mask::{Drawn, Frame};
+
+/// A point of the raw frame, in 0…1 of the displayed picture: [`Frame::point`] backwards.
+pub(super) fn seen(frame: &Frame, raw: [f32; 2]) -> [f64; 2] {
+    let place = |at: [f64; 2]| frame.point(at).map(f64::from);
+    let raw = raw.map(f64::from);
+    let mut at = [0.5, 0.5];
+    // Newton's method; but for straightening the way is affine, and the first step arrives.
+    for _ in 0..8 {
+        let across = minus(place([at[0] + 0.05, at[1]]), place([at[0] - 0.05, at[1]]));
+        let down = minus(place([at[0], at[1] + 0.05]), place([at[0], at[1] - 0.05]));
+        let [x, y] = solve(across, down, minus(raw, place(at)));
+        at = [at[0] + 0.1 * x, at[1] + 0.1 * y];
+    }
+    at.map(round)
+}
+
+/// The way from one photo's raw frame to another's, by the place on the displayed pictures.
+pub(super) struct Transfer {
+    from: Frame,
+    to: Frame,
+}
+
+impl Transfer {
+    /// `None` where both frames are one: there is nothing to do.
+    pub fn between(from: Frame, to: Frame) -> Option<Self> {
+        let corners =
+            |frame: &Frame| [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]].map(|at| frame.point(at));
+        let size = |frame: &Frame| [frame.shown()[0], frame.shown()[1], frame.diagonal()];
+        (corners(&from) != corners(&to) || size(&from) != size(&to)).then_some(Self { from, to })
+    }
+
+    /// The same place on the other photo.
+    pub fn point(&self, at: [f32; 2]) -> [f32; 2] {
+        self.to.point(seen(&self.from, at))
+    }
+
+    /// A form that is no group, as it lies on the other photo: as large against the displayed picture, and turned
+    /// as it is seen. What is not modelled stays as it is.
+    pub fn form(&self, form: &MaskForm) -> MaskForm {
+        match self.shape(&form.shape) {
+            shape if shape == form.shape => form.clone(),
+            shape => MaskForm::new(form.name.clone(), shape),
+        }
+    }
+
+    /// The geometry of [`Self::form`].
+    pub fn shape(&self, shape: &Shape) -> Shape {
+        let [width, height] = self.from.shown();
+        match shape {
+            Shape::Circle { border, center, radius } => {
+                let at = seen(&self.from, *center);
+                let share =
+                    |length: f32| f64::from(length) / f64::from(self.from.length(at, width.min(height)));
+                let feather = round(f64::from(*border) / f64::from(*radius));
+                Drawn::Circle { center: at, radius: round(share(*radius)), feather }.shape(&self.to)
+            }
+            Shape::Ellipse { border, center, proportional, radius, rotation } => {
+                let at = seen(&self.from, *center);
+                let axis = |length: f32, turned: f64| {
+                    let (sin, cos) = (f64::from(*rotation) + turned).to_radians().sin_cos();
+                    let pixels = f64::from(length) / f64::from(self.from.share(1.0));
+                    self.direction(at, [pixels * cos, pixels * sin])
+                };
+                let (a, b) = (axis(radius[0], 0.0), axis(radius[1], 90.0));
+                let radius = [round(a[0].hypot(a[1]) / width), round(b[0].hypot(b[1]) / height)];
+                let rotation = degrees(a[1].atan2(a[0]));
+                let feather = f64::from(*border);
+                match (
+                    Drawn::Ellipse { center: at, radius, rotation, feather }.shape(&self.to),
+                    *proportional,
+                ) {
+                    (Shape::Ellipse { center, radius, rotation, .. }, false) => Shape::Ellipse {
+                        border: self.length(at, *border),
+                        center,
+                        proportional: false,
+                        radius,
+                        rotation,
+                    },
+                    (ellipse, _) => ellipse,
+                }
+            }
+            Shape::Gradient { anchor, compression, curvature, rotation, sigmoidal } => {
+                let at = seen(&self.from, *anchor);
+                let (sin, cos) = f64::from(*rotation).to_radians().sin_cos();
+                let normal = [-sin, -cos];
+                // The line of half effect as it is seen, and the way across it on the side of the effect.
+                let [x, y] = self.direction(at, [cos, -sin]);
+                let towards = self.direction(at, normal);
+                let length = x.hypot(y).copysign(y * towards[0] - x * towards[1]);
+                let across = [y / length, -x / length];
+                let step = self.from.step(at, across);
+                let reach = f64::from(*compression) * self.from.diagonal()
+                    / (step[0] * normal[0] + step[1] * normal[1]);
+                let drawn = Drawn::Gradient {
+                    anchor: at,
+                    angle: degrees(across[0].atan2(-across[1])),
+                    width: round(2.0 * reach / width.hypot(height)),
+                };
+                match drawn.shape(&self.to) {
+                    Shape::Gradient { anchor, compression, rotation, .. } => {
+                        let (curvature, sigmoidal) = (*curvature, *sigmoidal);
+                        Shape::Gradient { anchor, compression, curvature, rotation, sigmoidal }
+                    }
+                    other => other,
+                }
+            }
+            Shape::Path { points } => {
+                let middle = self.middle(points.iter().map(|p| p.corner));
+                let point = |p: &PathPoint| PathPoint {
+                    border: p.border.map(|border| self.length(middle, border)),
+                    control1: self.point(p.control1),
+                    control2: self.point(p.control2),
+                    corner: self.point(p.corner),
+                    user: p.user,
+                };
+                Shape::Path { points: points.iter().map(point).collect() }
+            }
+            Shape::Brush { points } => {
+                let middle = self.middle(points.iter().map(|p| p.corner));
+                let point = |p: &BrushPoint| BrushPoint {
+                    border: p.border.map(|border| self.length(middle, border)),
+                    control1: self.point(p.control1),
+                    control2: self.point(p.control2),
+                    corner: self.point(p.corner),
+                    ..*p
+                };
+                Shape::Brush { points: points.iter().map(point).collect() }
+            }
+            Shape::Group { .. } | Shape::Opaque { .. } => shape.clone(),
+        }
+    }
+
+    /// Pixels of the displayed picture, as many against its shorter side.
+    pub fn pixels(&self, pixels: f32) -> f32 {
+        let short = |frame: &Frame| frame.shown()[0].min(frame.shown()[1]);
+        (f64::from(pixels) / short(&self.from) * short(&self.to)).round() as f32
+    }
+
+    /// A length around a point of the displayed picture, as large against its shorter side.
+    fn length(&self, at: [f64; 2], length: f32) -> f32 {
+        let short = |frame: &Frame| frame.shown()[0].min(frame.shown()[1]);
+        let share = f64::from(length) / f64::from(self.from.length(at, short(&self.from)));
+        self.to.length(at, round(share) * short(&self.to))
+    }
+
+    fn middle(&self, points: impl ExactSizeIterator<Item = [f32; 2]>) -> [f64; 2] {
+        let count = points.len().max(1) as f64;
+        let sum = points
+            .map(|at| seen(&self.from, at))
+            .fold([0.0, 0.0], |sum, at| [sum[0] + at[0], sum[1] + at[1]]);
+        sum.map(|sum| sum / count)
+    }
+
+    /// A small step on the raw frame, in its pixels, as it is seen: [`Frame::step`] backwards.
+    fn direction(&self, at: [f64; 2], step: [f64; 2]) -> [f64; 2] {
+        solve(self.from.step(at, [1.0, 0.0]), self.from.step(at, [0.0, 1.0]), step)
+    }
+}
+
+fn minus(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    [a[0] - b[0], a[1] - b[1]]
+}
+
+/// How many times `across` and `down` make `sum`.
+fn solve(across: [f64; 2], down: [f64; 2], sum: [f64; 2]) -> [f64; 2] {
+    let area = across[0] * down[1] - across[1] * down[0];
+    [(sum[0] * down[1] - sum[1] * down[0]) / area, (sum[1] * across[0] - sum[0] * across[1]) / area]
+}
+
+fn round(share: f64) -> f64 {
+    (share * 1e6).round() / 1e6
+}
+
+fn degrees(radians: f64) -> f64 {
+    (radians.to_degrees() * 1e3).round() / 1e3
+}

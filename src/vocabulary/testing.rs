@@ -1,0 +1,88 @@
+//! A photo as darktable 4.2.1 opens it, for the tests of this floor.
+
+use crate::assets::Overlay;
+use crate::darktable::layout::Layouts;
+use crate::darktable::state::{EditState, Module, Params, Value};
+use crate::darktable::{order, params};
+use crate::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary};
+
+pub struct Photo {
+    pub vocabulary: Vocabulary,
+    pub layouts: Layouts,
+    pub facts: PhotoFacts,
+    pub state: EditState,
+}
+
+impl Photo {
+    /// Landscape, 300 by 200.
+    pub fn new() -> Self {
+        let layouts = Layouts::new(Overlay::vocabulary(None));
+        let module = |op: &str, modversion: u32, fields: &[(&str, f64)]| {
+            let known = layouts.module(op).unwrap().unwrap();
+            let layout = known.version(modversion).unwrap();
+            let mut values = params::defaults(layout);
+            for (name, value) in fields {
+                let number = params::number(layout, layout.field(name).unwrap(), *value).unwrap();
+                values.insert((*name).to_owned(), number);
+            }
+            Module {
+                blend: None,
+                enabled: true,
+                instance: 0,
+                modversion,
+                name: String::new(),
+                op: op.to_owned(),
+                params: Params::Fields(values),
+            }
+        };
+        let modules = vec![
+            module("temperature", 3, &[("red", 2.0), ("green", 1.0), ("blue", 1.6)]),
+            module("flip", 2, &[("orientation", 0.0)]),
+            module("exposure", 6, &[("exposure", 0.7), ("black", -0.000_244_140_63)]),
+            module("filmicrgb", 6, &[("white_point_source", 4.56)]),
+        ];
+        let mut baseline = EditState { modules, ..EditState::default() };
+        order::sort(&mut baseline);
+        let facts = PhotoFacts {
+            baseline: baseline.clone(),
+            width: 300,
+            height: 200,
+            orientation: Orientation::default(),
+        };
+        Self {
+            vocabulary: Vocabulary::load(&Overlay::vocabulary(None)).unwrap(),
+            layouts,
+            facts,
+            state: baseline,
+        }
+    }
+
+    /// Turned clockwise for display: 200 by 300.
+    pub fn upright(mut self) -> Self {
+        self.set_base("flip", "orientation", Value::Int(5));
+        (self.facts.width, self.facts.height) = (200, 300);
+        self
+    }
+
+    /// Sets a field of the untouched photo, and begins from there.
+    pub fn set_base(&mut self, op: &str, field: &str, value: Value) {
+        let module = self.facts.baseline.module_mut(op, 0).unwrap();
+        let Params::Fields(fields) = &mut module.params else { panic!("fields") };
+        assert!(fields.insert(field.to_owned(), value).is_some(), "{op}.{field}");
+        self.state = self.facts.baseline.clone();
+    }
+
+    pub fn apply(&mut self, name: &str, values: &[(&str, f64)], mask: Option<&str>) {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
+        let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
+        self.state =
+            self.vocabulary.apply(&request, &self.state, &self.facts, &self.layouts, "4.2.1").unwrap().state;
+    }
+}
+
+pub fn float(module: &Module, field: &str) -> f32 {
+    let Params::Fields(fields) = &module.params else { panic!("fields") };
+    let Value::Float(value) = fields[field] else { panic!("{field}") };
+    value
+}
