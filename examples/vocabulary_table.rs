@@ -10,9 +10,10 @@ mod demo;
 use chemigram::vocabulary::table::page;
 
 fn main() -> std::io::Result<()> {
-    let demo = demo::Demo::open();
-    let (_, survey) = demo.survey();
-    let measured: Vec<_> = survey.into_iter().map(|surveyed| surveyed.measured).collect();
+    let demos = demo::Demo::open_all();
+    let surveyed = demos.iter().flat_map(|demo| demo.survey().1);
+    let measured: Vec<_> = surveyed.map(|surveyed| surveyed.measured).collect();
+    let demo = &demos[0];
     let on = format!("the demo photo with darktable {}", demo.version());
     std::fs::write("docs/vocabulary.md", page(&demo.vocabulary, &measured, &on))
 }

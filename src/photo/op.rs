@@ -5,8 +5,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::darktable::layout::Layouts;
+use crate::darktable::state::EditState;
 use crate::ids::{Hash, RefName};
-use crate::vocabulary::{Applied, MaskSpec, Move};
+use crate::vocabulary::{
+    Applied, ApplyRequest, MaskSpec, Move, PhotoFacts, STRENGTH, Vocabulary, VocabularyError,
+};
 
 /// One thing that was done. The first group makes commits and is part of their hashes, so it holds nothing
 /// of time, place or author; the second only moves names about and stands in the op-log alone.
@@ -161,6 +165,43 @@ impl fmt::Display for Operation {
             Self::RestoreBranch => f.write_str("restore branch from the transcript"),
             Self::Checkout { branch: Some(branch) } => write!(f, "check out {branch}"),
             Self::Checkout { branch: None } => f.write_str("check out a commit"),
+        }
+    }
+}
+
+impl Operation {
+    /// Applies a move or a look of the vocabulary: the new state, and what was done.
+    pub fn apply(
+        request: &ApplyRequest<'_>,
+        vocabulary: &Vocabulary,
+        state: &EditState,
+        facts: &PhotoFacts,
+        layouts: &Layouts,
+        darktable_version: &str,
+    ) -> Result<(EditState, Self), VocabularyError> {
+        if let Some(look) = vocabulary.look(request.move_name) {
+            let applied = vocabulary.apply_look(request, state, facts, layouts, darktable_version)?;
+            let mask = request.mask.and_then(|mask| serde_json::to_value(mask).ok());
+            let operation = Self::ApplyLook { look: look.name.clone(), mask, strength: applied.strength };
+            return Ok((applied.state, operation));
+        }
+        let applied = vocabulary.apply(request, state, facts, layouts, darktable_version)?;
+        let entry = vocabulary.get(request.move_name)?;
+        let operation = Self::Apply(AppliedMove::of(entry, &applied, request.mask));
+        Ok((applied.state, operation))
+    }
+
+    /// What a person or a model would name as made: the move, or the look as if it were one with its strength.
+    pub fn made(&self) -> Option<AppliedMove> {
+        match self {
+            Self::Apply(applied) => Some(applied.clone()),
+            Self::ApplyLook { look, mask, strength } => Some(AppliedMove {
+                mask: mask.clone(),
+                name: look.clone(),
+                values: [(STRENGTH.to_owned(), Setting { unit: String::new(), value: *strength })].into(),
+                ..AppliedMove::default()
+            }),
+            _ => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::budget::{Amounts, Budget, Cap, usd};
 use crate::error::Fault;
 use crate::ids::{Hash, RefName};
-use crate::photo::{Operation, Workspace};
+use crate::photo::Workspace;
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
 use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
@@ -312,7 +312,7 @@ fn moves(workspace: &Workspace, session: &Session, branch: &BranchView) -> (Vec<
     let mut at = Some(branch.tip.clone());
     while let Some(hash) = at.filter(|hash| hash != baseline) {
         let Ok(commit) = workspace.commit(&hash) else { break };
-        if let Operation::Apply(applied) = commit.op {
+        if let Some(applied) = commit.op.made() {
             match left.iter().position(|one| *one == applied) {
                 Some(place) => drop(left.swap_remove(place)),
                 None => tried.push(applied.to_string()),

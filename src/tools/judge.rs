@@ -204,14 +204,14 @@ pub fn moves_of(
     let mut at = Some(commit.clone());
     while let Some(hash) = at.filter(|h| h != baseline) {
         let commit = read(&hash)?;
-        match commit.op {
-            Operation::Apply(applied) => {
-                let gone = removed.contains(&applied.module) || removed.contains(&applied.name);
-                let later = made.iter().any(|m| m.name == applied.name && m.mask == applied.mask);
-                if !gone && !later {
-                    made.push(applied);
-                }
+        if let Some(applied) = commit.op.made() {
+            let gone = removed.contains(&applied.module) || removed.contains(&applied.name);
+            let later = made.iter().any(|m| m.name == applied.name && m.mask == applied.mask);
+            if !gone && !later {
+                made.push(applied);
             }
+        }
+        match commit.op {
             Operation::RemoveModule { module, .. } => removed.push(module),
             Operation::Reset | Operation::Abandon | Operation::Ingest { .. } => break,
             _ => {}

@@ -146,6 +146,11 @@ impl Orientation {
         u8::try_from(value).ok().filter(|bits| *bits < 8).map(Self)
     }
 
+    /// darktable's bits.
+    pub(crate) fn bits(self) -> u8 {
+        self.0
+    }
+
     fn has(self, bit: u8) -> bool {
         self.0 & bit != 0
     }

@@ -12,14 +12,18 @@
 //! 4. **A mask makes an instance.** A masked move works on an instance of its own, named after the move, that
 //!    starts from rest; the global one is left alone.
 //!
+//! A *look* is several moves under one name: each as far from its neutral value as the look's one strength says.
+//!
 //! Tone mappers (`filmicrgb`, `sigmoid`) exclude each other: a move on one switches the other off, and at rest
 //! the baseline's mapper comes back.
 
 pub mod apply;
 mod error;
 mod form;
+mod geometry;
 mod list;
 mod load;
+mod looks;
 pub mod mask;
 pub mod table;
 mod white_balance;
@@ -27,6 +31,8 @@ mod white_balance;
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
 pub use error::VocabularyError;
 pub use form::{Form, Target};
+pub use geometry::Geometry;
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
+pub use looks::{AppliedLook, Look, STRENGTH};
 pub use mask::{MaskSpec, Orientation};

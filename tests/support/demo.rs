@@ -20,13 +20,16 @@ use chemigram::darktable::oneshot::OneShot;
 use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
-use chemigram::darktable::{dng, xmp};
+use chemigram::darktable::xmp;
 use chemigram::ids::Hash;
 use chemigram::metrics::axes::Axis;
 use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::vocabulary::table::Measured;
 use chemigram::vocabulary::{Applied, ApplyRequest, MaskSpec, Move, Orientation, PhotoFacts, Vocabulary};
+
+#[path = "photos.rs"]
+pub mod photos;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
 const LONG_EDGE: u32 = 600;
@@ -35,6 +38,8 @@ pub struct Demo {
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
     pub facts: PhotoFacts,
+    /// Which of the photos it is: see [`photos::photo`].
+    pub kind: Option<String>,
     raw: RawFile,
     renderer: OneShot,
     // Dropped last: the raw and darktable's configuration live in it.
@@ -55,10 +60,26 @@ pub struct Surveyed<'a> {
 
 impl Demo {
     pub fn open() -> Self {
+        Self::open_photo(None)
+    }
+
+    /// A demo on every photo that some move needs to show what it does, the demo's own photo first.
+    pub fn open_all() -> Vec<Self> {
+        let demo = Self::open();
+        let mut kinds: Vec<String> = demo
+            .moves()
+            .filter(|entry| wanted(&entry.name))
+            .filter_map(|entry| entry.shown_on.clone())
+            .collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        std::iter::once(demo).chain(kinds.iter().map(|kind| Self::open_photo(Some(kind)))).collect()
+    }
+
+    fn open_photo(kind: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
-        let photo = dng::demo_photo().unwrap();
-        let bytes = dng::write_dng(&photo, &dng::DngOptions::default()).unwrap();
+        let (photo, bytes) = photos::photo(kind);
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
@@ -80,7 +101,14 @@ impl Demo {
         };
         let renderer = OneShot::new(cli, &base, encoder).unwrap();
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, facts, raw, renderer, _folder: folder }
+        let kind = kind.map(str::to_owned);
+        Self { vocabulary, layouts, facts, kind, raw, renderer, _folder: folder }
+    }
+
+    /// The moves that this darktable has.
+    pub fn moves(&self) -> impl Iterator<Item = &Move> {
+        let listed = self.vocabulary.list(&Default::default(), &self.layouts, self.version()).unwrap();
+        listed.into_iter().map(|listed| self.vocabulary.get(listed.name).unwrap())
     }
 
     pub fn version(&self) -> &str {
@@ -109,12 +137,12 @@ impl Demo {
         self.renderer.render(&request, &deadline()).unwrap_or_else(|e| panic!("{e}")).picture
     }
 
-    /// The untouched photo, and every move at every rung of its strength.
+    /// The untouched photo, and every move that it shows, at every rung of its strength.
     pub fn survey(&self) -> (Arc<Picture>, Vec<Surveyed<'_>>) {
         let baseline = &self.facts.baseline;
         let mut states = vec![baseline.clone()];
         let mut ladders = Vec::new();
-        for entry in self.vocabulary.moves().filter(|entry| wanted(&entry.name)) {
+        for entry in self.moves().filter(|entry| wanted(&entry.name) && entry.shown_on == self.kind) {
             let ladder = ladder(entry);
             let first = states.len();
             for values in &ladder {
