@@ -19,7 +19,14 @@ pub fn photo(kind: Option<&str>) -> (Picture, Vec<u8>) {
     let options = match kind {
         None => plain,
         Some("overexposed") => DngOptions { exposure_ev: 2.0, ..plain },
-        Some("noisy") => DngOptions { noise: 12.0, iso: 6400, ..plain },
+        Some("noisy") => {
+            // Dull, so that what colour there is is mostly noise.
+            for pixel in photo.rgb.chunks_exact_mut(3) {
+                let mean = pixel.iter().map(|value| u16::from(*value)).sum::<u16>() / 3;
+                pixel.iter_mut().for_each(|value| *value = ((u16::from(*value) + 4 * mean) / 5) as u8);
+            }
+            DngOptions { noise: 5.0, iso: 6400, ..plain }
+        }
         Some("wide_lens") => DngOptions { camera: WIDE, ..plain },
         Some("fringed") => {
             photo = fringed(&photo);
@@ -71,7 +78,7 @@ fn fringed(photo: &Picture) -> Picture {
     let mut rgb = Vec::with_capacity(photo.rgb.len());
     for y in 0..photo.height {
         for x in 0..photo.width {
-            for (channel, scale) in [(0, 0.99), (1, 1.0), (2, 1.01)] {
+            for (channel, scale) in [(0, 0.996), (1, 1.0), (2, 1.004)] {
                 let at = |along: u32, length: f64| length / 2.0 + (f64::from(along) - length / 2.0) * scale;
                 rgb.push(sample(at(x, width), at(y, height), channel));
             }
