@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 use crate::metrics::axes::Axis;
 use crate::vocabulary::load::{Move, Parameter, Vocabulary};
 
+/// How far an axis must move, in just-noticeable steps, to count as moved.
+pub const LEAST_STEPS: f64 = 0.25;
+
 /// What can be asked for by name, as the page and the tests see it.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
@@ -75,12 +78,12 @@ pub struct Measured {
 
 impl Measured {
     /// Whether a stronger move never goes back on a declared axis; it may stay, as blacks do that have reached
-    /// black. `None` when no single parameter is the strength.
+    /// black, and less than [`LEAST_STEPS`] is staying. `None` when no single parameter is the strength.
     pub fn monotonic(&self, entry: &Entry<'_>) -> Option<bool> {
         entry.strength()?;
         let rises = |(axis, steps): &(Axis, Vec<f64>)| {
             let sign = f64::from(entry.axes.get(axis).copied().unwrap_or(1));
-            steps.iter().zip(steps.iter().skip(1)).all(|(less, more)| sign * more >= sign * less)
+            steps.iter().zip(steps.iter().skip(1)).all(|(less, more)| sign * (more - less) > -LEAST_STEPS)
         };
         Some(self.steps.iter().all(rises))
     }
@@ -106,7 +109,8 @@ pub fn page(vocabulary: &Vocabulary, measured: &[Measured], measured_on: &str) -
     let _ = write!(
         page,
         "Measured on {measured_on}. *Steps* are just-noticeable steps from the untouched photo on the declared\n\
-         axes (the arrow is the declared way): at the least strength, neutral, **default** and the greatest strength.\n\
+         axes (the arrow is the declared way): at the least strength, neutral, **default** and the greatest strength;\n\
+         where a move brings another tone mapper, from that mapper at rest.\n\
          *Monotonic*: a stronger move never goes back on a declared axis. *ΔE* is the mean CIEDE2000 at the default\n\
          values. *Neutral*: at the neutral values the picture is the untouched one, pixel for pixel. The strips show the\n\
          photo before, at the default values and at the strongest.\n"
@@ -235,7 +239,8 @@ mod tests {
         };
         assert_eq!(monotonic("vignette", &[2.0, 0.0, -1.0, -1.0]), Some(true));
         assert_eq!(monotonic("vignette", &[-2.0, 0.0, -1.0, -3.0]), Some(false));
-        assert_eq!(monotonic("vibrance", &[0.0, 1.0, 0.99]), Some(false));
+        assert_eq!(monotonic("vibrance", &[0.0, 1.0, 0.9]), Some(true));
+        assert_eq!(monotonic("vibrance", &[0.0, 1.0, 0.7]), Some(false));
         assert_eq!(monotonic("vibrance", &[0.0, f64::NAN]), Some(false));
         assert_eq!(monotonic("black_and_white", &[0.0, -1.0]), None);
     }

@@ -12,17 +12,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chemigram::darktable::render::Picture;
-use chemigram::darktable::state::EditState;
+use chemigram::darktable::state::{EditState, Module};
 use chemigram::metrics::axes::Axis;
 use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
-use chemigram::vocabulary::table::{Entry, Measured};
+use chemigram::vocabulary::table::{Entry, LEAST_STEPS, Measured};
 use chemigram::vocabulary::{Selector, VocabularyError};
 
 use super::demo::{Demo, two_at_a_time, wanted};
 
-/// How far an axis must move, in just-noticeable steps, to count as moved.
-const LEAST_STEPS: f64 = 0.25;
+/// How much of itself a move is when it is all but neutral, and how far the picture may then be from the untouched
+/// one, in mean CIEDE2000: a move that leaps as soon as it is on cannot be used with care.
+const A_TOUCH: f64 = 1e-3;
+const LEAP: f64 = 0.1;
 
 /// Where masked moves are held to stay: a soft circle that reaches into a corner, where vignettes act too.
 const MASK: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
@@ -62,6 +64,8 @@ struct Case<'a> {
     rungs: Vec<EditState>,
     neutral: usize,
     default: usize,
+    /// [`A_TOUCH`] of it, where there is such a thing.
+    touch: Option<EditState>,
     /// At its strongest under [`MASK`], where it takes a mask.
     masked: Option<EditState>,
     /// Beside another move of the same module: that one alone, and both.
@@ -88,6 +92,7 @@ pub fn contract(demo: &Demo) -> (Vec<Outcome<'_>>, Timing) {
     };
     let rungs = baseline.iter().chain(sound().flat_map(|case| &case.rungs));
     see("neutrality, direction, monotony", rungs.cloned().collect());
+    see("continuity", sound().filter_map(|case| case.touch.clone()).collect());
     see("locality", sound().filter_map(|case| case.masked.clone()).collect());
     see("accumulation", sound().filter_map(|case| case.beside.clone()).flatten().collect());
 
@@ -148,6 +153,12 @@ impl<'a> Case<'a> {
         });
         promise(all_off.as_ref() == Some(baseline), "its module removed, something is left behind");
 
+        let touch = entry.values(|p| match p.direction {
+            true => p.default,
+            false => p.neutral + A_TOUCH * (p.default - p.neutral),
+        });
+        let touch = if entry.not_monotonic.is_none() { Some(apply(baseline, &touch)?) } else { None };
+
         let masked = match demo.try_apply(baseline, name, &strongest(entry), Some(MASK)) {
             Ok(applied) => {
                 let undone = remove(&applied.state, &itself);
@@ -178,6 +189,7 @@ impl<'a> Case<'a> {
             rungs,
             neutral: at_neutral,
             default: at_default,
+            touch,
             masked,
             beside,
             broken,
@@ -195,7 +207,19 @@ impl<'a> Case<'a> {
         };
         let pictures = demo.see(&self.rungs).into_iter().collect::<Result<Vec<_>, _>>()?;
         let (default, greatest) = (&pictures[self.default], pictures.last().unwrap());
-        let stats: Vec<ImageStats> = pictures.iter().map(|picture| ImageStats::of(picture)).collect();
+        let mut stats: Vec<ImageStats> = pictures.iter().map(|picture| ImageStats::of(picture)).collect();
+        if let Some(touch) = &self.touch {
+            let touched = demo.see(std::slice::from_ref(touch)).remove(0)?;
+            if demo.facts.baseline.modules.iter().any(|m| m.enabled && is_off(touch, m)) {
+                // It brings another tone mapper along; what it does itself, it does from there.
+                stats[self.neutral] = ImageStats::of(&touched);
+            } else {
+                let difference = Difference::between(untouched, &touched).unwrap();
+                let what = format!("a touch of it is a leap: ΔE {:.2}", difference.mean);
+                promise(difference.resized || difference.mean < LEAP, what);
+            }
+        }
+        let before = if self.touch.is_some() { &stats[self.neutral] } else { before };
         let along = |axis: &Axis| (*axis, stats.iter().map(|after| axis.steps(before, after)).collect());
         let difference = Difference::between(untouched, default).unwrap();
         let measured = Measured {
@@ -225,9 +249,11 @@ impl<'a> Case<'a> {
             let from = |x: f64, y: f64| (x - CENTRE[0]).hypot(y - CENTRE[1]);
             let within = change(untouched, &after, 1, |x, y| from(x, y) < RADII[0]);
             let without = change(untouched, &after, 3, |x, y| from(x, y) > RADII[1]);
+            // Some moves find little to do in there, masked or not.
+            let least = change(untouched, greatest, 1, |x, y| from(x, y) < RADII[0]).min(0.2) / 2.0;
             // A soft module may reach some pixels across the edge of its mask.
             let what = format!("masked, it changes {within:.3} inside and {without:.3} outside");
-            promise(within >= 0.1 && without <= 0.02, what);
+            promise(within >= least.max(0.01) && without <= 0.02, what);
         }
         if let Some(beside) = &self.beside {
             let [alone, both] = <[_; 2]>::try_from(demo.see(beside)).unwrap();
@@ -244,6 +270,10 @@ impl<'a> Case<'a> {
             strongest: Some(Arc::clone(greatest)),
         })
     }
+}
+
+fn is_off(state: &EditState, module: &Module) -> bool {
+    state.module(&module.op, module.instance).is_none_or(|m| !m.enabled)
 }
 
 /// A move that this darktable does not have is no fault; any other refusal is.
