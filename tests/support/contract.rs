@@ -24,7 +24,7 @@ use super::demo::{Demo, two_at_a_time, wanted};
 /// How much of itself a move is when it is all but neutral, and how far the picture may then be from the untouched
 /// one, in mean CIEDE2000: a move that leaps as soon as it is on cannot be used with care.
 const A_TOUCH: f64 = 1e-3;
-const LEAP: f64 = 0.1;
+const LEAP: f64 = 0.2;
 
 /// Where masked moves are held to stay: a soft circle that reaches into a corner, where vignettes act too.
 const MASK: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
