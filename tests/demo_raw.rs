@@ -3,7 +3,9 @@
 
 use std::process::Command;
 
+use chemigram::clock::Deadline;
 use chemigram::darktable::dng::{self, DngOptions};
+use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::Picture;
 use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
@@ -13,7 +15,8 @@ fn develop(raw: &[u8]) -> (Picture, String) {
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("in.dng"), folder.path().join("out.png"));
     std::fs::write(&input, raw).unwrap();
-    let result = Command::new("darktable-cli")
+    let cli = DarktableCli::find(&Deadline::never()).unwrap();
+    let result = Command::new(cli.path())
         .args([&input, &output])
         .args(["--width", "1024", "--height", "1024", "--hq", "false", "--apply-custom-presets", "false"])
         .args(["--core", "--library", ":memory:", "--disable-opencl", "-d", "perf"])

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use chemigram::assets::Overlay;
+use chemigram::clock::Deadline;
+use chemigram::darktable::baseline::ask_baseline;
 use chemigram::darktable::layout::{BlendSpace, Layouts};
+use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::state::{
     Blend, ChannelRange, EditState, GroupMember, MaskForm, Module, Params, PathPoint, PipelineOrder, Shape,
     Value,
@@ -26,11 +29,16 @@ const DROPPED: [&str; 4] =
 struct Lab {
     dir: tempfile::TempDir,
     layouts: Layouts,
+    cli: DarktableCli,
 }
 
 impl Lab {
     fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), layouts: Layouts::new(Overlay::vocabulary(None)) }
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            layouts: Layouts::new(Overlay::vocabulary(None)),
+            cli: DarktableCli::find(&Deadline::never()).unwrap(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -61,7 +69,7 @@ impl Lab {
 
     /// What darktable-cli prints.
     fn outcome(&self, arguments: &[&Path], core: &[&str]) -> String {
-        let output = Command::new("darktable-cli")
+        let output = Command::new(self.cli.path())
             .args(arguments)
             .args([
                 "--width",
@@ -85,13 +93,7 @@ impl Lab {
 
     /// The sidecar that darktable makes of its own accord.
     fn default_sidecar(&self, picture: &Path) -> Vec<u8> {
-        let out = self.path("import.png");
-        let _ = std::fs::remove_file(&out);
-        self.darktable(&[picture, &out], &["--conf", "write_sidecar_files=on import"]);
-        let sidecar = PathBuf::from(format!("{}.xmp", picture.display()));
-        let bytes = std::fs::read(&sidecar).unwrap();
-        std::fs::remove_file(sidecar).unwrap();
-        bytes
+        ask_baseline(&self.cli, picture, &self.path("base"), &Deadline::never()).unwrap()
     }
 
     fn render(&self, picture: &Path, sidecar: &[u8], name: &str) -> RgbImage {
@@ -147,7 +149,8 @@ fn what_darktable_wrote_renders_the_same_after_reading_and_writing_for_a_raw() {
     let state = xmp::read(&own, &lab.layouts).unwrap();
     assert_eq!(state.order, PipelineOrder::V30);
     assert!(state.extras.is_empty(), "{:?}", state.extras);
-    for op in ["rawprepare", "temperature", "demosaic", "colorin", "exposure", "filmicrgb"] {
+    let mapper = ["filmicrgb", "sigmoid"].into_iter().find(|op| state.module(op, 0).is_some()).unwrap();
+    for op in ["rawprepare", "temperature", "demosaic", "colorin", "exposure", mapper] {
         let module = state.module(op, 0).unwrap_or_else(|| panic!("{op}"));
         assert!(matches!(module.params, Params::Fields(_)) && module.blend.is_none(), "{op}");
     }
@@ -308,6 +311,10 @@ fn darktable_takes_the_layout_of_every_module() {
     let after = lab.render_state(&raw, &state, "after");
     assert_eq!(greatest_difference(&before, &after), 0);
 
+    // Later ones say nothing.
+    if !lab.cli.version().starts_with("4.") {
+        return;
+    }
     // The check can fail: one byte more, and darktable says so, for a module that is switched off too.
     let module = state.module_mut("vibrance", 0).unwrap();
     module.params = Params::Opaque("0000000000".into());

@@ -208,14 +208,14 @@ pub enum Verb {
         #[arg(long)]
         force: bool,
     },
-    /// Apply one move of the vocabulary to the current branch
+    /// Apply one move or look of the vocabulary to the current branch
     #[command(
         after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'"
     )]
     Apply {
         /// The photo's id
         photo: PhotoId,
-        /// The move; `chemigram vocab list` shows them
+        /// The move or look; `chemigram vocab list` shows them
         #[arg(value_name = "MOVE")]
         name: String,
         /// Its values; those not given take their defaults
@@ -496,7 +496,7 @@ pub enum GapVerb {
 /// `vocab`.
 #[derive(Debug, Subcommand)]
 pub enum VocabVerb {
-    /// List the moves
+    /// List the moves and looks
     List {
         /// With this tag only
         #[arg(long)]
@@ -508,13 +508,13 @@ pub enum VocabVerb {
         #[arg(long)]
         module: Option<String>,
     },
-    /// Show one move with its parameters
+    /// Show one move or look with its parameters
     Show {
         /// Its name
         #[arg(value_name = "MOVE")]
         name: String,
     },
-    /// Check a file of moves of your own
+    /// Check a file of moves or looks of your own
     Check {
         /// The TOML file
         file: PathBuf,

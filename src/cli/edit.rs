@@ -15,7 +15,7 @@ use crate::darktable::render::{Picture, Quality, RenderRequest};
 use crate::darktable::state::EditState;
 use crate::error::ErrorCode;
 use crate::ids::PhotoId;
-use crate::photo::{AppliedMove, Operation};
+use crate::photo::Operation;
 use crate::vocabulary::grey_card::{self as card, Place};
 use crate::vocabulary::{ApplyRequest, MaskSpec, ShownMask};
 
@@ -24,7 +24,7 @@ const JPEG_QUALITY: u8 = 95;
 /// Long edge of the pictures that a grey card is measured on.
 const GREY_CARD_EDGE: u32 = 1024;
 
-/// Applies one move to the branch that HEAD follows.
+/// Applies one move or look to the branch that HEAD follows.
 pub fn apply(
     app: &App,
     photo: &PhotoId,
@@ -35,7 +35,6 @@ pub fn apply(
 ) -> Result<(), Failure> {
     let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let vocabulary = app.vocabulary()?;
-    let entry = vocabulary.get(name)?;
     let version = app.darktable()?.version().to_owned();
     let mut writer = app.writer(photo, "apply")?;
     let branch = current_branch(&writer.workspace().head()?, photo)?;
@@ -44,10 +43,9 @@ pub fn apply(
     let facts = writer.workspace().facts()?;
     let values = values.iter().cloned().collect();
     let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
-    let applied = vocabulary.apply(&request, &state, &facts, &app.layouts(), &version)?;
-    let operation = Operation::Apply(AppliedMove::of(entry, &applied, mask.as_ref()));
+    let (new, operation) = Operation::apply(&request, &vocabulary, &state, &facts, &app.layouts(), &version)?;
     let words = operation.to_string();
-    let info = writer.record_edit(&branch, &parent, &applied.state, operation, label.unwrap_or_default())?;
+    let info = writer.record_edit(&branch, &parent, &new, operation, label.unwrap_or_default())?;
     let result = json!({
         "branch": branch, "commit": info.commit, "state": info.state, "op": words, "unchanged": info.unchanged,
     });

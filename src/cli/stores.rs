@@ -25,19 +25,27 @@ pub fn vocab(app: &App, verb: &VocabVerb) -> Result<(), Failure> {
         VocabVerb::List { tag, axis, module } => {
             let vocabulary = app.vocabulary()?;
             let filter = Filter { tag: tag.as_deref(), axis: *axis, module: module.as_deref() };
-            let moves = vocabulary.list(&filter, &layouts, &app.darktable_version())?;
+            let version = app.darktable_version();
+            let mut moves = vocabulary.list(&filter, &layouts, &version)?;
+            moves.extend(vocabulary.list_looks(&filter, &layouts, &version)?);
             let wide = moves.iter().map(|m| m.name.len()).max().unwrap_or(0);
             app.output.result(&moves, || {
-                moves.iter().map(|m| format!("{:wide$}  {}\n", m.name, line(m.description))).collect()
+                let row =
+                    |m: &ListedMove<'_>| format!("{:wide$}  {}  {}\n", m.name, m.kind, line(m.description));
+                moves.iter().map(row).collect()
             })
         }
         VocabVerb::Show { name } => {
             let vocabulary = app.vocabulary()?;
-            let file = vocabulary.get(name)?.file.clone();
+            let file = match vocabulary.look(name) {
+                Some(look) => look.file.clone(),
+                None => vocabulary.get(name)?.file.clone(),
+            };
             let version = app.darktable_version();
-            let moves = vocabulary.list(&Filter::default(), &layouts, &version)?;
-            let shown = moves.into_iter().find(|m| m.name == name).ok_or_else(|| {
-                let message = format!("darktable {version} does not have the module of move `{name}`");
+            let mut listed = vocabulary.list(&Filter::default(), &layouts, &version)?;
+            listed.extend(vocabulary.list_looks(&Filter::default(), &layouts, &version)?);
+            let shown = listed.into_iter().find(|m| m.name == name).ok_or_else(|| {
+                let message = format!("darktable {version} does not have every module of `{name}`");
                 Failure::new(ErrorCode::SynthesizerError, message)
             })?;
             app.output.result(&shown, || format!("{}file        {}\n", move_text(&shown), line(&file)))
@@ -51,7 +59,18 @@ fn move_text(shown: &ListedMove<'_>) -> String {
     for (name, p) in &shown.parameters {
         let neutral = p.neutral.map(|n| format!(", neutral {n}")).unwrap_or_default();
         let unit = if p.unit.is_empty() { String::new() } else { format!(" {}", p.unit) };
-        text.push_str(&format!("{name:10}  {} to {}{unit}, default {}{neutral}\n", p.min, p.max, p.default));
+        let whole = if p.whole { ", whole" } else { "" };
+        text.push_str(&format!(
+            "{name:10}  {} to {}{unit}{whole}, default {}{neutral}\n",
+            p.min, p.max, p.default
+        ));
+        for (choice, value) in p.choices.into_iter().flatten() {
+            text.push_str(&format!("{:10}  {value} is {choice}\n", ""));
+        }
+    }
+    for (name, values) in shown.moves.into_iter().flatten() {
+        let values: Vec<String> = values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        text.push_str(&format!("{:10}  {name} {}\n", "", values.join(" ")));
     }
     let axes: Vec<String> = shown
         .axes
@@ -61,8 +80,9 @@ fn move_text(shown: &ListedMove<'_>) -> String {
     let tags: Vec<&str> = shown.tags.iter().map(String::as_str).collect();
     let masks = if shown.maskable { "yes" } else { "no" };
     text.push_str(&format!(
-        "\nmodule      {}\npushes      {}\nmask        {masks}\ntags        {}\n",
-        shown.module,
+        "\n{:10}  {}\npushes      {}\nmask        {masks}\ntags        {}\n",
+        if shown.module.is_empty() { "kind" } else { "module" },
+        if shown.module.is_empty() { shown.kind } else { shown.module },
         axes.join(" "),
         line(&tags.join(", "))
     ));
@@ -74,14 +94,17 @@ fn check_moves(app: &App, file: &Path) -> Result<(), Failure> {
     let text = resolve::file(file)?;
     let vocabulary = crate::vocabulary::Vocabulary::load_with(&app.vocabulary_files(), file, &text)?;
     let version = app.darktable_version();
-    let listed = vocabulary.list(&Filter::default(), &app.layouts(), &version)?;
+    let mut listed = vocabulary.list(&Filter::default(), &app.layouts(), &version)?;
+    listed.extend(vocabulary.list_looks(&Filter::default(), &app.layouts(), &version)?);
     let shown = file.display().to_string();
-    let own: Vec<&str> = vocabulary.moves().filter(|m| m.file == shown).map(|m| m.name.as_str()).collect();
+    let moves = vocabulary.moves().map(|m| (&m.file, &m.name));
+    let all = moves.chain(vocabulary.looks().map(|look| (&look.file, &look.name)));
+    let own: Vec<&str> = all.filter(|(file, _)| **file == shown).map(|(_, name)| name.as_str()).collect();
     let missing: Vec<&str> =
         own.iter().filter(|name| !listed.iter().any(|m| m.name == **name)).copied().collect();
     let result = json!({ "file": file, "moves": own, "unavailable": missing, "darktable": version });
     app.output.result(&result, || {
-        let mut text = format!("{shown}: {} moves, all well-formed\n", own.len());
+        let mut text = format!("{shown}: {} moves and looks, all well-formed\n", own.len());
         if !missing.is_empty() {
             text.push_str(&format!("darktable {version} has no module for: {}\n", missing.join(", ")));
         }

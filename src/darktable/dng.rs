@@ -19,7 +19,6 @@ pub const MAKE: &str = "Chemigram";
 /// `Model` in the Exif data, and the DNG's unique camera model.
 pub const MODEL: &str = "Chemigram Synth-1";
 
-const LENS: &str = "Synth 50mm f/4";
 const TAKEN: &str = "2026:01:02 03:04:05";
 
 /// Sensor codes of black and of saturation.
@@ -46,6 +45,27 @@ const SRGB_FROM_XYZ: [[f64; 3]; 3] = [
     [0.055_643_4, -0.204_025_9, 1.057_225_2],
 ];
 
+/// What the Exif data say of camera and lens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Camera {
+    /// `Make`.
+    pub make: &'static str,
+    /// `Model`.
+    pub model: &'static str,
+    /// `LensModel`.
+    pub lens: &'static str,
+    /// Focal length in mm.
+    pub focal: u32,
+    /// Ten times the f-number.
+    pub aperture: u32,
+}
+
+impl Default for Camera {
+    fn default() -> Self {
+        Self { make: MAKE, model: MODEL, lens: "Synth 50mm f/4", focal: 50, aperture: 40 }
+    }
+}
+
 /// How the made-up camera takes the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DngOptions {
@@ -59,11 +79,13 @@ pub struct DngOptions {
     pub orientation: u16,
     /// ISO sensitivity, in the Exif data only.
     pub iso: u16,
+    /// Camera and lens, in the Exif data only.
+    pub camera: Camera,
 }
 
 impl Default for DngOptions {
     fn default() -> Self {
-        Self { noise: 1.0, seed: 1, exposure_ev: 0.0, orientation: 1, iso: 200 }
+        Self { noise: 1.0, seed: 1, exposure_ev: 0.0, orientation: 1, iso: 200, camera: Camera::default() }
     }
 }
 
@@ -257,8 +279,8 @@ fn main_ifd(width: u32, height: u32, options: &DngOptions, exif_at: u32, strip_a
         (258, Value::Short(vec![16])),     // BitsPerSample
         (259, Value::Short(vec![1])),      // Compression: none
         (262, Value::Short(vec![32_803])), // PhotometricInterpretation: colour filter array
-        (271, Value::Ascii(MAKE)),
-        (272, Value::Ascii(MODEL)),
+        (271, Value::Ascii(options.camera.make)),
+        (272, Value::Ascii(options.camera.model)),
         (273, Value::Long(vec![strip_at])),
         (274, Value::Short(vec![options.orientation])),
         (277, Value::Short(vec![1])),                 // SamplesPerPixel
@@ -272,7 +294,7 @@ fn main_ifd(width: u32, height: u32, options: &DngOptions, exif_at: u32, strip_a
         (34_665, Value::Long(vec![exif_at])),         // Exif IFD
         (50_706, Value::Bytes(vec![1, 4, 0, 0])),     // DNGVersion
         (50_707, Value::Bytes(vec![1, 1, 0, 0])),     // DNGBackwardVersion
-        (50_708, Value::Ascii(MODEL)),                // UniqueCameraModel
+        (50_708, Value::Ascii(options.camera.model)), // UniqueCameraModel
         (50_714, Value::Long(vec![BLACK as u32])),    // BlackLevel
         (50_717, Value::Long(vec![WHITE as u32])),    // WhiteLevel
         (50_721, Value::SRational(matrix)),           // ColorMatrix1
@@ -285,12 +307,12 @@ fn main_ifd(width: u32, height: u32, options: &DngOptions, exif_at: u32, strip_a
 fn exif_ifd(options: &DngOptions) -> Ifd {
     Ifd(vec![
         (33_434, Value::Rational(vec![(1, 125)])), // ExposureTime, s
-        (33_437, Value::Rational(vec![(40, 10)])), // FNumber
+        (33_437, Value::Rational(vec![(options.camera.aperture, 10)])), // FNumber
         (34_855, Value::Short(vec![options.iso])), // PhotographicSensitivity
         (36_864, Value::Undefined(*b"0230")),      // ExifVersion
         (36_867, Value::Ascii(TAKEN)),             // DateTimeOriginal
-        (37_386, Value::Rational(vec![(50, 1)])),  // FocalLength, mm
-        (42_036, Value::Ascii(LENS)),              // LensModel
+        (37_386, Value::Rational(vec![(options.camera.focal, 1)])), // FocalLength, mm
+        (42_036, Value::Ascii(options.camera.lens)), // LensModel
     ])
 }
 

@@ -10,7 +10,7 @@ use crate::clock::Deadline;
 use crate::darktable::checks;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::scratch::{Base, Order, Scratch};
+use crate::darktable::scratch::{Base, History, Order, Scratch};
 use crate::darktable::state::EditState;
 
 /// Spells a state as a sidecar for a picture of the given file name; the error says why it cannot be.
@@ -53,7 +53,7 @@ impl OneShot {
         }
         let scratch = Scratch::new(&self.base, raw)?;
         let sidecar = scratch.write_sidecar(sidecar)?;
-        let order = Order { sidecar: Some(&sidecar), long_edge, quality, write_sidecar: false };
+        let order = Order { sidecar: Some(&sidecar), long_edge, quality, history: History::Unsaid };
         let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
         checks::ending(&ended, raw, &scratch.output())?;
         let picture = Arc::new(checks::output(&scratch.output(), long_edge)?);

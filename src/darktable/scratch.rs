@@ -21,6 +21,8 @@ use crate::darktable::render::{Quality, RenderError};
 
 /// The name of the picture that darktable writes.
 pub const PICTURE: &str = "picture.png";
+/// Its name when it is to carry the history that made it.
+pub const CARRIER: &str = "picture.jpg";
 /// The largest long edge that is asked for; darktable never enlarges, so this means full size.
 pub const LARGEST_EDGE: u32 = 30_000;
 /// What makes darktable's pixels repeatable.
@@ -31,7 +33,7 @@ pub const LARGEST_EDGE: u32 = 30_000;
 /// `OMP_NUM_THREADS`: with two threads 4.2.1 renders the same raw in two or three ways that differ by a level
 /// in a few pixels (24 renders: 18 and 6 of a kind); with one it is 24 of a kind, and not slower on small and
 /// middling raws. From 5.0 on it is left alone: one thread makes 5.4.1 crash in haze removal.
-fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
+pub fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
     if version.starts_with("4.") {
         &[("MALLOC_PERTURB_", "255"), ("OMP_NUM_THREADS", "1")]
     } else {
@@ -160,8 +162,19 @@ pub struct Order<'a> {
     pub long_edge: u32,
     /// The level.
     pub quality: Quality,
-    /// Whether darktable should write its default history beside the (linked) input.
-    pub write_sidecar: bool,
+    /// Whether the history that was applied is wanted too.
+    pub history: History,
+}
+
+/// Where darktable is to leave the history that it applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// Nowhere.
+    Unsaid,
+    /// Beside the (linked) input.
+    Beside,
+    /// In the picture, which is a JPEG named [`CARRIER`] then.
+    Inside,
 }
 
 impl Scratch {
@@ -237,11 +250,14 @@ impl Scratch {
     /// Measured on 4.2.1: `--hq` defaults to true, sidecar writing to the user's taste.
     fn command_line(&self, order: &Order<'_>, config: &Path) -> Vec<OsString> {
         let edge = order.long_edge.min(LARGEST_EDGE).to_string();
-        let sidecars =
-            if order.write_sidecar { "write_sidecar_files=on import" } else { "write_sidecar_files=never" };
+        let (sidecars, picture) = match order.history {
+            History::Unsaid => ("write_sidecar_files=never", PICTURE),
+            History::Beside => ("write_sidecar_files=on import", PICTURE),
+            History::Inside => ("write_sidecar_files=never", CARRIER),
+        };
         let mut args = arguments([self.input.as_os_str()]);
         args.extend(order.sidecar.map(|path| path.as_os_str().to_owned()));
-        args.push(self.output().join(PICTURE).into_os_string());
+        args.push(self.output().join(picture).into_os_string());
         args.extend(arguments(["--width", &edge, "--height", &edge, "--hq", hq(order.quality)]));
         args.extend(arguments(CORE));
         args.push(config.as_os_str().to_owned());

@@ -5,8 +5,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::darktable::layout::Layouts;
+use crate::darktable::state::EditState;
 use crate::ids::{Hash, RefName};
-use crate::vocabulary::{Applied, AppliedRegions, MaskSpec, Move, RegionsRequest, Spot, Vocabulary};
+use crate::vocabulary::{
+    Applied, AppliedRegions, ApplyRequest, MaskSpec, Move, PhotoFacts, RegionsRequest, STRENGTH, Spot,
+    Vocabulary, VocabularyError,
+};
 
 /// How many columns a line about a batch fills before it is cut short.
 const COLUMNS: usize = 120;
@@ -175,6 +180,27 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
+    /// Applies a move or a look of the vocabulary: the new state, and what was done.
+    pub fn apply(
+        request: &ApplyRequest<'_>,
+        vocabulary: &Vocabulary,
+        state: &EditState,
+        facts: &PhotoFacts,
+        layouts: &Layouts,
+        darktable_version: &str,
+    ) -> Result<(EditState, Self), VocabularyError> {
+        if let Some(look) = vocabulary.look(request.move_name) {
+            let applied = vocabulary.apply_look(request, state, facts, layouts, darktable_version)?;
+            let mask = request.mask.and_then(|mask| serde_json::to_value(mask).ok());
+            let operation = Self::ApplyLook { look: look.name.clone(), mask, strength: applied.strength };
+            return Ok((applied.state, operation));
+        }
+        let applied = vocabulary.apply(request, state, facts, layouts, darktable_version)?;
+        let entry = vocabulary.get(request.move_name)?;
+        let operation = Self::Apply(AppliedMove::of(entry, &applied, request.mask));
+        Ok((applied.state, operation))
+    }
+
     /// The record of a batch that was applied.
     pub fn of_regions(
         request: &RegionsRequest<'_>,
@@ -210,6 +236,13 @@ impl Operation {
                 let (name, module) = ("apply_spot".into(), "retouch".into());
                 vec![AppliedMove { name, module, ..AppliedMove::default() }]
             }
+            // As if it were one move, with its strength.
+            Self::ApplyLook { look, mask, strength } => vec![AppliedMove {
+                mask: mask.clone(),
+                name: look.clone(),
+                values: [(STRENGTH.to_owned(), Setting { unit: String::new(), value: *strength })].into(),
+                ..AppliedMove::default()
+            }],
             _ => Vec::new(),
         }
     }

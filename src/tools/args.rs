@@ -17,7 +17,7 @@ pub struct Nothing {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPrimitive {
-    /// Name of a move, as `list_vocabulary` gives it.
+    /// Name of a move or look, as `list_vocabulary` gives it.
     pub primitive_name: String,
     /// Values by parameter name, in the parameter's unit and range; left out = the move's default.
     #[serde(default)]
@@ -146,6 +146,9 @@ pub struct ListVocabulary {
     /// Only moves of this darktable module.
     #[serde(default)]
     pub module: Option<String>,
+    /// Everything about each instead of a line; a list that is narrowed down has it anyway.
+    #[serde(default)]
+    pub details: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -265,7 +268,7 @@ fn yes() -> bool {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveModule {
-    /// A darktable module (`grain`) or a move (`grain_add`).
+    /// A darktable module (`grain`), a move or a look.
     pub module: String,
     /// The instance, where a module has several; left out = all that this session changed.
     #[serde(default)]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::darktable::state::EditState;
 use crate::error::{ErrorCode, Fault};
 use crate::ids::{Hash, RefName};
-use crate::photo::{AppliedMove, Operation};
+use crate::photo::Operation;
 use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::{Answer, ToolContext};
@@ -26,13 +26,11 @@ pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive
         values: &args.parameter_values,
         mask: args.mask.as_ref(),
     };
-    let applied = engine
-        .vocabulary
-        .apply(&request, &place.state, &engine.facts, &engine.layouts, engine.renderer.darktable_version())
-        .map_err(|e| Fault::from(&e))?;
-    let entry = engine.vocabulary.get(&args.primitive_name).map_err(|e| Fault::from(&e))?;
-    let operation = Operation::Apply(AppliedMove::of(entry, &applied, args.mask.as_ref()));
-    commit(context, &branch, &applied.state, operation, args.label.as_deref())
+    let version = engine.renderer.darktable_version();
+    let (state, operation) =
+        Operation::apply(&request, &engine.vocabulary, &place.state, &engine.facts, &engine.layouts, version)
+            .map_err(|e| Fault::from(&e))?;
+    commit(context, &branch, &state, operation, args.label.as_deref())
 }
 
 pub fn remove_module(context: &mut ToolContext<'_>, args: args::RemoveModule) -> Result<Answer, Fault> {

@@ -12,7 +12,7 @@ use crate::tools::args;
 use crate::tools::context::{Place, difference};
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::Event;
-use crate::vocabulary::{Filter, MaskSpec, ShownMask};
+use crate::vocabulary::{Filter, ListedMove, MaskSpec, ShownMask};
 
 fn fault<E: Coded>(error: E) -> Fault {
     Fault::from(&error)
@@ -55,15 +55,22 @@ pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary
     })?;
     let filter = Filter { tag: args.tag.as_deref(), axis, module: args.module.as_deref() };
     let engine = context.engine;
-    let moves = engine
-        .vocabulary
-        .list(&filter, &engine.layouts, engine.renderer.darktable_version())
-        .map_err(fault)?;
-    let mut data = json!({ "count": moves.len(), "moves": moves });
-    // Who looks for one kind of move does not look for masks.
-    if (filter.tag, filter.axis, filter.module) == (None, None, None) {
-        data["named_masks"] = json!(engine.vocabulary.masks().list());
+    let version = engine.renderer.darktable_version();
+    let moves = engine.vocabulary.list(&filter, &engine.layouts, version).map_err(fault)?;
+    let looks = engine.vocabulary.list_looks(&filter, &engine.layouts, version).map_err(fault)?;
+    let narrowed = args.tag.is_some() || args.axis.is_some() || args.module.is_some();
+    if narrowed || args.details {
+        return Ok(json!({ "count": moves.len(), "moves": moves, "looks": looks }).into());
     }
+    let lines = |listed: Vec<ListedMove<'_>>| listed.iter().map(ListedMove::line).collect::<Vec<_>>();
+    let data = json!({
+        "how_to_read": "name(parameter least..greatest unit = default): what it does; ! = whole frame only, no mask",
+        "count": moves.len(),
+        "moves": lines(moves),
+        "looks": lines(looks),
+        // Who looks for one kind of move does not look for masks.
+        "named_masks": engine.vocabulary.masks().list(),
+    });
     Ok(data.into())
 }
 

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::darktable::forms;
-use crate::darktable::layout::{Layout, Layouts, ModuleLayout};
+use crate::darktable::layout::{FieldType, Layout, Layouts, ModuleLayout};
 use crate::darktable::order;
 use crate::darktable::params::{self, ParamError};
 use crate::darktable::state::{Blend, EditState, Module, Params, Value};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::Target;
+use crate::vocabulary::geometry::{self, Geometry};
 use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
 use crate::vocabulary::mask::{Frame, MaskSpec, Orientation};
 
@@ -75,6 +76,8 @@ pub enum Selector {
     },
     /// A move, masked or not: its own fields only.
     Move(String),
+    /// A look: every move of it.
+    Look(String),
 }
 
 impl Vocabulary {
@@ -124,10 +127,12 @@ impl Vocabulary {
         Ok(Applied { state: new, op: entry.module.clone(), instance, values, mask_id })
     }
 
-    /// What a name means to [`Self::remove_module`]: a move, if there is one and no instance is named, else a module.
+    /// What a name means to [`Self::remove_module`]: a look or a move, if there is one and no instance is named, else
+    /// a module.
     pub fn selector(&self, name: &str, instance: Option<u32>) -> Selector {
-        match self.get(name) {
-            Ok(entry) if instance.is_none() => Selector::Move(entry.name.clone()),
+        match (self.look(name), self.get(name), instance) {
+            (Some(look), _, None) => Selector::Look(look.name.clone()),
+            (None, Ok(entry), None) => Selector::Move(entry.name.clone()),
             _ => Selector::Module { op: name.to_owned(), instance },
         }
     }
@@ -152,10 +157,11 @@ impl Vocabulary {
                 new.modules.retain(|m| m.op != *op || m.instance != *instance);
                 new.modules.extend(facts.baseline.module(op, *instance).cloned());
             }
-            Selector::Move(name) => {
-                let entry = self.get(name)?;
-                new.modules.retain(|m| m.op != entry.module || m.instance == 0 || m.name != entry.name);
-                self.rest_move(&mut new, entry, facts);
+            Selector::Move(name) => self.take_off(&mut new, self.get(name)?, facts),
+            Selector::Look(name) => {
+                for name in self.look(name).into_iter().flat_map(|look| look.moves.keys()) {
+                    self.take_off(&mut new, self.get(name)?, facts);
+                }
             }
         }
         finish(&mut new, facts);
@@ -212,12 +218,13 @@ impl Vocabulary {
         }
     }
 
-    /// Sets the fields of a move back on instance 0, if it is at work there.
-    fn rest_move(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
+    /// Takes off the masked instances of a move, and sets its fields back on instance 0, if it is at work there.
+    fn take_off(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
+        state.modules.retain(|m| m.op != entry.module || m.instance == 0 || m.name != entry.name);
         let rules = self.rules(&entry.module);
         let base = base_fields(facts, &entry.module);
         let Some(module) = state.module_mut(&entry.module, 0).filter(|m| m.enabled) else { return };
-        rest(entry, &rules, base, module);
+        rest(entry, &rules, base, module, facts);
         if at_rest(&rules, base, module) {
             self.restore(state, facts, &entry.module);
         }
@@ -254,7 +261,7 @@ impl Work<'_> {
             None => self.fresh()?,
         };
         if idle {
-            rest(self.entry, &self.rules, base, &mut module);
+            rest(self.entry, &self.rules, base, &mut module, self.facts);
         } else {
             self.set(&mut module, values, base)?;
         }
@@ -276,15 +283,22 @@ impl Work<'_> {
         let mut fields = params::defaults(&self.layout);
         for (target, constant) in &self.rules.start {
             let field = self.field(&self.layout, target)?;
-            let value = match (constant, target.index) {
-                (Constant::List(list), None) => Value::Floats(list.iter().map(|x| *x as f32).collect()),
-                (Constant::Number(number), None) => params::number(&self.layout, field, *number)
-                    .map_err(|e| unencodable(self.entry, &e.to_string()))?,
-                _ => return Err(unencodable(self.entry, &format!("`start.{target}` fits no field"))),
+            let first = target.index.unwrap_or(0);
+            let mut put_all = |list: &[f64]| {
+                let places = (first..).map(|at| Target { index: Some(at), ..target.clone() });
+                places.zip(list).all(|(place, value)| put(&mut fields, &place, *value as f32))
             };
-            params::check_value(&self.layout, field, &value)
+            let fits = match constant {
+                Constant::List(list) => put_all(list),
+                Constant::Number(number) => put(&mut fields, target, *number as f32),
+            };
+            if !fits {
+                return Err(unencodable(self.entry, &format!("`start.{target}` fits no field")));
+            }
+            fields
+                .get(&target.field)
+                .map_or(Ok(()), |value| params::check_value(&self.layout, field, value))
                 .map_err(|e| unencodable(self.entry, &e.to_string()))?;
-            fields.insert(target.field.clone(), value);
         }
         for (target, rest) in &self.rules.driven {
             self.field(&self.layout, target)?;
@@ -322,17 +336,29 @@ impl Work<'_> {
         })?;
         let neutral = self.entry.neutral();
         for (target, form) in &self.entry.set {
-            let value = match base.and_then(|base| read(base, target)) {
-                Some(start) => f64::from(start) + (form.value(values) - form.value(&neutral)),
-                None => form.value(values),
+            let (target, sign) = seen(&self.rules, target, self.facts);
+            let (asked, neutral) = (sign * form.value(values), sign * form.value(&neutral));
+            let start = base.and_then(|base| read(base, &target)).map(f64::from);
+            let choice = matches!(self.field(layout, &target)?.kind, FieldType::Enum | FieldType::Bool);
+            let value = match start {
+                _ if self.rules.geometry == Some(Geometry::Orientation) => {
+                    geometry::turned(self.facts, asked)
+                }
+                // A choice is not so much more than another.
+                Some(start) if choice && asked == neutral => start,
+                Some(start) if !choice => start + (asked - neutral),
+                _ => asked,
             };
-            self.write(layout, fields, target, value)?;
+            self.write(layout, fields, &target, value)?;
         }
         for (target, form) in &self.entry.scale {
             let start = base
                 .and_then(|base| read(base, target))
                 .ok_or_else(|| unencodable(self.entry, &format!("the photo's baseline has no `{target}`")))?;
             self.write(layout, fields, target, f64::from(start) * form.value(values))?;
+        }
+        if self.rules.geometry == Some(Geometry::Perspective) {
+            geometry::keep_whole_corners(fields, self.facts);
         }
         Ok(())
     }
@@ -346,7 +372,7 @@ impl Work<'_> {
     ) -> Result<(), VocabularyError> {
         let field = self.field(layout, target)?;
         if !put(fields, target, value as f32) {
-            return Err(unencodable(self.entry, &format!("`{target}` is not a float")));
+            return Err(unencodable(self.entry, &format!("`{target}` is not a number that fits")));
         }
         let written = fields.get(&target.field);
         match written.map_or(Ok(()), |v| params::check_value(layout, field, v)) {
@@ -394,12 +420,30 @@ pub(super) fn rest_value(
 }
 
 /// Brings the fields of one move to rest.
-fn rest(entry: &Move, rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, module: &mut Module) {
+fn rest(
+    entry: &Move,
+    rules: &ModuleRules,
+    base: Option<&BTreeMap<String, Value>>,
+    module: &mut Module,
+    facts: &PhotoFacts,
+) {
     let Params::Fields(fields) = &mut module.params else { return };
     for target in entry.set.keys().chain(entry.scale.keys()) {
-        if let Some(value) = rest_value(rules, base, target) {
-            put(fields, target, value);
+        let (target, _) = seen(rules, target, facts);
+        if let Some(value) = rest_value(rules, base, &target) {
+            put(fields, &target, value);
         }
+    }
+    if rules.geometry == Some(Geometry::Perspective) {
+        geometry::keep_whole_corners(fields, facts);
+    }
+}
+
+/// The field that stands for `target` on this photo, and with which sign.
+fn seen(rules: &ModuleRules, target: &Target, facts: &PhotoFacts) -> (Target, f64) {
+    match rules.geometry {
+        Some(Geometry::Perspective) => geometry::as_seen(target, facts),
+        _ => (target.clone(), 1.0),
     }
 }
 
@@ -409,16 +453,18 @@ pub(super) fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
 }
 
-/// A float field, or an element of an array of floats.
+/// A field that is a number, or an element of an array of numbers. (A whole number in a layout is far below 2²⁴.)
 pub(super) fn read(fields: &BTreeMap<String, Value>, target: &Target) -> Option<f32> {
     match (fields.get(&target.field)?, target.index) {
         (Value::Float(value), None) => Some(*value),
         (Value::Floats(values), Some(index)) => values.get(index).copied(),
+        (Value::Int(value), None) => Some(*value as f32),
+        (Value::Ints(values), Some(index)) => values.get(index).map(|value| *value as f32),
         _ => None,
     }
 }
 
-/// Writes a float field or element; whether there is one.
+/// Writes a number into a field or element; whether there is one, and of a type that takes it.
 pub(super) fn put(fields: &mut BTreeMap<String, Value>, target: &Target, value: f32) -> bool {
     // The sum turns -0.0, which a state may not hold, into 0.0.
     let value = value + 0.0;
@@ -426,6 +472,11 @@ pub(super) fn put(fields: &mut BTreeMap<String, Value>, target: &Target, value: 
         (Some(Value::Float(slot)), None) => *slot = value,
         (Some(Value::Floats(slots)), Some(index)) => match slots.get_mut(index) {
             Some(slot) => *slot = value,
+            None => return false,
+        },
+        (Some(Value::Int(slot)), None) if value.fract() == 0.0 => *slot = value as i64,
+        (Some(Value::Ints(slots)), Some(index)) if value.fract() == 0.0 => match slots.get_mut(index) {
+            Some(slot) => *slot = value as i64,
             None => return false,
         },
         _ => return false,
@@ -495,6 +546,7 @@ fn nothing(state: &EditState, selector: &Selector, facts: &PhotoFacts) -> Vocabu
                 format!("edit of module {op}, instance {number},")
             }
             Selector::Move(name) => format!("move `{name}`"),
+            Selector::Look(name) => format!("look `{name}`"),
         },
         present: if edited.is_empty() { "none".into() } else { edited.join(", ") },
     }

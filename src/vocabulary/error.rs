@@ -13,8 +13,8 @@ pub enum VocabularyError {
         /// What is wrong in it.
         reason: String,
     },
-    /// A move in a vocabulary file contradicts itself, its module or another move.
-    #[error("{file}: move `{name}`: {reason}")]
+    /// A move or a look in a vocabulary file contradicts itself, its module or another one.
+    #[error("{file}: `{name}`: {reason}")]
     Move {
         /// The file.
         file: String,
@@ -23,8 +23,8 @@ pub enum VocabularyError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Two moves have one name.
-    #[error("move `{name}` is defined twice: in {first} and in {second}")]
+    /// Two moves or looks have one name.
+    #[error("`{name}` is defined twice: in {first} and in {second}")]
     Duplicate {
         /// The name.
         name: String,
@@ -33,16 +33,16 @@ pub enum VocabularyError {
         /// The other file.
         second: String,
     },
-    /// There is no such move.
-    #[error("there is no move `{name}`{}", did_you_mean(.near))]
+    /// There is no such move or look.
+    #[error("there is no move or look `{name}`{}", did_you_mean(.near))]
     UnknownMove {
         /// The name that was asked for.
         name: String,
         /// Names that are close to it, nearest first.
         near: Vec<String>,
     },
-    /// The move has no such parameter.
-    #[error("move `{name}` has no parameter `{parameter}`; it has {legal}")]
+    /// The move or look has no such parameter.
+    #[error("`{name}` has no parameter `{parameter}`; it has {legal}")]
     UnknownParameter {
         /// The move.
         name: String,
@@ -52,7 +52,7 @@ pub enum VocabularyError {
         legal: String,
     },
     /// A value is outside its range, or not a finite number.
-    #[error("`{parameter}` of move `{name}` cannot be {value}: it goes from {min} to {max} {unit}")]
+    #[error("`{parameter}` of `{name}` cannot be {value}: it goes from {min} to {max} {unit}")]
     OutOfRange {
         /// The move.
         name: String,
@@ -66,6 +66,18 @@ pub enum VocabularyError {
         max: f64,
         /// The unit.
         unit: String,
+    },
+    /// A value between those that a parameter takes.
+    #[error("`{parameter}` of move `{name}` cannot be {value}: it takes {legal}")]
+    NotAChoice {
+        /// The move.
+        name: String,
+        /// The parameter.
+        parameter: String,
+        /// The value that was asked for.
+        value: f64,
+        /// What it takes, in words.
+        legal: String,
     },
     /// The photo's baseline plus the asked value leaves the range of darktable's field.
     #[error(
@@ -82,7 +94,7 @@ pub enum VocabularyError {
         legal: String,
     },
     /// The module cannot be masked.
-    #[error("move `{name}` cannot be masked: {reason}")]
+    #[error("`{name}` cannot be masked: {reason}")]
     NotMaskable {
         /// The move.
         name: String,
@@ -145,7 +157,7 @@ impl Coded for VocabularyError {
 
     fn remedy(&self) -> Option<String> {
         match self {
-            Self::Duplicate { .. } => Some("rename one of the two moves".into()),
+            Self::Duplicate { .. } => Some("rename one of the two".into()),
             Self::UnknownMove { .. } => Some("list the vocabulary to see every move".into()),
             Self::NotMaskable { .. } => Some("apply the move without a mask, or use another move".into()),
             Self::Unavailable { .. } => {

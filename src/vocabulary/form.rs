@@ -49,6 +49,12 @@ impl Form {
         })
     }
 
+    /// Whether whole parameters give a whole number: no fraction in it, and no function.
+    pub(crate) fn is_whole(&self) -> bool {
+        let plain = |term: &Term| term.function == Function::Identity && term.factor.fract() == 0.0;
+        self.constant.fract() == 0.0 && self.terms.iter().all(plain)
+    }
+
     /// The parameters that it uses.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().map(|term| term.parameter.as_str())

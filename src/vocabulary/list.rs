@@ -8,6 +8,7 @@ use crate::darktable::layout::Layouts;
 use crate::metrics::axes::Axis;
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::load::{Move, Parameter, Vocabulary};
+use crate::vocabulary::looks::{Look, STRENGTH};
 
 /// Which moves to list; what is `None` does not restrict.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,19 +21,25 @@ pub struct Filter<'a> {
     pub module: Option<&'a str>,
 }
 
-/// One move, as short as it can be understood.
+/// One move or look, with all that there is to choose.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ListedMove<'a> {
     /// Its name.
     pub name: &'a str,
+    /// `move` or `look`.
+    pub kind: &'static str,
     /// What it does.
     pub description: &'a str,
     /// What it pushes at its default values, `+1` or `-1`.
     pub axes: BTreeMap<&'static str, i8>,
     /// What can be chosen.
     pub parameters: BTreeMap<&'a str, ListedParameter<'a>>,
-    /// darktable's module.
+    /// darktable's module; empty, and left out, for a look.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub module: &'a str,
+    /// The moves of a look with their values at full strength; empty, and left out, for a move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moves: Option<&'a BTreeMap<String, BTreeMap<String, f64>>>,
     /// Whether it takes a mask.
     pub maskable: bool,
     /// Words to find it by.
@@ -54,6 +61,12 @@ pub struct ListedParameter<'a> {
     /// The value at which the move does nothing; left out for a direction, which does nothing by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neutral: Option<f64>,
+    /// Whether it takes whole numbers only; left out if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+    /// The values that it takes, by name; left out if all are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choices: Option<&'a BTreeMap<String, i64>>,
 }
 
 impl Vocabulary {
@@ -78,24 +91,79 @@ impl Vocabulary {
         }
         Ok(listed)
     }
+
+    /// The looks of which this darktable has every module and that the filter lets through, by name.
+    pub fn list_looks(
+        &self,
+        filter: &Filter<'_>,
+        layouts: &Layouts,
+        darktable_version: &str,
+    ) -> Result<Vec<ListedMove<'_>>, VocabularyError> {
+        let mut listed = Vec::new();
+        for look in self.looks() {
+            let mut wanted = filter.tag.is_none_or(|tag| look.tags.iter().any(|t| t == tag))
+                && filter.axis.is_none_or(|axis| look.axes.contains_key(&axis))
+                && filter.module.is_none();
+            let mut maskable = true;
+            for name in look.moves.keys() {
+                let entry = self.get(name)?;
+                match self.layout(entry, layouts, darktable_version)? {
+                    Some((module, _)) => maskable &= self.mask_refusal(entry, &module).is_none(),
+                    None => wanted = false,
+                }
+            }
+            if wanted {
+                listed.push(ListedMove::of_look(look, maskable));
+            }
+        }
+        Ok(listed)
+    }
 }
 
 impl<'a> ListedMove<'a> {
     fn of(entry: &'a Move, maskable: bool) -> Self {
         Self {
             name: &entry.name,
+            kind: "move",
             description: &entry.description,
-            axes: entry.axes.iter().map(|(axis, sign)| (axis.name(), *sign)).collect(),
+            axes: named(&entry.axes),
             parameters: entry
                 .parameters
                 .iter()
                 .map(|(name, p)| (name.as_str(), ListedParameter::of(p)))
                 .collect(),
             module: &entry.module,
+            moves: None,
             maskable,
             tags: &entry.tags,
         }
     }
+
+    fn of_look(look: &'a Look, maskable: bool) -> Self {
+        Self {
+            name: &look.name,
+            kind: "look",
+            description: &look.description,
+            axes: named(&look.axes),
+            parameters: BTreeMap::from([(STRENGTH, ListedParameter::strength())]),
+            module: "",
+            moves: Some(&look.moves),
+            maskable,
+            tags: &look.tags,
+        }
+    }
+
+    /// One line: `name(parameter least..greatest unit = default): what it does`. A `!` after the name says that it
+    /// takes no mask.
+    pub fn line(&self) -> String {
+        let parameters: Vec<String> = self.parameters.iter().map(|(name, p)| p.words(name)).collect();
+        let whole_frame = if self.maskable { "" } else { "!" };
+        format!("{}{whole_frame}({}): {}", self.name, parameters.join(", "), self.description)
+    }
+}
+
+fn named(axes: &BTreeMap<Axis, i8>) -> BTreeMap<&'static str, i8> {
+    axes.iter().map(|(axis, sign)| (axis.name(), *sign)).collect()
 }
 
 impl<'a> ListedParameter<'a> {
@@ -106,7 +174,31 @@ impl<'a> ListedParameter<'a> {
             max: parameter.max,
             default: parameter.default,
             neutral: (!parameter.direction).then_some(parameter.neutral),
+            whole: parameter.whole,
+            choices: (!parameter.choices.is_empty()).then_some(&parameter.choices),
         }
+    }
+
+    fn strength() -> Self {
+        let Parameter { min, max, default, neutral, .. } = Look::parameter();
+        Self { unit: "", min, max, default, neutral: Some(neutral), whole: false, choices: None }
+    }
+
+    /// `amount 0..2 EV = 0.6`, or `method 0 unchanged|2 inpaint = 2`.
+    fn words(&self, name: &str) -> String {
+        let range = match self.choices {
+            None => {
+                let unit = if self.unit.is_empty() { "" } else { " " };
+                format!("{}..{}{unit}{}", self.min, self.max, self.unit)
+            }
+            Some(choices) => {
+                let mut choices: Vec<(i64, &str)> = choices.iter().map(|(n, v)| (*v, n.as_str())).collect();
+                choices.sort_unstable();
+                choices.iter().map(|(value, name)| format!("{value} {name}")).collect::<Vec<_>>().join("|")
+            }
+        };
+        let whole = if self.whole && self.choices.is_none() { " whole" } else { "" };
+        format!("{name} {range}{whole} = {}", self.default)
     }
 }
 
@@ -122,8 +214,8 @@ mod tests {
         let count =
             |filter: Filter<'_>, version: &str| vocabulary.list(&filter, &layouts, version).unwrap().len();
         let all = Filter::default();
-        assert_eq!(count(all, "4.2.1"), vocabulary.moves().count());
         assert_eq!(count(all, "5.4.1"), vocabulary.moves().count());
+        assert!(count(all, "4.2.1") < count(all, "5.0.1"), "some modules came with darktable 5");
         assert_eq!(count(all, "3.0.0"), 0);
         assert_eq!(count(Filter { module: Some("temperature"), ..all }, "4.2.1"), 2);
         assert_eq!(count(Filter { tag: Some("no such tag"), ..all }, "4.2.1"), 0);

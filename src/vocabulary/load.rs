@@ -1,4 +1,4 @@
-//! Reading the move files: strict, with every contradiction named before the first move is applied.
+//! Reading the files of moves and looks: strict, with every contradiction named before the first move is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,15 +10,18 @@ use crate::darktable::layout::{FieldType, Layouts};
 use crate::metrics::axes::Axis;
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Form, Target, is_name};
+use crate::vocabulary::geometry::Geometry;
+use crate::vocabulary::looks::{Look, LookEntry};
 use crate::vocabulary::mask::NamedMasks;
 
-/// The folder of the move files, within the vocabulary.
-const MOVES: &str = "moves";
+/// The folders of the files, within the vocabulary. What a file holds is for the file to say.
+const FOLDERS: [&str; 2] = ["moves", "looks"];
 
-/// Every move there is, and the rules of the modules that they act on.
+/// Every move and look there is, and the rules of the modules that they act on.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
-    moves: BTreeMap<String, Move>,
+    pub(super) moves: BTreeMap<String, Move>,
+    pub(super) looks: BTreeMap<String, Look>,
     modules: BTreeMap<String, ModuleRules>,
     masks: NamedMasks,
 }
@@ -44,6 +47,8 @@ pub struct Move {
     pub scale: BTreeMap<Target, Form>,
     /// Why more of it does not always go further along its axes; `None` for a move of which it does.
     pub not_monotonic: Option<String>,
+    /// The kind of photo on which it shows what it does (`overexposed`, `noisy`…); `None` for any.
+    pub shown_on: Option<String>,
     /// The file that defines it.
     pub file: String,
 }
@@ -66,6 +71,12 @@ pub struct Parameter {
     /// Whether it only says where the others go (a hue): it does nothing while they are neutral, whatever its value.
     #[serde(default)]
     pub direction: bool,
+    /// Whether it takes whole numbers only: a switch, a count, a choice.
+    #[serde(default)]
+    pub whole: bool,
+    /// The values that it takes, by name; empty when every value in the range is one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub choices: BTreeMap<String, i64>,
 }
 
 /// What holds for a module whatever move drives it.
@@ -78,6 +89,8 @@ pub struct ModuleRules {
     pub start: BTreeMap<Target, Constant>,
     /// The group of modules of which one at most is on (the tone mappers).
     pub exclusive: Option<String>,
+    /// What has to be worked out beyond what forms can say.
+    pub geometry: Option<Geometry>,
 }
 
 /// A fixed value of a field.
@@ -86,7 +99,7 @@ pub struct ModuleRules {
 pub enum Constant {
     /// A number (enums and switches too).
     Number(f64),
-    /// A whole array.
+    /// An array from its first element, or from the one that is named; what it leaves out keeps its default.
     List(Vec<f64>),
 }
 
@@ -97,6 +110,8 @@ struct MoveFile {
     module: BTreeMap<String, ModuleEntry>,
     #[serde(default, rename = "move")]
     moves: Vec<MoveEntry>,
+    #[serde(default, rename = "look")]
+    looks: Vec<LookEntry>,
 }
 
 #[derive(Deserialize)]
@@ -106,6 +121,8 @@ struct ModuleEntry {
     exclusive: Option<String>,
     #[serde(default)]
     start: BTreeMap<String, Constant>,
+    #[serde(default)]
+    geometry: Option<Geometry>,
 }
 
 #[derive(Deserialize)]
@@ -123,10 +140,12 @@ struct MoveEntry {
     scale: BTreeMap<String, String>,
     #[serde(default)]
     not_monotonic: Option<String>,
+    #[serde(default)]
+    shown_on: Option<String>,
 }
 
 impl Vocabulary {
-    /// Reads every move file. What is wrong in one is an error, never a move that is quietly missing.
+    /// Reads every file. What is wrong in one is an error, never a move that is quietly missing.
     pub fn load(assets: &Overlay) -> Result<Self, VocabularyError> {
         Self::read(assets, None)
     }
@@ -139,26 +158,31 @@ impl Vocabulary {
     fn read(assets: &Overlay, extra: Option<(&Path, &str)>) -> Result<Self, VocabularyError> {
         let mut vocabulary = Self { masks: NamedMasks::load(assets)?, ..Self::default() };
         let replaced = extra.and_then(|(file, _)| file.file_name()?.to_str());
-        for (name, origin) in assets.list(MOVES, ".toml") {
-            if replaced == Some(name.as_str()) {
-                continue;
+        for folder in FOLDERS {
+            // An extra file belongs where its like are.
+            let here = extra.is_some_and(|(_, text)| text.contains("[[look]]") == (folder == "looks"));
+            for (name, origin) in assets.list(folder, ".toml") {
+                if here && replaced == Some(name.as_str()) {
+                    continue;
+                }
+                let path = format!("{folder}/{name}");
+                let shown = match origin {
+                    Origin::Embedded => path.clone(),
+                    Origin::User(path) => path.display().to_string(),
+                };
+                let text = assets.text(&path).ok_or_else(|| VocabularyError::File {
+                    file: shown.clone(),
+                    reason: "not readable as UTF-8 text".into(),
+                })?;
+                vocabulary.add(&shown, &text)?;
             }
-            let path = format!("{MOVES}/{name}");
-            let shown = match origin {
-                Origin::Embedded => path.clone(),
-                Origin::User(path) => path.display().to_string(),
-            };
-            let text = assets.text(&path).ok_or_else(|| VocabularyError::File {
-                file: shown.clone(),
-                reason: "not readable as UTF-8 text".into(),
-            })?;
-            vocabulary.add(&shown, &text)?;
         }
         if let Some((file, text)) = extra {
             vocabulary.add(&file.display().to_string(), text)?;
         }
         vocabulary.settle()?;
         vocabulary.check_fields(&Layouts::new(assets.clone()))?;
+        vocabulary.settle_looks()?;
         Ok(vocabulary)
     }
 
@@ -167,11 +191,11 @@ impl Vocabulary {
         self.moves.values()
     }
 
-    /// The move of this name; the error names those that are spelled like it.
+    /// The move of this name; the error names what is spelled like it.
     pub fn get(&self, name: &str) -> Result<&Move, VocabularyError> {
         self.moves.get(name).ok_or_else(|| VocabularyError::UnknownMove {
             name: name.to_owned(),
-            near: nearest(name, self.moves.keys().map(String::as_str)),
+            near: nearest(name, self.moves.keys().chain(self.looks.keys()).map(String::as_str)),
         })
     }
 
@@ -210,7 +234,8 @@ impl Vocabulary {
             for (field, constant) in entry.start {
                 start.insert(field.parse().map_err(bad)?, constant);
             }
-            let rules = ModuleRules { driven: BTreeMap::new(), start, exclusive: entry.exclusive };
+            let ModuleEntry { exclusive, geometry, .. } = entry;
+            let rules = ModuleRules { driven: BTreeMap::new(), start, exclusive, geometry };
             self.modules.insert(op, rules);
         }
         for entry in parsed.moves {
@@ -220,11 +245,27 @@ impl Vocabulary {
                 name: name.clone(),
                 reason,
             })?;
-            if let Some(first) = self.moves.insert(name.clone(), checked) {
-                return Err(VocabularyError::Duplicate { name, first: first.file, second: file.to_owned() });
-            }
+            self.check_name(&name, file)?;
+            self.moves.insert(name, checked);
+        }
+        for entry in parsed.looks {
+            self.check_name(&entry.name, file)?;
+            self.looks.insert(entry.name.clone(), Look::new(entry, file));
         }
         Ok(())
+    }
+
+    /// A name stands for one move or one look.
+    fn check_name(&self, name: &str, file: &str) -> Result<(), VocabularyError> {
+        let of_move = self.moves.get(name).map(|entry| &entry.file);
+        match of_move.or_else(|| self.looks.get(name).map(|look| &look.file)) {
+            None => Ok(()),
+            Some(first) => Err(VocabularyError::Duplicate {
+                name: name.to_owned(),
+                first: first.clone(),
+                second: file.to_owned(),
+            }),
+        }
     }
 
     /// Collects what moves drive in each module, and holds moves on one module against each other: a field must
@@ -253,7 +294,7 @@ impl Vocabulary {
     }
 
     /// Holds every field that a move drives or a module starts with to darktable's layouts: one version must have
-    /// them all, and what moves drive must be floats.
+    /// them all, and what moves drive must be numbers.
     fn check_fields(&self, layouts: &Layouts) -> Result<(), VocabularyError> {
         for entry in self.moves.values() {
             let bad = |reason: String| VocabularyError::Move {
@@ -274,19 +315,24 @@ impl Vocabulary {
                     targets().find(|t| !known(t)).map_or("such set of fields".to_owned(), Target::to_string);
                 return Err(bad(format!("module {} has no `{stranger}`", entry.module)));
             };
-            for target in entry.set.keys().chain(entry.scale.keys()) {
-                let fits = layout.field(&target.field).is_some_and(|field| {
-                    let element = match (field.count, target.index) {
-                        (None, None) => true,
-                        (Some(count), Some(index)) => index < count,
-                        _ => false,
-                    };
-                    field.kind == FieldType::Float && element
+            for (target, form) in entry.set.iter().chain(&entry.scale) {
+                let field = layout.field(&target.field).filter(|field| match (field.count, target.index) {
+                    (None, None) => field.kind != FieldType::Text,
+                    (Some(count), Some(index)) => index < count && field.kind != FieldType::Text,
+                    _ => false,
                 });
-                if !fits {
+                let Some(field) = field else {
                     return Err(bad(format!(
-                        "`{target}` is not a float field, or element of one, of {}",
+                        "`{target}` is not a number, or element of an array, of {}",
                         entry.module
+                    )));
+                };
+                let whole = |name| entry.parameters.get(name).is_some_and(|p| p.whole);
+                let steps =
+                    form.is_whole() && form.parameters().all(whole) && !entry.scale.contains_key(target);
+                if field.kind != FieldType::Float && !steps {
+                    return Err(bad(format!(
+                        "`{target}` takes whole numbers: use whole factors, and parameters with `whole = true`"
                     )));
                 }
             }
@@ -342,16 +388,64 @@ impl Move {
                     unit: parameter.unit.clone(),
                 });
             }
+            if parameter.whole && value.fract() != 0.0 || !parameter.takes(value) {
+                return Err(VocabularyError::NotAChoice {
+                    name: self.name.clone(),
+                    parameter: name.clone(),
+                    value,
+                    legal: parameter.legal(),
+                });
+            }
             resolved.insert(name.clone(), value);
         }
         Ok(resolved)
     }
 
     fn legal(&self) -> String {
-        let one = |(name, p): (&String, &Parameter)| {
-            format!("`{name}` ({} to {}{}{})", p.min, p.max, if p.unit.is_empty() { "" } else { " " }, p.unit)
-        };
+        let one = |(name, p): (&String, &Parameter)| format!("`{name}` ({})", p.legal());
         self.parameters.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Parameter {
+    /// Whether a value in the range is one of the choices, if there are choices; neutral always is.
+    fn takes(&self, value: f64) -> bool {
+        self.choices.is_empty() || value == self.neutral || self.choices.values().any(|v| *v as f64 == value)
+    }
+
+    /// What it takes, in words: `-1 to 1 EV`, or every choice with its number.
+    pub fn legal(&self) -> String {
+        if self.choices.is_empty() {
+            let unit = if self.unit.is_empty() { "" } else { " " };
+            let whole = if self.whole { ", whole" } else { "" };
+            return format!("{} to {}{unit}{}{whole}", self.min, self.max, self.unit);
+        }
+        let mut choices: Vec<(i64, &str)> =
+            self.choices.iter().map(|(name, v)| (*v, name.as_str())).collect();
+        choices.sort_unstable();
+        let neutral = (self.neutral as i64, "unchanged");
+        if choices.iter().all(|(value, _)| *value != neutral.0) {
+            choices.insert(0, neutral);
+        }
+        choices.iter().map(|(value, name)| format!("{value} {name}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is wrong with it, if anything is.
+    fn fault(&self) -> Option<&'static str> {
+        let sound = [self.min, self.max].iter().all(|x| x.is_finite())
+            && self.min < self.max
+            && (self.min..=self.max).contains(&self.default)
+            && (self.min..=self.max).contains(&self.neutral);
+        let steps = || [self.min, self.max, self.default, self.neutral].iter().all(|x| x.fract() == 0.0);
+        if !sound {
+            Some("min < max, with default and neutral between them")
+        } else if self.whole && !steps() {
+            Some("whole numbers throughout, because it is `whole`")
+        } else if !self.choices.is_empty() && !(self.whole && self.takes(self.default)) {
+            Some("`whole = true` and a default among its choices")
+        } else {
+            None
+        }
     }
 }
 
@@ -360,21 +454,21 @@ impl MoveEntry {
         if !is_name(&self.name) {
             return Err("the name may have lower-case letters, digits and underscores".into());
         }
-        if self.description.trim().is_empty() || self.tags.is_empty() || self.axes.is_empty() {
-            return Err("description, tags and axes may not be empty".into());
+        if self.description.trim().is_empty() || self.tags.is_empty() {
+            return Err("description and tags may not be empty".into());
+        }
+        if self.axes.is_empty() && self.not_monotonic.is_none() {
+            return Err("axes may be empty only with the reason in `not_monotonic`".into());
         }
         if let Some((axis, sign)) = self.axes.iter().find(|(_, sign)| sign.abs() != 1) {
             return Err(format!("axis {} has sign {sign}; write +1 or -1", axis.name()));
         }
         for (name, p) in &self.parameters {
-            let sound = [p.min, p.max].iter().all(|x| x.is_finite())
-                && p.min < p.max
-                && (p.min..=p.max).contains(&p.default)
-                && (p.min..=p.max).contains(&p.neutral);
-            if !sound || !is_name(name) {
-                return Err(format!(
-                    "parameter `{name}` needs min < max, with default and neutral between them"
-                ));
+            if !is_name(name) {
+                return Err(format!("`{name}` may have lower-case letters, digits and underscores"));
+            }
+            if let Some(fault) = p.fault() {
+                return Err(format!("parameter `{name}` needs {fault}"));
             }
         }
         if self.parameters.values().all(|p| p.direction || p.default == p.neutral) {
@@ -393,6 +487,7 @@ impl MoveEntry {
             tags: self.tags,
             parameters: self.parameters,
             not_monotonic: self.not_monotonic,
+            shown_on: self.shown_on,
             file: file.to_owned(),
         };
         let all = || checked.set.values().chain(checked.scale.values());
@@ -527,8 +622,8 @@ set.blacks = "0.4*amount"
         let layouts = Layouts::new(Overlay::vocabulary(None));
         for (from, to, expected) in [
             ("set.blacks", "set.blakcs", "has no `blakcs`"),
-            ("set.blacks", "set.\"blacks[0]\"", "`blacks[0]` is not a float"),
-            ("set.blacks", "set.iterations", "`iterations` is not a float"),
+            ("set.blacks", "set.\"blacks[0]\"", "`blacks[0]` is not a number"),
+            ("set.blacks", "set.iterations", "`iterations` takes whole numbers"),
             ("\"toneequal\"", "\"tonequal\"", "no module `tonequal`"),
         ] {
             let vocabulary = read(&GOOD.replacen(from, to, 1)).unwrap();

@@ -12,6 +12,8 @@
 //! 4. **A mask makes an instance.** A masked move works on an instance of its own, named after the move, that
 //!    starts from rest; the global one is left alone.
 //!
+//! A *look* is several moves under one name: each as far from its neutral value as the look's one strength says.
+//!
 //! Tone mappers (`filmicrgb`, `sigmoid`) exclude each other: a move on one switches the other off, and at rest
 //! the baseline's mapper comes back.
 
@@ -19,9 +21,11 @@ pub mod apply;
 mod error;
 mod form;
 mod frames;
+mod geometry;
 pub mod grey_card;
 mod list;
 mod load;
+mod looks;
 pub mod mask;
 mod propagate;
 mod regions;
@@ -34,8 +38,10 @@ mod white_balance;
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
 pub use error::VocabularyError;
 pub use form::{Form, Target};
+pub use geometry::Geometry;
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
+pub use looks::{AppliedLook, Look, STRENGTH};
 pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, Orientation, ShownMask};
 pub use propagate::{Edits, Extra, PhotoEdit, PropagateError, Selection};
 pub use regions::{

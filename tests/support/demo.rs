@@ -1,5 +1,5 @@
 //! The demo photo, opened by the installed darktable, with the vocabulary at hand.
-#![allow(dead_code, reason = "the tests and the table each use their own part")]
+#![allow(dead_code, reason = "the tests and the tables each use their own part")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,27 +7,29 @@
     reason = "test support: a failure is the test's failure"
 )]
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chemigram::assets::Overlay;
 use chemigram::clock::{Deadline, SystemClock};
 use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::dng::{DngOptions, write_dng};
 use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::oneshot::OneShot;
+use chemigram::darktable::oneshot::{Encoder, OneShot};
 use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
-use chemigram::darktable::{dng, xmp};
+use chemigram::darktable::xmp;
 use chemigram::ids::Hash;
-use chemigram::metrics::axes::Axis;
-use chemigram::metrics::difference::Difference;
-use chemigram::metrics::stats::ImageStats;
-use chemigram::vocabulary::table::Measured;
-use chemigram::vocabulary::{Applied, ApplyRequest, MaskSpec, Move, Orientation, PhotoFacts, Vocabulary};
+use chemigram::vocabulary::{
+    Applied, ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary, VocabularyError,
+};
+
+#[path = "photos.rs"]
+pub mod photos;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
 pub const LONG_EDGE: u32 = 600;
@@ -36,39 +38,47 @@ pub struct Demo {
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
     pub facts: PhotoFacts,
+    /// Which of the photos it is: see [`photos::photo`].
+    pub kind: Option<String>,
     pub raw: RawFile,
-    pub renderer: OneShot,
+    pub oneshot: OneShot,
+    pub worker: Worker,
+    /// What each state looks like, or why it cannot be rendered.
+    seen: Mutex<HashMap<Hash, Result<Arc<Picture>, String>>>,
     // Dropped last: the raw and darktable's configuration live in it.
-    folder: tempfile::TempDir,
-}
-
-/// One move, rendered and measured from its least strength to its greatest.
-pub struct Surveyed<'a> {
-    pub entry: &'a Move,
-    /// The move at rest, from the untouched photo: rendered, not assumed.
-    pub neutral: Arc<Picture>,
-    /// The move at its default values.
-    pub default: Arc<Picture>,
-    /// The move at its greatest strength; at its default values if it has no strength.
-    pub greatest: Arc<Picture>,
-    pub measured: Measured,
+    _folder: tempfile::TempDir,
 }
 
 impl Demo {
-    /// At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
     pub fn open() -> Self {
-        Self::of(&dng::demo_photo().unwrap())
+        Self::open_photo(None)
+    }
+
+    /// One for every photo that some move needs to show what it does, the demo's own photo first.
+    pub fn open_all() -> Vec<Self> {
+        let demo = Self::open();
+        let chosen = demo.vocabulary.moves().filter(|entry| wanted(&entry.name));
+        let mut kinds: Vec<String> = chosen.filter_map(|entry| entry.shown_on.clone()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        std::iter::once(demo).chain(kinds.iter().map(|kind| Self::open_photo(Some(kind)))).collect()
+    }
+
+    /// At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
+    pub fn open_photo(kind: Option<&str>) -> Self {
+        let (photo, options) = photos::photo(kind);
+        Self { kind: kind.map(str::to_owned), ..Self::with(&photo, &options) }
     }
 
     /// A raw of another picture, as the demo's camera would have taken it.
     pub fn of(photo: &Picture) -> Self {
-        Self::with(photo, &dng::DngOptions::default())
+        Self::with(photo, &DngOptions::default())
     }
 
     /// A raw of another picture, taken otherwise.
-    pub fn with(photo: &Picture, options: &dng::DngOptions) -> Self {
+    pub fn with(photo: &Picture, options: &DngOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let bytes = dng::write_dng(photo, options).unwrap();
+        let bytes = write_dng(photo, options).unwrap();
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
@@ -82,19 +92,33 @@ impl Demo {
         }
         let orientation = Orientation::from_exif(options.orientation.into());
         let facts = PhotoFacts { baseline, width, height, orientation };
-        let encoder = {
+        let encoder: Arc<Encoder> = {
             let layouts = Arc::clone(&layouts);
             Arc::new(move |state: &EditState, name: &str| {
                 xmp::write(state, &layouts, name).map_err(|e| e.to_string())
             })
         };
-        let renderer = OneShot::new(cli, &base, encoder).unwrap();
+        let oneshot = OneShot::new(cli.clone(), &base, Arc::clone(&encoder)).unwrap();
+        let worker = Worker::new(cli, &base, encoder).unwrap();
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, facts, raw, renderer, folder }
+        let seen = Mutex::default();
+        Self { vocabulary, layouts, facts, kind: None, raw, oneshot, worker, seen, _folder: folder }
     }
 
     pub fn version(&self) -> &str {
-        self.renderer.darktable_version()
+        self.oneshot.darktable_version()
+    }
+
+    pub fn try_apply(
+        &self,
+        state: &EditState,
+        name: &str,
+        values: &BTreeMap<String, f64>,
+        mask: Option<&str>,
+    ) -> Result<Applied, VocabularyError> {
+        let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
+        let request = ApplyRequest { move_name: name, values, mask: mask.as_ref() };
+        self.vocabulary.apply(&request, state, &self.facts, &self.layouts, self.version())
     }
 
     pub fn apply(
@@ -104,113 +128,85 @@ impl Demo {
         values: &[(&str, f64)],
         mask: Option<&str>,
     ) -> Applied {
-        let values: BTreeMap<String, f64> =
-            values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
-        let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
-        self.vocabulary
-            .apply(&request, state, &self.facts, &self.layouts, self.version())
-            .unwrap_or_else(|e| panic!("{name}: {e}"))
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        self.try_apply(state, name, &values, mask).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    pub fn render(&self, state: &EditState) -> Arc<Picture> {
+    /// One picture by a darktable of its own, whatever was rendered before.
+    pub fn render(&self, state: &EditState) -> Result<Arc<Picture>, String> {
+        self.look(&self.oneshot, state)
+    }
+
+    fn look(&self, renderer: &dyn Renderer, state: &EditState) -> Result<Arc<Picture>, String> {
         let request =
             RenderRequest { raw: &self.raw, state, long_edge: LONG_EDGE, quality: Quality::Preview };
-        self.renderer.render(&request, &deadline()).unwrap_or_else(|e| panic!("{e}")).picture
+        renderer.render(&request, &deadline()).map(|r| r.picture).map_err(|e| e.to_string())
     }
 
-    /// A renderer that keeps darktable alive, working beside the plain one.
-    pub fn worker(&self) -> Worker {
-        let layouts = Arc::clone(&self.layouts);
-        let encode =
-            move |state: &EditState, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
-        let cli = DarktableCli::find(&deadline()).unwrap();
-        Worker::new(cli, &self.folder.path().join("darktable"), Arc::new(encode)).unwrap()
+    /// [`Self::render`] of all, two at a time.
+    pub fn render_afresh(&self, states: &[EditState]) -> Vec<Result<Arc<Picture>, String>> {
+        two_at_a_time(states, |state| self.render(state))
     }
 
-    /// The untouched photo, and every move at every rung of its strength.
-    pub fn survey(&self) -> (Arc<Picture>, Vec<Surveyed<'_>>) {
-        let baseline = &self.facts.baseline;
-        let mut states = vec![baseline.clone()];
-        let mut ladders = Vec::new();
-        for entry in self.vocabulary.moves().filter(|entry| wanted(&entry.name)) {
-            let ladder = ladder(entry);
-            let first = states.len();
-            for values in &ladder {
-                let values: Vec<(&str, f64)> = values.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-                states.push(self.apply(baseline, &entry.name, &values, None).state);
-            }
-            ladders.push((entry, ladder, first..states.len()));
-        }
-        let pictures = self.render_all(&states);
-        let untouched = &pictures[0];
-        let before = ImageStats::of(untouched);
-        let survey = ladders.into_iter().map(|(entry, ladder, places)| {
-            let pictures = &pictures[places];
-            let stats: Vec<_> = pictures.iter().map(|picture| ImageStats::of(picture)).collect();
-            let along = |axis: &Axis| (*axis, stats.iter().map(|after| axis.steps(&before, after)).collect());
-            let idle = ladder.iter().position(|values| entry.is_idle(values)).unwrap();
-            let default = ladder.iter().position(|values| *values == entry.defaults()).unwrap();
-            let difference = Difference::between(untouched, &pictures[default]).unwrap();
-            let measured = Measured {
-                name: entry.name.clone(),
-                steps: entry.axes.keys().map(along).collect(),
-                default,
-                delta_e: (!difference.resized).then_some(difference.mean),
-                neutral: pictures[idle].pixel_hash() == untouched.pixel_hash(),
-            };
-            let [neutral, default, greatest] =
-                [idle, default, pictures.len() - 1].map(|at| Arc::clone(&pictures[at]));
-            Surveyed { entry, neutral, default, greatest, measured }
-        });
-        (Arc::clone(untouched), survey.collect())
-    }
-
-    /// Renders all, two at a time.
-    pub fn render_all(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut done = Vec::new();
-            while let Some((at, state)) = {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                states.get(at).map(|state| (at, state))
-            } {
-                done.push((at, self.render(state)));
-            }
-            done
+    /// What a state looks like. Equal states are rendered once, and many by one darktable.
+    pub fn see(&self, states: &[EditState]) -> Vec<Result<Arc<Picture>, String>> {
+        let hashes: Vec<Hash> = states.iter().map(EditState::hash).collect();
+        let mut new = BTreeSet::new();
+        let missing: Vec<(&Hash, &EditState)> = {
+            let seen = self.seen.lock().unwrap();
+            let pairs = hashes.iter().zip(states);
+            pairs.filter(|(hash, _)| !seen.contains_key(*hash) && new.insert(hash.as_str())).collect()
         };
-        let mut pictures = std::thread::scope(|scope| {
-            let threads = [scope.spawn(work), scope.spawn(work)];
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        pictures.sort_by_key(|(at, _)| *at);
-        pictures.into_iter().map(|(_, picture)| picture).collect()
+        let pictures = two_at_a_time(&missing, |(_, state)| self.look(&self.worker, state));
+        let mut seen = self.seen.lock().unwrap();
+        for ((hash, _), picture) in missing.iter().zip(pictures) {
+            seen.insert((*hash).clone(), picture);
+        }
+        hashes.iter().map(|hash| seen[hash].clone()).collect()
     }
+
+    /// How many pictures [`Self::see`] has had rendered.
+    pub fn renders(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    /// [`Self::see`] where every state can be rendered.
+    pub fn render_all(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
+        self.see(states).into_iter().map(|picture| picture.unwrap_or_else(|e| panic!("{e}"))).collect()
+    }
+}
+
+/// Does `work` on every item by two threads; the answers stand in the order of the items.
+pub fn two_at_a_time<T: Sync, U: Send>(items: &[T], work: impl Fn(&T) -> U + Sync) -> Vec<U> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        while let Some((at, item)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            items.get(at).map(|item| (at, item))
+        } {
+            done.push((at, work(item)));
+        }
+        done
+    };
+    let mut done = std::thread::scope(|scope| {
+        let threads = [scope.spawn(run), scope.spawn(run)];
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Whether a move is to be measured: all are, unless `CHEMIGRAM_ONLY` names some, parted by commas, for work on these.
-fn wanted(name: &str) -> bool {
-    std::env::var("CHEMIGRAM_ONLY").map_or(true, |only| only.split(',').any(|one| one == name))
+pub fn wanted(name: &str) -> bool {
+    only().is_none_or(|only| only.split(',').any(|one| one == name))
 }
 
-/// The values at which a move is measured: see [`Measured::steps`].
-fn ladder(entry: &Move) -> Vec<BTreeMap<String, f64>> {
-    let mut ladder = vec![entry.neutral(), entry.defaults()];
-    if let Some((name, strength)) = entry.strength() {
-        ladder = [strength.min, strength.neutral, strength.default, strength.max]
-            .into_iter()
-            .map(|value| {
-                let mut values = entry.defaults();
-                values.insert(name.to_owned(), value);
-                values
-            })
-            .collect();
-        ladder.sort_by(|a, b| a[name].total_cmp(&b[name]));
-        ladder.dedup();
-    }
-    ladder
+/// The moves that `CHEMIGRAM_ONLY` names; where it names some, nothing may be said about how many there are.
+pub fn only() -> Option<String> {
+    std::env::var("CHEMIGRAM_ONLY").ok().filter(|only| !only.is_empty())
 }
 
 pub fn deadline() -> Deadline {
-    Deadline::after(Arc::new(SystemClock), Duration::from_secs(60))
+    Deadline::after(Arc::new(SystemClock), Duration::from_secs(120))
 }

@@ -32,6 +32,9 @@ struct ListedParameter {
     /// Absent for a direction (a hue), which stays at its default.
     #[serde(default)]
     neutral: Option<f64>,
+    /// A switch or a choice: nothing to search along.
+    #[serde(default)]
+    whole: bool,
 }
 
 /// A move that may serve, turned the way it is needed.
@@ -81,6 +84,9 @@ impl Candidate {
     }
 
     fn of(listed: &ListedMove, aim: &Aim, turned: bool) -> Option<Self> {
+        if listed.parameters.values().any(|p| p.whole) {
+            return None;
+        }
         let way = if turned { -1.0 } else { 1.0 };
         let dials: Vec<Dial> = listed
             .parameters

@@ -59,7 +59,7 @@ fn decide(memory: &Memory, reply: &mut Reply) {
     }
     if !memory.called("list_vocabulary") {
         reply.say("Which moves push the axes that were asked for?");
-        return reply.call("list_vocabulary", &json!({}));
+        return reply.call("list_vocabulary", &json!({ "details": true }));
     }
     if let Some(branch) = memory.branches.iter().rev().find(|branch| branch.is_open()) {
         return work(memory, branch, reply);

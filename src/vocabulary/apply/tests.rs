@@ -20,6 +20,9 @@ fn module(op: &str, modversion: u32, fields: &[(&str, f64)]) -> Module {
     }
 }
 
+/// Has every module, and reads what the oldest supported one wrote.
+const NEWEST: &str = "5.4.1";
+
 struct Photo {
     vocabulary: Vocabulary,
     layouts: Layouts,
@@ -33,6 +36,8 @@ impl Photo {
         let modules = vec![
             module("temperature", 3, &[("red", 2.0), ("green", 1.0), ("blue", 1.6)]),
             module("flip", 2, &[("orientation", 0.0)]),
+            module("highlights", 4, &[("mode", 5.0)]),
+            module("demosaic", 4, &[]),
             module("exposure", 6, &[("exposure", 0.7), ("black", -0.000_244_140_63)]),
             module("filmicrgb", 6, &[("white_point_source", 4.56)]),
         ];
@@ -61,7 +66,7 @@ impl Photo {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
         let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
-        self.vocabulary.apply(&request, &self.state, &self.facts, &self.layouts, "4.2.1")
+        self.vocabulary.apply(&request, &self.state, &self.facts, &self.layouts, NEWEST)
     }
 
     fn apply(&mut self, name: &str, values: &[(&str, f64)], mask: Option<&str>) -> Applied {

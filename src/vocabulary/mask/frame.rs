@@ -44,6 +44,11 @@ impl Orientation {
             .map_or(facts.orientation, |bits| Self(bits as u8))
     }
 
+    /// darktable's bits.
+    pub(crate) fn bits(self) -> u8 {
+        self.0
+    }
+
     fn has(self, bit: u8) -> bool {
         self.0 & bit != 0
     }

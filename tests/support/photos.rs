@@ -1,0 +1,96 @@
+//! The photos on which moves are shown: the demo's own, and such as have what a remedy is for.
+
+use chemigram::darktable::dng::{self, Camera, DngOptions};
+use chemigram::darktable::render::Picture;
+
+/// A lens that bends and darkens the edges, and that lensfun knows.
+const WIDE: Camera = Camera {
+    make: "Canon",
+    model: "Canon EOS 5D Mark II",
+    lens: "Canon EF 20mm f/2.8 USM",
+    focal: 20,
+    aperture: 28,
+};
+
+/// The demo photo as a picture, and how its raw is taken, the way that `kind` says (a move's `shown_on`).
+pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
+    let mut photo = dng::demo_photo().unwrap();
+    let plain = DngOptions::default();
+    let options = match kind {
+        None => plain,
+        Some("overexposed") => DngOptions { exposure_ev: 2.0, ..plain },
+        Some("noisy") => {
+            // Dull, so that what colour there is is mostly noise.
+            for pixel in photo.rgb.chunks_exact_mut(3) {
+                let mean = pixel.iter().map(|value| u16::from(*value)).sum::<u16>() / 3;
+                pixel.iter_mut().for_each(|value| *value = ((u16::from(*value) + 4 * mean) / 5) as u8);
+            }
+            DngOptions { noise: 5.0, iso: 6400, ..plain }
+        }
+        Some("wide_lens") => DngOptions { camera: WIDE, ..plain },
+        Some("fringed") => {
+            photo = fringed(&photo);
+            plain
+        }
+        Some("hot_pixels") => {
+            hot_pixels(&mut photo);
+            DngOptions { noise: 0.2, ..plain }
+        }
+        Some("colours") => {
+            photo = colours();
+            plain
+        }
+        Some("hazy") => {
+            photo.rgb.iter_mut().for_each(|value| *value = 90 + *value / 2);
+            plain
+        }
+        Some(other) => panic!("there is no photo `{other}`"),
+    };
+    (photo, options)
+}
+
+/// Every hue from left to right, bright and strong above, dark and weak below.
+fn colours() -> Picture {
+    let (width, height) = (600, 400);
+    let mut rgb = Vec::with_capacity(3 * width * height);
+    for y in 0..height {
+        let depth = 1.0 - 0.6 * y as f64 / height as f64;
+        for x in 0..width {
+            let hue = 6.0 * x as f64 / width as f64;
+            for offset in [5.0, 3.0, 1.0] {
+                let away = ((offset + hue) % 6.0_f64).min(4.0 - (offset + hue) % 6.0).clamp(0.0, 1.0);
+                rgb.push((220.0 * depth * (1.0 - 0.8 * depth * away)) as u8);
+            }
+        }
+    }
+    Picture { width: width as u32, height: height as u32, rgb }
+}
+
+/// Red drawn a little larger than green, and blue a little smaller, as a simple lens draws them.
+fn fringed(photo: &Picture) -> Picture {
+    let (width, height) = (f64::from(photo.width), f64::from(photo.height));
+    let sample = |x: f64, y: f64, channel: usize| {
+        let x = x.round().clamp(0.0, width - 1.0) as usize;
+        let y = y.round().clamp(0.0, height - 1.0) as usize;
+        photo.rgb[3 * (y * photo.width as usize + x) + channel]
+    };
+    let mut rgb = Vec::with_capacity(photo.rgb.len());
+    for y in 0..photo.height {
+        for x in 0..photo.width {
+            for (channel, scale) in [(0, 0.996), (1, 1.0), (2, 1.004)] {
+                let at = |along: u32, length: f64| length / 2.0 + (f64::from(along) - length / 2.0) * scale;
+                rgb.push(sample(at(x, width), at(y, height), channel));
+            }
+        }
+    }
+    Picture { width: photo.width, height: photo.height, rgb }
+}
+
+/// One pixel in some hundreds shines whatever falls on it.
+fn hot_pixels(photo: &mut Picture) {
+    for (at, pixel) in photo.rgb.chunks_exact_mut(3).enumerate() {
+        if at % 373 == 0 {
+            pixel.fill(255);
+        }
+    }
+}
