@@ -47,7 +47,7 @@ const LAB_RANGES: [(&str, &[&str]); 3] = [
 
 #[test]
 fn ranges_select_the_patches_of_a_colour_chart_that_they_mean_and_no_other() {
-    let demo = Demo::of(&chart::picture(), &DngOptions { noise: 0.0, ..DngOptions::default() });
+    let demo = Demo::taken(&chart::picture(), &DngOptions { noise: 0.0, ..DngOptions::default() });
     let baseline = &demo.facts.baseline;
     let scene = ("exposure", ("ev", -1.5));
     let lab = ("shadows_magenta", ("amount", 20.0));
@@ -88,7 +88,10 @@ fn greys() -> Demo {
     let rgb = (0..400_u32)
         .flat_map(|y| (0..600_u32).flat_map(move |x| [(80 + x / 10 + y / 10) as u8; 3]))
         .collect();
-    Demo::of(&Picture { width: 600, height: 400, rgb }, &DngOptions { noise: 0.0, ..DngOptions::default() })
+    Demo::taken(
+        &Picture { width: 600, height: 400, rgb },
+        &DngOptions { noise: 0.0, ..DngOptions::default() },
+    )
 }
 
 /// The masks on a state, made visible.
