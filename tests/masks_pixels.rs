@@ -83,6 +83,66 @@ fn ranges_select_the_patches_of_a_colour_chart_that_they_mean_and_no_other() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// The named masks of tones and colours, and the patches that each covers.
+#[rustfmt::skip]
+const NAMED: [(&str, &[&str], &[&str]); 8] = [
+    ("deep_shadows", &["black"], &["neutral 5", "white", "yellow"]),
+    ("shadows", &["black", "purple", "blue", "neutral 3.5"], &["neutral 6.5", "neutral 8", "white", "yellow"]),
+    ("midtones", &["blue sky", "neutral 5", "moderate red", "green", "magenta", "light skin", "orange"], &["black", "white"]),
+    ("highlights", &["white", "neutral 8"], &["black", "neutral 5", "green", "light skin"]),
+    ("blues", &["blue sky", "blue flower", "purplish blue", "blue"], &["foliage", "orange", "red", "yellow", "black", "neutral 5", "white"]),
+    ("greens", &["foliage", "yellow green", "green"], &["blue", "orange", "red", "magenta", "black", "neutral 5", "white"]),
+    ("skin_tones", &["dark skin", "light skin"], &["blue sky", "foliage", "blue", "green", "yellow", "magenta", "black", "neutral 5", "white"]),
+    ("warm_hues", &["dark skin", "light skin", "orange", "orange yellow", "red", "yellow", "moderate red"], &["blue", "green", "cyan", "purple", "black", "neutral 5", "white"]),
+];
+
+#[test]
+fn named_masks_cover_what_their_names_say_and_what_is_shown_is_what_is_edited() {
+    let demo = Demo::with(&chart::picture(), &DngOptions { noise: 0.0, ..DngOptions::default() });
+    let baseline = &demo.facts.baseline;
+    let texts: Vec<String> = NAMED.iter().map(|(name, ..)| format!(r#"{{"named":"{name}"}}"#)).collect();
+    // The white patch is 100 px wide: without its guide the block would reach 25 px beyond it to the right.
+    let block = r#"{"shape":"rectangle","from":[0.01,0.77],"to":[0.2083,0.98],"feather":0}"#;
+    let refined = block.replace('}', r#","refine":0.05}"#);
+    let mut cases: Vec<(&EditState, &str)> = texts.iter().map(|text| (baseline, text.as_str())).collect();
+    cases.extend([(baseline, block), (baseline, refined.as_str())]);
+    let shown = show(&demo, &cases);
+    let mean = |shown: &(ShownMask, Picture), colour: &str| {
+        let patch = PATCHES.iter().position(|(name, _)| *name == colour).unwrap();
+        let (x, y) = ((patch % 6) as f64 / 6.0, (patch / 6) as f64 / 4.0);
+        let places = [(0.05, 0.08), (0.08, 0.12), (0.11, 0.16)];
+        places.map(|(dx, dy)| at(shown, x + dx, y + dy)).iter().sum::<f32>() / 3.0
+    };
+    let mut broken = Vec::new();
+    for ((name, inside, outside), shown) in NAMED.iter().zip(&shown) {
+        for (colours, holds) in [(inside, 0.6..1.1), (outside, -0.1..0.1)] {
+            let wrong = colours.iter().filter(|colour| !holds.contains(&mean(shown, colour)));
+            broken.extend(wrong.map(|colour| format!("{name}: {colour} {:.2}", mean(shown, colour))));
+        }
+    }
+    // The refined block lets go of the dark patch beside the white one.
+    let [plain, refined] = &shown[NAMED.len()..] else { panic!("two blocks") };
+    let (inside, beyond) = ((0.1, 0.875), (0.19, 0.875));
+    let figures =
+        [plain, refined].map(|shown| (at(shown, inside.0, inside.1), at(shown, beyond.0, beyond.1)));
+    if !(figures[0].0 > 0.95 && figures[0].1 > 0.95 && figures[1].0 > 0.9 && figures[1].1 < 0.5) {
+        broken.push(format!("refine: {figures:?}"));
+    }
+    // A real edit reaches the pixels that were shown, each as far.
+    let darken = |mask| demo.apply(baseline, "exposure", &[("ev", -1.0)], mask).state;
+    let pictures = demo.render_all(&[baseline.clone(), darken(None), darken(Some(&texts[4]))]);
+    let [before, full, masked] = [0, 1, 2].map(|at: usize| chart::patches(&pictures[at]));
+    for (patch, (colour, _)) in PATCHES.iter().enumerate() {
+        let green = |patches: &[[f64; 3]; 24]| patches[patch][1];
+        let edited = (green(&before) - green(&masked)) / (green(&before) - green(&full));
+        let seen = mean(&shown[4], colour);
+        if (edited - f64::from(seen)).abs() > 0.1 {
+            broken.push(format!("blues on {colour}: shown {seen:.2}, edited {edited:.2}"));
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
 /// A picture of soft greys, on which every pixel can show a mask.
 fn greys() -> Demo {
     let rgb = (0..400_u32)
