@@ -37,7 +37,11 @@ pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
             DngOptions { noise: 0.2, ..plain }
         }
         Some("colours") => {
-            photo = colours();
+            photo = colours(6.0);
+            plain
+        }
+        Some("rainbow") => {
+            photo = colours(1.0);
             plain
         }
         Some("hazy") => {
@@ -49,14 +53,14 @@ pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
     (photo, options)
 }
 
-/// Every hue from left to right, bright and strong above, dark and weak below.
-fn colours() -> Picture {
+/// Every hue from left to right, so many times, bright and strong above, dark and weak below.
+fn colours(times: f64) -> Picture {
     let (width, height) = (600, 400);
     let mut rgb = Vec::with_capacity(3 * width * height);
     for y in 0..height {
         let depth = 1.0 - 0.6 * y as f64 / height as f64;
         for x in 0..width {
-            let hue = 6.0 * x as f64 / width as f64;
+            let hue = 6.0 * times * x as f64 / width as f64;
             for offset in [5.0, 3.0, 1.0] {
                 let away = ((offset + hue) % 6.0_f64).min(4.0 - (offset + hue) % 6.0).clamp(0.0, 1.0);
                 rgb.push((220.0 * depth * (1.0 - 0.8 * depth * away)) as u8);
