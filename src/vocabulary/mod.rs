@@ -18,6 +18,7 @@
 pub mod apply;
 mod error;
 mod form;
+pub mod grey_card;
 mod list;
 mod load;
 pub mod mask;
