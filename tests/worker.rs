@@ -4,6 +4,7 @@
 #[path = "support/demo.rs"]
 mod demo;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chemigram::darktable::render::{Quality, RenderRequest, Renderer};
@@ -32,7 +33,7 @@ fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
     let demo = Demo::open();
     let states = states(&demo);
     assert_eq!(states.len(), 40);
-    let worker = &demo.worker;
+    let worker = demo.worker();
     let expected = demo.render_afresh(&states);
     // 17 and 40 have no common divisor: every state once, neighbours far apart.
     let order: Vec<usize> = (0..40).map(|i| i * 17 % 40).collect();
@@ -47,14 +48,14 @@ fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
     };
     for at in &order {
         let rendered = ask(at);
-        let same = rendered.pixel_hash == expected[*at].as_ref().unwrap().pixel_hash();
+        let same = rendered.pixel_hash == expected[*at].pixel_hash();
         assert!(same, "state {at} differs after {:?}", rendered.elapsed);
     }
     // No request went to the plain renderer: the children never failed.
     assert_eq!(worker.troubles(), 0);
     assert_eq!(worker.children(), 1, "one caller, one level, one child");
     let judged = RenderRequest { raw: &demo.raw, state: &states[9], long_edge: 300, quality: Quality::Judge };
-    let both = [worker as &dyn Renderer, &demo.oneshot].map(|r| r.render(&judged, &deadline()).unwrap());
+    let both = [&worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline()).unwrap());
     assert_eq!(both[0].pixel_hash, both[1].pixel_hash);
     assert_eq!((worker.children(), worker.troubles()), (2, 0));
 }
@@ -62,14 +63,14 @@ fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
 #[test]
 fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
     let demo = Demo::open();
-    let worker = &demo.worker;
+    let worker = Arc::new(demo.worker());
     let request = RenderRequest {
         raw: &demo.raw,
         state: &demo.facts.baseline,
         long_edge: demo::LONG_EDGE,
         quality: Quality::Preview,
     };
-    let expected = demo.render(&demo.facts.baseline).unwrap().pixel_hash();
+    let expected = demo.render(&demo.facts.baseline).pixel_hash();
     let pids = worker.pids();
     assert!(pids.is_empty());
     assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
@@ -94,7 +95,7 @@ fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
     // Nothing outlives the renderer.
     worker.render(&request, &deadline()).unwrap();
     let [pid] = worker.pids()[..] else { panic!("one child") };
-    drop(demo);
+    drop(worker);
     assert!(!alive(pid));
 }
 

@@ -33,7 +33,7 @@ pub const LARGEST_EDGE: u32 = 30_000;
 /// `OMP_NUM_THREADS`: with two threads 4.2.1 renders the same raw in two or three ways that differ by a level
 /// in a few pixels (24 renders: 18 and 6 of a kind); with one it is 24 of a kind, and not slower on small and
 /// middling raws. From 5.0 on it is left alone: one thread makes 5.4.1 crash in haze removal.
-pub fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
+fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
     if version.starts_with("4.") {
         &[("MALLOC_PERTURB_", "255"), ("OMP_NUM_THREADS", "1")]
     } else {

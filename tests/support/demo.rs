@@ -8,6 +8,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,8 +42,11 @@ pub struct Demo {
     /// Which of the photos it is: see [`photos::photo`].
     pub kind: Option<String>,
     pub raw: RawFile,
-    pub oneshot: OneShot,
-    pub worker: Worker,
+    pub renderer: OneShot,
+    /// Two darktables that stay alive: starting one costs more than rendering a small picture.
+    workers: [Worker; 2],
+    cli: DarktableCli,
+    base: PathBuf,
     /// What each state looks like, or why it cannot be rendered.
     seen: Mutex<HashMap<Hash, Result<Arc<Picture>, String>>>,
     // Dropped last: the raw and darktable's configuration live in it.
@@ -92,21 +96,27 @@ impl Demo {
         }
         let orientation = Orientation::from_exif(options.orientation.into());
         let facts = PhotoFacts { baseline, width, height, orientation };
-        let encoder: Arc<Encoder> = {
-            let layouts = Arc::clone(&layouts);
-            Arc::new(move |state: &EditState, name: &str| {
-                xmp::write(state, &layouts, name).map_err(|e| e.to_string())
-            })
-        };
-        let oneshot = OneShot::new(cli.clone(), &base, Arc::clone(&encoder)).unwrap();
-        let worker = Worker::new(cli, &base, encoder).unwrap();
+        let renderer = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
+        let workers = [(); 2].map(|()| Worker::new(cli.clone(), &base, encoder(&layouts)).unwrap());
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         let seen = Mutex::default();
-        Self { vocabulary, layouts, facts, kind: None, raw, oneshot, worker, seen, _folder: folder }
+        Self {
+            vocabulary,
+            layouts,
+            facts,
+            kind: None,
+            raw,
+            renderer,
+            workers,
+            cli,
+            base,
+            seen,
+            _folder: folder,
+        }
     }
 
     pub fn version(&self) -> &str {
-        self.oneshot.darktable_version()
+        self.renderer.darktable_version()
     }
 
     pub fn try_apply(
@@ -133,22 +143,27 @@ impl Demo {
     }
 
     /// One picture by a darktable of its own, whatever was rendered before.
-    pub fn render(&self, state: &EditState) -> Result<Arc<Picture>, String> {
-        self.look(&self.oneshot, state)
+    pub fn render(&self, state: &EditState) -> Arc<Picture> {
+        self.shoot(&self.renderer, state).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    fn look(&self, renderer: &dyn Renderer, state: &EditState) -> Result<Arc<Picture>, String> {
+    fn shoot(&self, renderer: &dyn Renderer, state: &EditState) -> Result<Arc<Picture>, String> {
         let request =
             RenderRequest { raw: &self.raw, state, long_edge: LONG_EDGE, quality: Quality::Preview };
         renderer.render(&request, &deadline()).map(|r| r.picture).map_err(|e| e.to_string())
     }
 
     /// [`Self::render`] of all, two at a time.
-    pub fn render_afresh(&self, states: &[EditState]) -> Vec<Result<Arc<Picture>, String>> {
+    pub fn render_afresh(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
         two_at_a_time(states, |state| self.render(state))
     }
 
-    /// What a state looks like. Equal states are rendered once, and many by one darktable.
+    /// A renderer that keeps darktable alive, working beside the plain one.
+    pub fn worker(&self) -> Worker {
+        Worker::new(self.cli.clone(), &self.base, encoder(&self.layouts)).unwrap()
+    }
+
+    /// What a state looks like. Equal states are rendered once.
     pub fn see(&self, states: &[EditState]) -> Vec<Result<Arc<Picture>, String>> {
         let hashes: Vec<Hash> = states.iter().map(EditState::hash).collect();
         let mut new = BTreeSet::new();
@@ -157,9 +172,12 @@ impl Demo {
             let pairs = hashes.iter().zip(states);
             pairs.filter(|(hash, _)| !seen.contains_key(*hash) && new.insert(hash.as_str())).collect()
         };
-        let pictures = two_at_a_time(&missing, |(_, state)| self.look(&self.worker, state));
+        let halves = missing.chunks(missing.len().div_ceil(2).max(1)).zip(&self.workers);
+        let pictures = two_at_a_time(&halves.collect::<Vec<_>>(), |(half, worker)| {
+            half.iter().map(|(_, state)| self.shoot(*worker, state)).collect::<Vec<_>>()
+        });
         let mut seen = self.seen.lock().unwrap();
-        for ((hash, _), picture) in missing.iter().zip(pictures) {
+        for ((hash, _), picture) in missing.iter().zip(pictures.into_iter().flatten()) {
             seen.insert((*hash).clone(), picture);
         }
         hashes.iter().map(|hash| seen[hash].clone()).collect()
@@ -174,6 +192,14 @@ impl Demo {
     pub fn render_all(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
         self.see(states).into_iter().map(|picture| picture.unwrap_or_else(|e| panic!("{e}"))).collect()
     }
+}
+
+/// What writes the sidecars.
+fn encoder(layouts: &Arc<Layouts>) -> Arc<Encoder> {
+    let layouts = Arc::clone(layouts);
+    Arc::new(move |state: &EditState, name: &str| {
+        xmp::write(state, &layouts, name).map_err(|e| e.to_string())
+    })
 }
 
 /// Does `work` on every item by two threads; the answers stand in the order of the items.
