@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::import_args::ImportArgs;
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
 use crate::transcript::Vector;
@@ -105,7 +106,12 @@ pub enum Verb {
         /// What the picture should become, or @FILE
         #[arg(long, value_name = "TEXT|@FILE")]
         brief: Option<String>,
+        /// Take over the edit of the sidecar beside the raw, or of FILE, as the branch `imported`
+        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+        import_sidecar: Option<Option<PathBuf>>,
     },
+    /// Take over an edit that was made in darktable
+    ImportSidecar(ImportArgs),
     /// List the photos of the library
     Photos,
     /// Say where a photo stands

@@ -37,7 +37,7 @@ pub fn apply(
     let branch = current_branch(&writer.workspace().head()?, photo)?;
     let parent = writer.workspace().head_commit()?;
     let state = writer.workspace().state_of(&parent)?;
-    let facts = writer.workspace().facts()?;
+    let facts = writer.workspace().facts(&parent)?;
     let values = values.iter().cloned().collect();
     let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
     let applied = vocabulary.apply(&request, &state, &facts, &app.layouts(), &version)?;

@@ -11,6 +11,8 @@ mod edit;
 mod failure;
 mod generate;
 mod history;
+mod import;
+mod import_args;
 mod learn;
 mod logging;
 mod mode_b;
@@ -83,7 +85,10 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Demo(args) => demo::demo(app, args),
         Verb::DemoRaw { file, force } => done(photos::demo_raw(app, file, *force)),
-        Verb::Ingest { raw, id, brief } => done(photos::ingest(app, raw, id.clone(), brief.as_ref())),
+        Verb::Ingest { raw, id, brief, import_sidecar } => {
+            done(photos::ingest(app, raw, id.clone(), brief.as_ref(), import_sidecar.as_ref()))
+        }
+        Verb::ImportSidecar(args) => done(import::import_sidecar(app, args)),
         Verb::Photos => done(photos::photos(app)),
         Verb::Status(arg) => done(photos::status(app, &arg.photo)),
         Verb::Log { photo, at, limit } => done(history::log(app, photo, at, *limit)),

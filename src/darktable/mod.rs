@@ -4,6 +4,7 @@ pub mod baseline;
 pub mod blend;
 pub mod cache;
 pub mod checks;
+pub mod complete;
 pub mod dng;
 pub mod faulty;
 pub mod forms;
