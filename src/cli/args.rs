@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::import_args::ImportArgs;
+use super::import_args::{BindArgs, ImportArgs, StyleArgs};
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
 use crate::transcript::Vector;
@@ -227,6 +227,8 @@ pub enum Verb {
         #[arg(long)]
         label: Option<String>,
     },
+    /// Apply what is bound to the photo's camera and lens, and a look, as one step
+    BindLayers(BindArgs),
     /// Explore a photo unattended: one branch a vector, within a budget
     #[command(after_help = RUN_EXAMPLES)]
     RunModeB(Box<RunArgs>),
@@ -494,6 +496,10 @@ pub enum VocabVerb {
         /// The TOML file
         file: PathBuf,
     },
+    /// Take a style over that darktable exported (.dtstyle)
+    Import(StyleArgs),
+    /// List the styles that were taken over
+    Styles,
 }
 
 /// `providers`.

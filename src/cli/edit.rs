@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::history::current_branch;
+use super::import;
 use super::photos::{refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
@@ -31,6 +32,12 @@ pub fn apply(
 ) -> Result<(), Failure> {
     let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let vocabulary = app.vocabulary()?;
+    if let Some(style) = vocabulary.style(name) {
+        if mask.is_some() || !values.is_empty() {
+            return Err(import::not_adjustable(name));
+        }
+        return import::apply_style(app, photo, &vocabulary, style, label.unwrap_or_default());
+    }
     let entry = vocabulary.get(name)?;
     let version = app.darktable()?.version().to_owned();
     let mut writer = app.writer(photo, "apply")?;

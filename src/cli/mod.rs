@@ -13,6 +13,7 @@ mod generate;
 mod history;
 mod import;
 mod import_args;
+mod layers;
 mod learn;
 mod logging;
 mod mode_b;
@@ -107,6 +108,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Apply { photo, name, values, mask, label } => {
             done(edit::apply(app, photo, name, values, mask.as_ref(), label.as_deref()))
         }
+        Verb::BindLayers(args) => done(layers::bind(app, args)),
         Verb::RunModeB(args) => run::run(app, args),
         Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
         Verb::Promote { subject, branch, tag, to_main } => {

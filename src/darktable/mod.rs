@@ -6,6 +6,7 @@ pub mod cache;
 pub mod checks;
 pub mod complete;
 pub mod dng;
+pub mod dtstyle;
 pub mod faulty;
 pub mod forms;
 pub mod layout;

@@ -3,6 +3,7 @@
 //! Without an explicit list darktable does not know where a second instance belongs and runs it after the
 //! last module, which ruins the picture without an error; so the list is written as soon as there is one.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::state::{EditState, PipelineOrder};
@@ -325,6 +326,17 @@ fn sequence(state: &EditState) -> Vec<(String, u32)> {
         slots.insert(at, (op.to_owned(), instance));
     }
     slots
+}
+
+/// Makes `slots` the order of the state, unless it comes to the same as the built-in one.
+pub fn follow(state: &mut EditState, slots: Vec<(String, u32)>) {
+    state.sequence = Vec::new();
+    let built_in = built_in(state);
+    let (theirs, ours): (BTreeSet<_>, BTreeSet<_>) = (slots.iter().collect(), built_in.iter().collect());
+    let same = slots.iter().filter(|s| ours.contains(s)).eq(built_in.iter().filter(|s| theirs.contains(s)));
+    if !same || state.order == PipelineOrder::Custom {
+        state.sequence = slots;
+    }
 }
 
 /// Reads an `iop_order_list`. The error says what is wrong with it.

@@ -273,13 +273,13 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 #[derive(Debug, thiserror::Error)]
 pub enum XmpError {
     /// Not well-formed XML.
-    #[error("the sidecar is not well-formed: {0}")]
+    #[error("the file is not well-formed: {0}")]
     Syntax(String),
     /// A document type declaration, which no sidecar has.
-    #[error("the sidecar declares a document type")]
+    #[error("the file declares a document type")]
     DocumentType,
     /// Beyond one of the limits.
-    #[error("the sidecar has more than {limit} {what}")]
+    #[error("the file has more than {limit} {what}")]
     TooMuch {
         /// What there is too much of.
         what: &'static str,

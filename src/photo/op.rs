@@ -58,6 +58,11 @@ pub enum Operation {
         /// SHA-256 of the sidecar.
         sidecar: Hash,
     },
+    /// What camera and lens call for, and a look to start from.
+    BindLayers {
+        /// The moves and looks in their order.
+        steps: Vec<Operation>,
+    },
     /// A branch was made.
     CreateBranch,
     /// A tag was made.
@@ -154,6 +159,16 @@ impl fmt::Display for Operation {
             Self::Snapshot => f.write_str("snapshot"),
             Self::Abandon => f.write_str("abandon: back to the baseline"),
             Self::ImportSidecar { sidecar } => write!(f, "import sidecar {}", sidecar.short()),
+            Self::BindLayers { steps } => {
+                f.write_str("layers: ")?;
+                for (i, step) in steps.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str("; ")?;
+                    }
+                    step.fmt(f)?;
+                }
+                Ok(())
+            }
             Self::CreateBranch => f.write_str("create branch"),
             Self::CreateTag => f.write_str("create tag"),
             Self::MoveBranch => f.write_str("move branch"),

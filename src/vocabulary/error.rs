@@ -1,5 +1,6 @@
 //! What can go wrong between a move's name and an edit state.
 
+use crate::darktable::dtstyle::StyleError;
 use crate::error::{Coded, ErrorCode};
 
 /// Why a vocabulary cannot be loaded, or a move cannot be applied.
@@ -110,6 +111,14 @@ pub enum VocabularyError {
         /// What stands in the way.
         reason: String,
     },
+    /// A style cannot be applied.
+    #[error("style `{name}`: {source}")]
+    Style {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: Box<StyleError>,
+    },
     /// There is nothing to remove.
     #[error("the edit has no {selector} to remove; it has {present}")]
     NothingToRemove {
@@ -134,6 +143,7 @@ impl Coded for VocabularyError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::UnknownMove { .. } | Self::NothingToRemove { .. } => ErrorCode::NotFound,
+            Self::Style { source, .. } => source.code(),
             Self::NotMaskable { .. } | Self::Mask(_) => ErrorCode::MaskingError,
             Self::Unavailable { .. } | Self::Unencodable { .. } => ErrorCode::SynthesizerError,
             _ => ErrorCode::InvalidInput,
@@ -143,6 +153,7 @@ impl Coded for VocabularyError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Duplicate { .. } => Some("rename one of the two moves".into()),
+            Self::Style { source, .. } => source.remedy(),
             Self::UnknownMove { .. } => Some("list the vocabulary to see every move".into()),
             Self::NotMaskable { .. } => Some("apply the move without a mask, or use another move".into()),
             Self::Unavailable { .. } => {

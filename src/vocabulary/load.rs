@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::assets::{Origin, Overlay};
 use crate::darktable::layout::{FieldType, Layouts};
 use crate::metrics::axes::Axis;
+use crate::vocabulary::bindings::{self, Binding};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Form, Target, is_name};
+use crate::vocabulary::styles::{self, SavedStyle};
 
 /// The folder of the move files, within the vocabulary.
 const MOVES: &str = "moves";
@@ -19,6 +21,8 @@ const MOVES: &str = "moves";
 pub struct Vocabulary {
     moves: BTreeMap<String, Move>,
     modules: BTreeMap<String, ModuleRules>,
+    pub(super) styles: BTreeMap<String, SavedStyle>,
+    pub(super) bindings: Vec<Binding>,
 }
 
 /// One named edit with parameters.
@@ -154,6 +158,14 @@ impl Vocabulary {
         }
         if let Some((file, text)) = extra {
             vocabulary.add(&file.display().to_string(), text)?;
+        }
+        vocabulary.styles = styles::load(assets)?;
+        vocabulary.bindings = bindings::load(assets)?;
+        for style in vocabulary.styles.values() {
+            if let Some(entry) = vocabulary.moves.get(&style.name) {
+                let (name, first, second) = (style.name.clone(), entry.file.clone(), style.file.clone());
+                return Err(VocabularyError::Duplicate { name, first, second });
+            }
         }
         vocabulary.settle()?;
         vocabulary.check_fields(&Layouts::new(assets.clone()))?;

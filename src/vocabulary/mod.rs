@@ -16,17 +16,21 @@
 //! the baseline's mapper comes back.
 
 pub mod apply;
+pub mod bindings;
 mod error;
 mod form;
 mod list;
 mod load;
 pub mod mask;
+pub mod styles;
 pub mod table;
 mod white_balance;
 
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
+pub use bindings::{Binding, Bound};
 pub use error::VocabularyError;
 pub use form::{Form, Target};
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
 pub use mask::{MaskSpec, Orientation};
+pub use styles::{SavedStyle, StyleAbout};

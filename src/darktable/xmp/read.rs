@@ -124,12 +124,7 @@ fn take_order(state: &mut EditState, list: Option<&str>) -> Result<(), XmpError>
             return Err(XmpError::Order { found });
         }
     }
-    let built_in = order::built_in(state);
-    let known: BTreeSet<&(String, u32)> = built_in.iter().collect();
-    let same = slots.iter().filter(|s| known.contains(s)).eq(built_in.iter().filter(|s| listed.contains(s)));
-    if !same || state.order == PipelineOrder::Custom {
-        state.sequence = slots;
-    }
+    order::follow(state, slots);
     Ok(())
 }
 

@@ -1,0 +1,118 @@
+//! Layers: what camera and lens call for, and a look to start from, as one step before any move.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::darktable::layout::Layouts;
+use crate::darktable::state::EditState;
+use crate::photo::exif::Exif;
+use crate::photo::op::{AppliedMove, Operation};
+use crate::vocabulary::{ApplyRequest, Binding, Bound, PhotoFacts, Vocabulary, VocabularyError};
+
+/// Which layers are bound.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Layers {
+    /// Both, as the bindings say.
+    Bound,
+    /// Camera and lens only.
+    CameraLens,
+    /// A look or a style by name, whatever the bindings say.
+    Look {
+        /// Its name.
+        name: String,
+        /// 0…1; its default if absent.
+        strength: Option<f64>,
+    },
+}
+
+/// What applying layers works with.
+#[derive(Clone, Copy)]
+pub struct LayerContext<'a> {
+    /// Moves, looks, styles and bindings.
+    pub vocabulary: &'a Vocabulary,
+    /// The photo, as seen from the edit.
+    pub facts: &'a PhotoFacts,
+    /// darktable's parameters.
+    pub layouts: &'a Layouts,
+    /// Which darktable.
+    pub darktable: &'a str,
+}
+
+/// What came of binding layers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoundLayers {
+    /// The new state.
+    pub state: EditState,
+    /// What was done; `None` when nothing was to be done.
+    pub operation: Option<Operation>,
+    /// The same for a reader.
+    pub report: LayerReport,
+}
+
+/// What matched, and by which words a binding would.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerReport {
+    /// EXIF's camera model.
+    pub camera: Option<String>,
+    /// EXIF's lens model.
+    pub lens: Option<String>,
+    /// What was applied, in order.
+    pub applied: Vec<String>,
+    /// The layers that were asked for and for which nothing fits.
+    pub nothing_for: Vec<&'static str>,
+}
+
+/// Applies the layers to a state. Doing it again changes nothing.
+pub fn bind_layers(
+    layers: &Layers,
+    state: &EditState,
+    exif: &Exif,
+    tools: LayerContext<'_>,
+) -> Result<BoundLayers, VocabularyError> {
+    let (camera, lens) = (exif.model.as_deref(), exif.lens.as_deref());
+    let bound = |layer: u8| {
+        let fitting = tools.vocabulary.bindings_for(layer, camera, lens);
+        fitting.into_iter().flat_map(|binding: &Binding| binding.apply.clone()).collect::<Vec<Bound>>()
+    };
+    let wanted = match layers {
+        Layers::Bound => vec![("camera and lens", bound(1)), ("look", bound(2))],
+        Layers::CameraLens => vec![("camera and lens", bound(1))],
+        Layers::Look { name, strength } => {
+            vec![("look", vec![Bound::Look { look: name.clone(), strength: *strength }])]
+        }
+    };
+    let mut new = state.clone();
+    let mut steps = Vec::new();
+    for one in wanted.iter().flat_map(|(_, bounds)| bounds) {
+        let (next, step) = apply(one, &new, tools)?;
+        new = next;
+        steps.push(step);
+    }
+    let report = LayerReport {
+        camera: exif.model.clone(),
+        lens: exif.lens.clone(),
+        applied: steps.iter().map(ToString::to_string).collect(),
+        nothing_for: wanted.iter().filter(|(_, bounds)| bounds.is_empty()).map(|(name, _)| *name).collect(),
+    };
+    let operation = (!steps.is_empty()).then_some(Operation::BindLayers { steps });
+    Ok(BoundLayers { state: new, operation, report })
+}
+
+fn apply(
+    bound: &Bound,
+    state: &EditState,
+    tools: LayerContext<'_>,
+) -> Result<(EditState, Operation), VocabularyError> {
+    let (name, values) = match bound {
+        Bound::Move { name, values } => (name, values.clone()),
+        Bound::Look { look, strength } => {
+            (look, strength.iter().map(|s| ("strength".to_owned(), *s)).collect::<BTreeMap<_, _>>())
+        }
+    };
+    let request = ApplyRequest { move_name: name, values: &values, mask: None };
+    let LayerContext { vocabulary, facts, layouts, darktable } = tools;
+    let applied = vocabulary.apply(&request, state, facts, layouts, darktable)?;
+    let operation = Operation::Apply(AppliedMove::of(vocabulary.get(name)?, &applied, None));
+    Ok((applied.state, operation))
+}
