@@ -18,8 +18,8 @@ const KEYWORD: &[u8] = b"XML:com.adobe.xmp\0";
 /// Has darktable read `sidecar` beside a link to `raw`, add what it adds by itself, and write the whole edit
 /// down. `base` is as for [`crate::darktable::baseline::ask_baseline`]. Nothing is written beside the raw.
 ///
-/// darktable 4.2.1 and 5.0.1 write the edit as they hold it into every picture; from 5.4.1 on the sidecar
-/// that lies beside the raw afterwards has to do, and darktable rewrites it only where it added defaults.
+/// darktable rewrites the sidecar where it added defaults. What it only translated (an edit of darktable 2) it
+/// leaves as it was; 4.2.1 and 5.0.1 then have the translation in the picture that they write, 5.4.1 has not.
 pub fn complete(
     cli: &DarktableCli,
     raw: &Path,
@@ -37,15 +37,17 @@ pub fn complete(
     let ended = scratch.run(cli, &base, &order, deadline)?;
     checks::ending(&ended, raw, &scratch.output())?;
     checks::decoded(&scratch.output(), LONG_EDGE)?;
-    let picture = scratch.output().join(PICTURE);
-    if let Some(packet) = packet(&fs::read(&picture).map_err(at(&picture))?) {
-        return Ok(packet.to_vec());
-    }
     let size = fs::metadata(beside).map_err(at(beside))?.len();
     if size > xmp::MAX_BYTES as u64 {
         return Err(RenderError::Untrusted(format!("the sidecar that darktable wrote has {size} bytes")));
     }
-    fs::read(beside).map_err(at(beside))
+    let written = fs::read(beside).map_err(at(beside))?;
+    if written != sidecar {
+        return Ok(written);
+    }
+    let picture = scratch.output().join(PICTURE);
+    let picture = fs::read(&picture).map_err(at(&picture))?;
+    Ok(packet(&picture).map_or(written, <[u8]>::to_vec))
 }
 
 /// The XMP packet in a PNG file, if there is one with an edit of darktable's in it.

@@ -151,7 +151,8 @@ apply = [{ look = "dusk", strength = 0.5 }]
 
     #[test]
     fn bindings_fit_by_the_exact_words_and_the_closest_comes_last() {
-        let vocabulary = Vocabulary { bindings: parse("a.toml", GOOD).unwrap(), ..Vocabulary::default() };
+        let mut vocabulary = Vocabulary::default();
+        vocabulary.bindings = parse("a.toml", GOOD).unwrap();
         let lenses = |camera, lens| {
             let found = vocabulary.bindings_for(1, camera, lens);
             found.into_iter().map(|b| b.lens.clone()).collect::<Vec<_>>()

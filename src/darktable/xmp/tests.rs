@@ -1,8 +1,12 @@
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 
 use super::*;
 use crate::assets::Overlay;
-use crate::darktable::state::{ChannelRange, GroupMember, Value};
+use crate::darktable::state::{ChannelRange, GroupMember, PipelineOrder, Value};
 
 fn layouts() -> Layouts {
     Layouts::new(Overlay::vocabulary(None))
