@@ -19,6 +19,7 @@ pub mod apply;
 pub mod bindings;
 mod error;
 mod form;
+pub mod grey_card;
 mod list;
 mod load;
 pub mod mask;

@@ -20,6 +20,7 @@ use chemigram::darktable::oneshot::OneShot;
 use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
+use chemigram::darktable::worker::Worker;
 use chemigram::darktable::{dng, xmp};
 use chemigram::ids::Hash;
 use chemigram::metrics::axes::Axis;
@@ -29,16 +30,16 @@ use chemigram::vocabulary::table::Measured;
 use chemigram::vocabulary::{Applied, ApplyRequest, MaskSpec, Move, Orientation, PhotoFacts, Vocabulary};
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
-const LONG_EDGE: u32 = 600;
+pub const LONG_EDGE: u32 = 600;
 
 pub struct Demo {
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
     pub facts: PhotoFacts,
-    raw: RawFile,
-    renderer: OneShot,
+    pub raw: RawFile,
+    pub renderer: OneShot,
     // Dropped last: the raw and darktable's configuration live in it.
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// One move, rendered and measured from its least strength to its greatest.
@@ -55,10 +56,14 @@ pub struct Surveyed<'a> {
 
 impl Demo {
     pub fn open() -> Self {
-        let folder = tempfile::tempdir().unwrap();
         // At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
-        let photo = dng::demo_photo().unwrap();
-        let bytes = dng::write_dng(&photo, &dng::DngOptions::default()).unwrap();
+        Self::of(&dng::demo_photo().unwrap())
+    }
+
+    /// A raw of another picture, as the demo's camera would have taken it.
+    pub fn of(photo: &Picture) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = dng::write_dng(photo, &dng::DngOptions::default()).unwrap();
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
@@ -80,7 +85,7 @@ impl Demo {
         };
         let renderer = OneShot::new(cli, &base, encoder).unwrap();
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, facts, raw, renderer, _folder: folder }
+        Self { vocabulary, layouts, facts, raw, renderer, folder: folder }
     }
 
     pub fn version(&self) -> &str {
@@ -107,6 +112,15 @@ impl Demo {
         let request =
             RenderRequest { raw: &self.raw, state, long_edge: LONG_EDGE, quality: Quality::Preview };
         self.renderer.render(&request, &deadline()).unwrap_or_else(|e| panic!("{e}")).picture
+    }
+
+    /// A renderer that keeps darktable alive, working beside the plain one.
+    pub fn worker(&self) -> Worker {
+        let layouts = Arc::clone(&self.layouts);
+        let encode =
+            move |state: &EditState, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
+        let cli = DarktableCli::find(&deadline()).unwrap();
+        Worker::new(cli, &self.folder.path().join("darktable"), Arc::new(encode)).unwrap()
     }
 
     /// The untouched photo, and every move at every rung of its strength.
@@ -192,6 +206,6 @@ fn ladder(entry: &Move) -> Vec<BTreeMap<String, f64>> {
     ladder
 }
 
-fn deadline() -> Deadline {
+pub fn deadline() -> Deadline {
     Deadline::after(Arc::new(SystemClock), Duration::from_secs(60))
 }
