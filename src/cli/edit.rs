@@ -17,7 +17,7 @@ use crate::error::ErrorCode;
 use crate::ids::PhotoId;
 use crate::photo::{AppliedMove, Operation};
 use crate::vocabulary::grey_card::{self as card, Place};
-use crate::vocabulary::{ApplyRequest, MaskSpec};
+use crate::vocabulary::{ApplyRequest, MaskSpec, VocabularyError};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
@@ -37,7 +37,7 @@ pub fn apply(
     let vocabulary = app.vocabulary()?;
     if let Some(style) = vocabulary.style(name) {
         if mask.is_some() || !values.is_empty() {
-            return Err(import::not_adjustable(name));
+            return Err(VocabularyError::NotAdjustable { name: name.to_owned() }.into());
         }
         return import::apply_style(app, photo, &vocabulary, style, label.unwrap_or_default());
     }

@@ -177,9 +177,3 @@ pub fn apply_style(
         false => format!("{branch}  {}  {words}\n", info.commit.short()),
     })
 }
-
-/// The refusal of values or a mask with a style.
-pub fn not_adjustable(style: &str) -> Failure {
-    Failure::input(format!("`{style}` is a style: it takes neither values nor a mask"))
-        .remedy("apply it as it is, and adjust the picture with moves")
-}

@@ -462,4 +462,40 @@ mod tests {
         state.modules.push(instance("colorequal", 0));
         assert!(list(&state).unwrap().contains(",colorbalance,0,colorequal,0,colorbalancergb,0,"));
     }
+
+    #[test]
+    fn the_orders_of_other_darktables_differ_where_those_do() {
+        let place = |order, op| position(order, op).unwrap();
+        for order in [PipelineOrder::V50, PipelineOrder::V50Jpeg] {
+            assert_eq!(modules(order).count(), 92);
+            assert_eq!(place(order, "finalscale") + 1, place(order, "colorout"));
+        }
+        let legacy = PipelineOrder::Legacy;
+        assert!(place(legacy, "exposure") < place(legacy, "lens"));
+        assert_eq!((modules(legacy).next(), modules(legacy).last()), (Some(FIRST), Some(LAST)));
+        for number in 0..6 {
+            assert_eq!(of_version(number).map(version), Some(number));
+        }
+        assert_eq!(of_version(6), None);
+    }
+
+    #[test]
+    fn a_list_of_ones_own_is_kept_and_new_modules_find_their_places() {
+        let slots = parse("rawprepare,0,exposure,0,colorin,0,exposure,3,gamma,0").unwrap();
+        let mut state = EditState {
+            modules: vec![instance("exposure", 3), instance("colorin", 0), instance("exposure", 0)],
+            order: PipelineOrder::Custom,
+            sequence: slots,
+            ..EditState::default()
+        };
+        sort(&mut state);
+        assert_eq!(names(&state), [("exposure", 0), ("colorin", 0), ("exposure", 3)]);
+        state.modules.extend([instance("exposure", 4), instance("sharpen", 0), instance("zzz", 0)]);
+        sort(&mut state);
+        let expected = "rawprepare,0,exposure,0,colorin,0,sharpen,0,exposure,3,exposure,4,zzz,0,gamma,0";
+        assert_eq!(list(&state).unwrap(), expected);
+        // What is further than the built-in order stands before the last module there too.
+        let built = EditState { modules: vec![instance("zzz", 1)], ..EditState::default() };
+        assert!(list(&built).unwrap().ends_with(",watermark,0,zzz,0,zzz,1,gamma,0"));
+    }
 }

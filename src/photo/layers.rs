@@ -104,6 +104,16 @@ fn apply(
     state: &EditState,
     tools: LayerContext<'_>,
 ) -> Result<(EditState, Operation), VocabularyError> {
+    let LayerContext { vocabulary, facts, layouts, darktable } = tools;
+    if let Bound::Look { look, strength } = bound
+        && let Some(style) = vocabulary.style(look)
+    {
+        if strength.is_some() {
+            return Err(VocabularyError::NotAdjustable { name: look.clone() });
+        }
+        let new = vocabulary.apply_style(style, state, layouts, darktable)?;
+        return Ok((new, Operation::ApplyLook { look: look.clone(), mask: None, strength: 1.0 }));
+    }
     let (name, values) = match bound {
         Bound::Move { name, values } => (name, values.clone()),
         Bound::Look { look, strength } => {
@@ -111,8 +121,88 @@ fn apply(
         }
     };
     let request = ApplyRequest { move_name: name, values: &values, mask: None };
-    let LayerContext { vocabulary, facts, layouts, darktable } = tools;
     let applied = vocabulary.apply(&request, state, facts, layouts, darktable)?;
     let operation = Operation::Apply(AppliedMove::of(vocabulary.get(name)?, &applied, None));
     Ok((applied.state, operation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assets::Overlay;
+    use crate::darktable::state::{Module, Params};
+    use crate::vocabulary::Orientation;
+
+    const BINDINGS: &str = r#"
+[[binding]]
+camera = "X-T4"
+layer = 1
+apply = [{ move = "chroma", values = { amount = 0.1 } }, { move = "sharpen" }]
+
+[[binding]]
+camera = "X-T4"
+lens = "XF35mm"
+layer = 1
+apply = [{ move = "chroma", values = { amount = 0.3 } }]
+
+[[binding]]
+layer = 2
+apply = [{ move = "shadows_lift" }]
+"#;
+
+    #[test]
+    fn layers_are_one_step_that_changes_nothing_the_second_time() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("bindings")).unwrap();
+        std::fs::write(folder.path().join("bindings/mine.toml"), BINDINGS).unwrap();
+        let assets = Overlay::vocabulary(Some(folder.path().to_owned()));
+        let (vocabulary, layouts) = (Vocabulary::load(&assets).unwrap(), Layouts::new(assets));
+        let gamma = layouts.module("gamma").unwrap().unwrap();
+        let gamma = Module {
+            blend: None,
+            enabled: true,
+            instance: 0,
+            modversion: 1,
+            name: String::new(),
+            op: "gamma".into(),
+            params: Params::Fields(crate::darktable::params::defaults(gamma.lowest().unwrap())),
+        };
+        let baseline = EditState { modules: vec![gamma], ..EditState::default() };
+        let facts = PhotoFacts { baseline, width: 600, height: 400, orientation: Orientation::default() };
+        let tools =
+            LayerContext { vocabulary: &vocabulary, facts: &facts, layouts: &layouts, darktable: "4.2.1" };
+        let exif = |model: &str, lens: Option<&str>| Exif {
+            model: Some(model.into()),
+            lens: lens.map(Into::into),
+            ..Exif::default()
+        };
+        let bind = |layers: &Layers, state: &EditState, exif: &Exif| bind_layers(layers, state, exif, tools);
+
+        let fuji = exif("X-T4", Some("XF35mm"));
+        let both = bind(&Layers::Bound, &facts.baseline, &fuji).unwrap();
+        assert_eq!(
+            both.report.applied,
+            [
+                "chroma amount=0.10",
+                "sharpen amount=0.60",
+                "chroma amount=0.30",
+                "shadows_lift amount=0.80 EV"
+            ]
+        );
+        assert_eq!(bind(&Layers::Bound, &both.state, &fuji).unwrap().state, both.state);
+        let words = both.operation.unwrap().to_string();
+        assert!(words.starts_with("layers: chroma amount=0.10; sharpen"), "{words}");
+        let first = bind(&Layers::CameraLens, &facts.baseline, &exif("X-T4", None)).unwrap();
+        assert_eq!(first.report.applied.len(), 2);
+
+        let other = bind(&Layers::CameraLens, &facts.baseline, &exif("x-t4", None)).unwrap();
+        assert_eq!((other.operation, other.state), (None, facts.baseline.clone()));
+        assert_eq!(
+            (other.report.camera.as_deref(), &other.report.nothing_for[..]),
+            (Some("x-t4"), &["camera and lens"][..])
+        );
+        let look = Layers::Look { name: "shadow_lift".into(), strength: None };
+        let error = bind(&look, &facts.baseline, &fuji).unwrap_err().to_string();
+        assert!(error.contains("shadows_lift"), "{error}");
+    }
 }

@@ -467,4 +467,34 @@ mod tests {
         assert!(matches!(result, Err(PhotoError::Io { .. })));
         assert_eq!(photo.tip("main"), tip);
     }
+
+    #[test]
+    fn moves_are_relative_to_the_nearest_import_until_the_photo_goes_back() {
+        let photo = TestPhoto::new();
+        let baseline = photo.workspace.baseline().clone();
+        let ground = |commit: &Hash| photo.workspace.facts(commit).unwrap().baseline;
+        let mut writer = photo.person();
+        let mut tip = baseline.clone();
+        let mut step = |ev: f32, op: Operation| {
+            tip = writer.record_edit(&name("main"), &tip, &exposure(ev), op, "").unwrap().commit;
+            tip.clone()
+        };
+        let edited = step(0.5, Operation::Snapshot);
+        let imported = step(1.0, Operation::ImportSidecar { sidecar: Hash::of("x") });
+        let moved = step(1.5, Operation::Snapshot);
+        let again = step(2.0, Operation::ImportSidecar { sidecar: Hash::of("y") });
+        let back = step(0.0, Operation::Reset);
+        let after = step(0.2, Operation::Snapshot);
+        for (commit, ev) in [
+            (baseline, 0.0),
+            (edited, 0.0),
+            (imported, 1.0),
+            (moved, 1.0),
+            (again, 2.0),
+            (back, 0.0),
+            (after, 0.0),
+        ] {
+            assert_eq!(ground(&commit), exposure(ev));
+        }
+    }
 }

@@ -122,6 +122,12 @@ pub enum VocabularyError {
         /// Why not.
         source: Box<StyleError>,
     },
+    /// A style has neither strength nor values, and takes no mask.
+    #[error("`{name}` is a style: it takes neither values nor a mask")]
+    NotAdjustable {
+        /// Its name.
+        name: String,
+    },
     /// There is nothing to remove.
     #[error("the edit has no {selector} to remove; it has {present}")]
     NothingToRemove {
@@ -157,6 +163,7 @@ impl Coded for VocabularyError {
         match self {
             Self::Duplicate { .. } => Some("rename one of the two moves".into()),
             Self::Style { source, .. } => source.remedy(),
+            Self::NotAdjustable { .. } => Some("apply it as it is, and adjust the picture with moves".into()),
             Self::UnknownMove { .. } => Some("list the vocabulary to see every move".into()),
             Self::NotMaskable { .. } => Some("apply the move without a mask, or use another move".into()),
             Self::Unavailable { .. } => {
