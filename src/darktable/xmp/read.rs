@@ -85,8 +85,7 @@ fn state(top: &Top<'_>, layouts: &Layouts) -> Result<EditState, XmpError> {
     let steps = top.steps(&items)?;
     let mut modules: BTreeMap<(String, u32), Module> = BTreeMap::new();
     for (_, item) in &steps {
-        // A step that only carries masks.
-        if item.get("operation") == Some("mask_manager") {
+        if only_masks(item) {
             continue;
         }
         let module = item_of(item)?.module(layouts)?;
@@ -271,10 +270,15 @@ pub(in crate::darktable) fn check_known(
     }
 }
 
+/// Whether a step only carries masks, as old sidecars have it.
+fn only_masks(item: &Properties<'_>) -> bool {
+    item.get("operation") == Some("mask_manager") && item.get("params").is_none_or(str::is_empty)
+}
+
 fn item_of(item: &Properties<'_>) -> Result<Item, XmpError> {
-    let params = match item.get("operation") {
-        Some("mask_manager") => Vec::new(),
-        _ => unpack(item.text("params")?).ok_or_else(|| item.bad("params"))??,
+    let params = match only_masks(item) {
+        true => Vec::new(),
+        false => unpack(item.text("params")?).ok_or_else(|| item.bad("params"))??,
     };
     let blend = match item.get("blendop_params").filter(|text| !text.is_empty()) {
         Some(text) => {
