@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
+use super::import_args::{BindArgs, ImportArgs, StyleArgs};
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
 use crate::transcript::Vector;
@@ -107,7 +108,12 @@ pub enum Verb {
         /// What the picture should become, or @FILE
         #[arg(long, value_name = "TEXT|@FILE")]
         brief: Option<String>,
+        /// Take over the edit of the sidecar beside the raw, or of FILE, as the branch `imported`
+        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+        import_sidecar: Option<Option<PathBuf>>,
     },
+    /// Take over an edit that was made in darktable
+    ImportSidecar(ImportArgs),
     /// List the photos of the library
     Photos,
     /// Say where a photo stands
@@ -240,6 +246,8 @@ pub enum Verb {
     /// Set edits of one photo on others
     #[command(after_help = edit_args::PROPAGATE_EXAMPLES)]
     Propagate(PropagateArgs),
+    /// Apply what is bound to the photo's camera and lens, and a look, as one step
+    BindLayers(BindArgs),
     /// Set the white balance by a place that should be neutral grey
     #[command(after_help = "Example:\n  chemigram grey-card iguana 0.42,0.6")]
     GreyCard {
@@ -519,6 +527,10 @@ pub enum VocabVerb {
         /// The TOML file
         file: PathBuf,
     },
+    /// Take a style over that darktable exported (.dtstyle)
+    Import(StyleArgs),
+    /// List the styles that were taken over
+    Styles,
 }
 
 /// `providers`.

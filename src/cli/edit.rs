@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::history::current_branch;
+use super::import;
 use super::photos::{refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
@@ -17,7 +18,7 @@ use crate::error::ErrorCode;
 use crate::ids::PhotoId;
 use crate::photo::Operation;
 use crate::vocabulary::grey_card::{self as card, Place};
-use crate::vocabulary::{ApplyRequest, MaskSpec, ShownMask};
+use crate::vocabulary::{ApplyRequest, MaskSpec, ShownMask, VocabularyError};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
@@ -35,12 +36,18 @@ pub fn apply(
 ) -> Result<(), Failure> {
     let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let vocabulary = app.vocabulary()?;
+    if let Some(style) = vocabulary.style(name) {
+        if mask.is_some() || !values.is_empty() {
+            return Err(VocabularyError::NotAdjustable { name: name.to_owned() }.into());
+        }
+        return import::apply_style(app, photo, &vocabulary, style, label.unwrap_or_default());
+    }
     let version = app.darktable()?.version().to_owned();
     let mut writer = app.writer(photo, "apply")?;
     let branch = current_branch(&writer.workspace().head()?, photo)?;
     let parent = writer.workspace().head_commit()?;
     let state = writer.workspace().state_of(&parent)?;
-    let facts = writer.workspace().facts()?;
+    let facts = writer.workspace().facts(&parent)?;
     let values = values.iter().cloned().collect();
     let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
     let (new, operation) = Operation::apply(&request, &vocabulary, &state, &facts, &app.layouts(), &version)?;
@@ -58,7 +65,8 @@ pub fn apply(
 /// Measures a place that should be grey and sets the white balance by it, on the branch that HEAD follows.
 pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> Result<(), Failure> {
     let workspace = app.photo(photo)?;
-    let (state, facts) = (workspace.state_of(&workspace.head_commit()?)?, workspace.facts()?);
+    let head = workspace.head_commit()?;
+    let (state, facts) = (workspace.state_of(&head)?, workspace.facts(&head)?);
     let renderer = app.steady_renderer()?;
     let version = renderer.darktable_version();
     let probes = app.vocabulary()?.grey_card_probes(&state, &facts, &app.layouts(), version)?;
@@ -106,7 +114,7 @@ pub fn render(
     };
     let probe = match &mask {
         Some(mask) => {
-            Some(app.vocabulary()?.mask_probe(mask, &state, &workspace.facts()?, &app.layouts())?)
+            Some(app.vocabulary()?.mask_probe(mask, &state, &workspace.facts(&commit)?, &app.layouts())?)
         }
         None => None,
     };

@@ -12,6 +12,9 @@ pub mod edit_args;
 mod failure;
 mod generate;
 mod history;
+mod import;
+mod import_args;
+mod layers;
 mod learn;
 mod logging;
 mod mode_b;
@@ -86,7 +89,10 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Demo(args) => demo::demo(app, args),
         Verb::DemoRaw { file, force } => done(photos::demo_raw(app, file, *force)),
-        Verb::Ingest { raw, id, brief } => done(photos::ingest(app, raw, id.clone(), brief.as_ref())),
+        Verb::Ingest { raw, id, brief, import_sidecar } => {
+            done(photos::ingest(app, raw, id.clone(), brief.as_ref(), import_sidecar.as_ref()))
+        }
+        Verb::ImportSidecar(args) => done(import::import_sidecar(app, args)),
         Verb::Photos => done(photos::photos(app)),
         Verb::Status(arg) => done(photos::status(app, &arg.photo)),
         Verb::Log { photo, at, limit } => done(history::log(app, photo, at, *limit)),
@@ -109,6 +115,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Spot(args) => done(places::spot(app, args)),
         Verb::Remove(args) => done(places::remove(app, args)),
         Verb::Propagate(args) => propagate::propagate(app, args),
+        Verb::BindLayers(args) => done(layers::bind(app, args)),
         Verb::GreyCard { photo, center, radius } => done(edit::grey_card(app, photo, *center, *radius)),
         Verb::RunModeB(args) => run::run(app, args),
         Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),

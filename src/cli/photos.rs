@@ -1,11 +1,12 @@
 //! `ingest`, `demo-raw`, `photos`, `status`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::json;
 
 use super::failure::Failure;
+use super::import;
 use super::resolve;
 use super::setup::App;
 use crate::darktable::dng;
@@ -15,12 +16,21 @@ use crate::photo::{Exif, Head, IngestOptions, Status};
 use crate::review::line;
 
 /// Takes a raw in.
-pub fn ingest(app: &App, raw: &Path, id: Option<PhotoId>, brief: Option<&String>) -> Result<(), Failure> {
+pub fn ingest(
+    app: &App,
+    raw: &Path,
+    id: Option<PhotoId>,
+    brief: Option<&String>,
+    sidecar: Option<&Option<PathBuf>>,
+) -> Result<(), Failure> {
     let brief = resolve::optional_text(brief)?;
     if raw.is_file() {
         app.output.remark(&format!("asking darktable for its default edit of {}", raw.display()));
     }
+    // Read before the photo is taken in: a sidecar that cannot be followed leaves nothing behind.
+    let edit = sidecar.map(|file| import::read_for(app, raw, file.as_deref())).transpose()?;
     let ingested = app.ingest(raw, IngestOptions { id, brief })?;
+    let imported = edit.map(|edit| import::record_first(app, &ingested.workspace, &edit)).transpose()?;
     let workspace = &ingested.workspace;
     let photo = workspace.photo();
     let result = json!({
@@ -30,6 +40,7 @@ pub fn ingest(app: &App, raw: &Path, id: Option<PhotoId>, brief: Option<&String>
         "exif": photo.exif,
         "darktable": photo.darktable,
         "foreign_sidecar": ingested.foreign_sidecar,
+        "imported": imported,
     });
     app.output.result(&result, || {
         let mut text = format!(
@@ -39,11 +50,18 @@ pub fn ingest(app: &App, raw: &Path, id: Option<PhotoId>, brief: Option<&String>
             workspace.folder().display(),
             photo.baseline.short()
         );
-        if let Some(sidecar) = &ingested.foreign_sidecar {
-            text.push_str(&format!(
-                "note      {} was left alone: the baseline is darktable's own\n",
-                sidecar.display()
-            ));
+        match (&imported, &ingested.foreign_sidecar) {
+            (Some(imported), _) => text.push_str(&format!(
+                "imported  {} at {}, checked out\n",
+                imported.branch,
+                imported.commit.short()
+            )),
+            (None, Some(sidecar)) => text.push_str(&format!(
+                "note      {} was left alone: `chemigram import-sidecar {} FILE` takes it over\n",
+                line(&sidecar.display().to_string()),
+                photo.id
+            )),
+            (None, None) => {}
         }
         text
     })

@@ -68,7 +68,8 @@ fn edit(
     let mut writer = app.writer(photo, purpose)?;
     let branch = current_branch(&writer.workspace().head()?, photo)?;
     let parent = writer.workspace().head_commit()?;
-    let (state, operation) = change(&writer.workspace().state_of(&parent)?, &writer.workspace().facts()?)?;
+    let workspace = writer.workspace();
+    let (state, operation) = change(&workspace.state_of(&parent)?, &workspace.facts(&parent)?)?;
     let words = operation.to_string();
     let info = writer.record_edit(&branch, &parent, &state, operation, label.unwrap_or_default())?;
     let result = json!({

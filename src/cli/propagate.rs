@@ -39,8 +39,8 @@ pub fn propagate(app: &App, args: &PropagateArgs) -> Result<u8, Failure> {
     }
     let vocabulary = app.vocabulary()?;
     let source = app.photo(photo)?;
-    let state = source.state_of(&source.resolve(at)?)?;
-    let facts = source.facts()?;
+    let commit = source.resolve(at)?;
+    let (state, facts) = (source.state_of(&commit)?, source.facts(&commit)?);
     let selection = Selection {
         moves: args.moves.clone(),
         modules: args.modules.clone(),
@@ -96,7 +96,7 @@ fn one(
 ) -> Result<Done, Failure> {
     let set = |workspace: &Workspace| {
         let (branch, parent, stands) = place(workspace, args.branch.as_ref())?;
-        let (state, facts) = (workspace.state_of(&parent)?, workspace.facts()?);
+        let (state, facts) = (workspace.state_of(&parent)?, workspace.facts(&parent)?);
         let new = vocabulary.propagate(edits, PhotoEdit { state: &state, facts: &facts }, &app.layouts())?;
         let unchanged = new.hash() == state.hash();
         Ok::<_, Failure>((branch, parent, stands, new, unchanged))

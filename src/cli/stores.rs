@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::args::{CacheVerb, PromptVerb, ProviderVerb, VocabVerb};
 use super::failure::Failure;
+use super::import;
 use super::resolve;
 use super::setup::App;
 use super::signals;
@@ -51,6 +52,8 @@ pub fn vocab(app: &App, verb: &VocabVerb) -> Result<(), Failure> {
             app.output.result(&shown, || format!("{}file        {}\n", move_text(&shown), line(&file)))
         }
         VocabVerb::Check { file } => check_moves(app, file),
+        VocabVerb::Import(args) => import::import_style(app, args),
+        VocabVerb::Styles => import::styles(app),
     }
 }
 

@@ -24,17 +24,30 @@ pub struct EditState {
     pub modules: Vec<Module>,
     /// Which built-in module order the pipeline follows.
     pub order: PipelineOrder,
+    /// The order in which module instances run (module, instance), where an imported edit has one of its own;
+    /// empty where [`Self::order`] says it all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sequence: Vec<(String, u32)>,
 }
 
 /// darktable's built-in module orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PipelineOrder {
+    /// The order of darktable before 3.0 (`iop_order_version` 1).
+    Legacy,
     /// "v3.0 RAW" (`iop_order_version` 2): every raw, on every supported darktable.
     #[default]
     V30,
     /// "v3.0 JPEG" (`iop_order_version` 3): pictures that are not raw.
     V30Jpeg,
+    /// "v5.0 RAW" (`iop_order_version` 4). darktable 4 does not know it and runs v3.0, which differs only in
+    /// where a full-quality export is scaled.
+    V50,
+    /// "v5.0 JPEG" (`iop_order_version` 5).
+    V50Jpeg,
+    /// A person's own (`iop_order_version` 0): [`EditState::sequence`] holds it.
+    Custom,
 }
 
 /// One instance of a darktable module.

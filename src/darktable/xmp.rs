@@ -4,24 +4,25 @@
 //! whose mask is missing to the whole picture, and fills gaps with the defaults of its own version. So what is
 //! written is complete and checked, and what is read is refused where it could not be rendered as it was meant.
 
-mod tree;
+mod read;
+pub(super) mod tree;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Read as _;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 
 use crate::darktable::blend::{self, BlendError};
 use crate::darktable::forms::{self, FormError};
 use crate::darktable::layout::{BlendSpace, LayoutError, Layouts};
 use crate::darktable::order;
 use crate::darktable::params::{self, ParamError};
-use crate::darktable::state::{EditState, MaskForm, Module, Params, PipelineOrder, Shape};
+use crate::darktable::state::{EditState, MaskForm, Module, Params, Shape};
 use crate::error::{Coded, ErrorCode};
 
-use self::tree::{MAX_ATTRIBUTES, MAX_BYTES, Node, Space};
+use self::tree::MAX_ATTRIBUTES;
+pub use self::tree::MAX_BYTES;
+
+pub use self::read::{Foreign, foreign, read};
+pub(super) use self::read::{Item, check_known, unpack};
 
 /// History items of a sidecar.
 pub const MAX_ITEMS: usize = 500;
@@ -238,259 +239,6 @@ fn is_extra_name(local: &str) -> bool {
         && !NOT_EXTRA.contains(&local)
 }
 
-/// Reads a sidecar as darktable would: later items of the same instance replace earlier ones, items from
-/// `history_end` on do not count, and of the masks those of the last step that has any.
-///
-/// What only describes the picture (rating, title, tags) is left out, because it is not part of an edit.
-pub fn read(bytes: &[u8], layouts: &Layouts) -> Result<EditState, XmpError> {
-    let document = tree::parse(bytes)?;
-    let top = Top::find(&document).ok_or(XmpError::NotASidecar)?;
-    let schema = top.get("xmp_version").unwrap_or("");
-    if !matches!(schema, "4" | "5") {
-        return Err(XmpError::Schema { found: schema.to_owned() });
-    }
-    if top.get("auto_presets_applied") != Some("1") {
-        return Err(XmpError::NoBaseline);
-    }
-    let order = match top.get("iop_order_version").unwrap_or("") {
-        // "v5.0" differs from "v3.0" only in where the picture is scaled for a full-quality export.
-        "2" | "4" => PipelineOrder::V30,
-        "3" | "5" => PipelineOrder::V30Jpeg,
-        // A list of its own: the check below tells whether it comes to the same.
-        "0" if top.get("iop_order_list").is_some() => PipelineOrder::V30,
-        other => return Err(XmpError::Order { found: format!("order version `{other}`") }),
-    };
-
-    let items = top.items("history")?;
-    let numbers: Vec<usize> =
-        (0..).zip(&items).map(|(i, p)| p.number_or("num", i)).collect::<Result<_, _>>()?;
-    let end = match top.get("history_end") {
-        Some(text) => text.parse().map_err(|_| XmpError::Attribute {
-            place: "sidecar".into(),
-            name: "history_end",
-            value: text.to_owned(),
-        })?,
-        None => usize::MAX,
-    };
-    let mut steps: Vec<(usize, &Properties<'_>)> =
-        numbers.iter().copied().zip(&items).filter(|(num, _)| *num < end).collect();
-    steps.sort_by_key(|(num, _)| *num);
-
-    let mut modules: BTreeMap<(String, u32), Module> = BTreeMap::new();
-    for (_, item) in &steps {
-        // A step that only carries masks, as sidecars of old have it.
-        if item.get("operation") == Some("mask_manager") && item.get("params").is_none_or(str::is_empty) {
-            continue;
-        }
-        let module = read_item(item, layouts)?;
-        modules.insert((module.op.clone(), module.instance), module);
-    }
-
-    let mut state = EditState {
-        extras: top.extras(),
-        masks: read_masks(&top, &steps)?,
-        modules: modules.into_values().collect(),
-        order,
-    };
-    order::sort(&mut state);
-    if let Some(list) = top.get("iop_order_list") {
-        check_order(&state, list)?;
-    } else if let Some(module) = state.modules.iter().find(|m| m.instance > 0) {
-        let found = format!("instance {} of {} without an order list", module.instance, module.op);
-        return Err(XmpError::Order { found });
-    }
-    Ok(state)
-}
-
-/// Whether the modules of `state` run in the same order by the sidecar's own list as by the built-in one.
-fn check_order(state: &EditState, list: &str) -> Result<(), XmpError> {
-    let words: Vec<&str> = list.split(',').map(str::trim).collect();
-    let mut place: BTreeMap<(&str, u32), usize> = BTreeMap::new();
-    for (index, pair) in words.chunks(2).enumerate() {
-        let [op, instance] = pair else {
-            return Err(XmpError::Order { found: "a list of odd length".into() });
-        };
-        let instance =
-            instance.parse().map_err(|_| XmpError::Order { found: format!("instance `{instance}`") })?;
-        place.insert((op, instance), index);
-    }
-    let mut before = None;
-    for module in &state.modules {
-        let here = place.get(&(module.op.as_str(), module.instance)).copied();
-        if here.is_none() && module.instance == 0 {
-            continue;
-        }
-        if here.is_none() || here < before {
-            let found = format!("instance {} of {} in a place of its own", module.instance, module.op);
-            return Err(XmpError::Order { found });
-        }
-        before = here;
-    }
-    Ok(())
-}
-
-fn read_item(item: &Properties<'_>, layouts: &Layouts) -> Result<Module, XmpError> {
-    let op = item.text("operation")?.to_owned();
-    let modversion = item.number("modversion")?;
-    let instance = item.number_or("multi_priority", 0)?;
-    let bytes = unpack(item.text("params")?).ok_or_else(|| item.bad("params"))??;
-    let layout = layouts.module(&op)?;
-    let params = match layout.as_ref().and_then(|m| m.version(modversion)).map(|l| params::decode(l, &bytes))
-    {
-        Some(Ok(values)) => Params::Fields(values),
-        Some(Err(ParamError::NotFinite { .. } | ParamError::Text { .. })) | None => {
-            Params::Opaque(hex(&bytes))
-        }
-        Some(Err(error)) => return Err(error.into()),
-    };
-    let blend = match item.get("blendop_params").filter(|text| !text.is_empty()) {
-        Some(text) => {
-            let bytes = unpack(text).ok_or_else(|| item.bad("blendop_params"))??;
-            blend::decode(item.number("blendop_version")?, &bytes).map_err(|source| XmpError::Blend {
-                op: op.clone(),
-                instance,
-                source,
-            })?
-        }
-        None => None,
-    };
-    let enabled = match item.text("enabled")? {
-        "0" => false,
-        "1" => true,
-        _ => return Err(item.bad("enabled")),
-    };
-    let name = item.get("multi_name").unwrap_or("").to_owned();
-    Ok(Module { blend, enabled, instance, modversion, name, op, params })
-}
-
-/// The forms of the last step that has any.
-fn read_masks(top: &Top<'_>, steps: &[(usize, &Properties<'_>)]) -> Result<Vec<MaskForm>, XmpError> {
-    let items = top.items("masks_history")?;
-    let numbers: Vec<usize> = items.iter().map(|p| p.number("mask_num")).collect::<Result<_, _>>()?;
-    let exists = |num: &usize| steps.iter().any(|(step, _)| step == num);
-    let Some(last) = numbers.iter().copied().filter(exists).max() else { return Ok(Vec::new()) };
-    let mut forms = BTreeMap::new();
-    for (_, item) in numbers.iter().zip(&items).filter(|(num, _)| **num == last) {
-        let id = item.number("mask_id")?;
-        let source = match item.get("mask_src") {
-            Some(text) => unhex(text).and_then(|b| b.try_into().ok()).ok_or_else(|| item.bad("mask_src"))?,
-            None => [0; 8],
-        };
-        let block = forms::Block {
-            kind: item.number("mask_type")?,
-            version: item.number("mask_version")?,
-            count: item.number("mask_nb")?,
-            points: unpack(item.text("mask_points")?).ok_or_else(|| item.bad("mask_points"))??,
-            source,
-        };
-        forms.insert(id, forms::decode(id, item.get("mask_name").unwrap_or(""), &block)?);
-    }
-    Ok(forms.into_values().collect())
-}
-
-/// The `rdf:Description`s of a sidecar, taken together.
-struct Top<'a> {
-    nodes: Vec<&'a Node>,
-    properties: BTreeMap<&'a str, &'a str>,
-}
-
-impl<'a> Top<'a> {
-    /// Finds them; `None` when the document is not darktable's.
-    fn find(document: &'a Node) -> Option<Self> {
-        let mut nodes = Vec::new();
-        let mut waiting = vec![document];
-        while let Some(node) = waiting.pop() {
-            if node.space == Space::Rdf && node.name == "RDF" {
-                nodes.extend(node.all(Space::Rdf, "Description"));
-            } else {
-                waiting.extend(&node.children);
-            }
-        }
-        let mut properties = BTreeMap::new();
-        for node in &nodes {
-            node.properties(&mut |name, value| {
-                properties.insert(name, value);
-            });
-        }
-        (!properties.is_empty()).then_some(Self { nodes, properties })
-    }
-
-    fn get(&self, name: &str) -> Option<&'a str> {
-        self.properties.get(name).copied()
-    }
-
-    /// The list items of `darktable:NAME/rdf:Seq`.
-    fn items(&self, name: &'static str) -> Result<Vec<Properties<'a>>, XmpError> {
-        let mut found = Vec::new();
-        for node in &self.nodes {
-            for list in node.children.iter().filter(|c| c.space == Space::Darktable && c.name == name) {
-                for seq in list.children.iter().filter(|c| c.space == Space::Rdf && c.name == "Seq") {
-                    for item in seq.children.iter().filter(|c| c.space == Space::Rdf && c.name == "li") {
-                        let mut values = BTreeMap::new();
-                        item.properties(&mut |key, value| {
-                            values.insert(key, value);
-                        });
-                        found.push(Properties { place: format!("{name} item {}", found.len()), values });
-                    }
-                }
-            }
-        }
-        if found.len() > MAX_ITEMS {
-            return Err(XmpError::TooMuch { what: "items of a list", limit: MAX_ITEMS });
-        }
-        Ok(found)
-    }
-
-    fn extras(&self) -> BTreeMap<String, String> {
-        let kept = |name: &str, value: &str| is_extra_name(name) && !(name == "raw_params" && value == "0");
-        let pairs = self.properties.iter().filter(|(name, value)| kept(name, value));
-        pairs.map(|(name, value)| (format!("darktable:{name}"), (*value).to_owned())).collect()
-    }
-}
-
-/// The properties of one list item.
-struct Properties<'a> {
-    /// Where it is, for messages.
-    place: String,
-    values: BTreeMap<&'a str, &'a str>,
-}
-
-impl<'a> Properties<'a> {
-    fn get(&self, name: &str) -> Option<&'a str> {
-        self.values.get(name).copied()
-    }
-
-    fn text(&self, name: &'static str) -> Result<&'a str, XmpError> {
-        self.get(name).ok_or_else(|| self.bad(name))
-    }
-
-    fn number<T: std::str::FromStr>(&self, name: &'static str) -> Result<T, XmpError> {
-        self.text(name)?.parse().map_err(|_| self.bad(name))
-    }
-
-    fn number_or<T: std::str::FromStr>(&self, name: &'static str, default: T) -> Result<T, XmpError> {
-        if self.get(name).is_some() { self.number(name) } else { Ok(default) }
-    }
-
-    fn bad(&self, name: &'static str) -> XmpError {
-        let value: String = self.get(name).unwrap_or("(absent)").chars().take(40).collect();
-        XmpError::Attribute { place: self.place.clone(), name, value }
-    }
-}
-
-/// The bytes of a blob: hexadecimal, or `gz`, two digits, and zlib in base64. `None` when it is neither.
-fn unpack(text: &str) -> Option<Result<Vec<u8>, XmpError>> {
-    let Some(rest) = text.strip_prefix("gz") else { return unhex(text).map(Ok) };
-    let packed = STANDARD.decode(rest.get(2..)?.trim_end()).ok()?;
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(MAX_INFLATED).unwrap_or(u64::MAX) + 1;
-    flate2::read::ZlibDecoder::new(packed.as_slice()).take(limit).read_to_end(&mut bytes).ok()?;
-    if bytes.len() > MAX_INFLATED {
-        return Some(Err(XmpError::TooMuch { what: "inflated bytes", limit: MAX_INFLATED }));
-    }
-    Some(Ok(bytes))
-}
-
 /// Lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
@@ -525,13 +273,13 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 #[derive(Debug, thiserror::Error)]
 pub enum XmpError {
     /// Not well-formed XML.
-    #[error("the sidecar is not well-formed: {0}")]
+    #[error("the file is not well-formed: {0}")]
     Syntax(String),
     /// A document type declaration, which no sidecar has.
-    #[error("the sidecar declares a document type")]
+    #[error("the file declares a document type")]
     DocumentType,
     /// Beyond one of the limits.
-    #[error("the sidecar has more than {limit} {what}")]
+    #[error("the file has more than {limit} {what}")]
     TooMuch {
         /// What there is too much of.
         what: &'static str,
@@ -541,8 +289,8 @@ pub enum XmpError {
     /// XML, but nothing of darktable's in it.
     #[error("the file holds no darktable edit")]
     NotASidecar,
-    /// Written by a darktable before 3.0, or by one that does not exist yet.
-    #[error("the sidecar's schema `{found}` is not 4 or 5")]
+    /// Written by a darktable before 3.0, where only a later one will do, or by one that does not exist yet.
+    #[error("the sidecar's schema `{found}` is not one that can be read here")]
     Schema {
         /// `xmp_version`.
         found: String,
@@ -550,11 +298,77 @@ pub enum XmpError {
     /// The edit leans on whatever defaults the installed darktable has.
     #[error("the sidecar leaves the base of its edit to darktable's own defaults")]
     NoBaseline,
-    /// A module order that is not one of the built-in ones.
-    #[error("the sidecar's module order is not a built-in one ({found})")]
+    /// A module order that cannot be followed.
+    #[error("the sidecar's module order cannot be followed: {found}")]
     Order {
         /// What differs.
         found: String,
+    },
+    /// The installed darktable does not have a module.
+    #[error("darktable {darktable} does not have the module `{op}`, which the sidecar uses")]
+    NoModule {
+        /// The module.
+        op: String,
+        /// The installed version.
+        darktable: String,
+    },
+    /// A module is of a later version than the installed darktable's.
+    #[error(
+        "`{op}` instance {instance} is of version {found}, and darktable {darktable} knows it up to version {known}"
+    )]
+    NewerModule {
+        /// The module.
+        op: String,
+        /// The instance.
+        instance: u32,
+        /// The sidecar's version.
+        found: u32,
+        /// The installed one.
+        known: u32,
+        /// The installed darktable.
+        darktable: String,
+    },
+    /// The blending of a module is of a later version than the installed darktable's.
+    #[error(
+        "the blending of `{op}` instance {instance} is of version {found}, and darktable {darktable} knows it up to version {known}"
+    )]
+    NewerBlend {
+        /// The module.
+        op: String,
+        /// The instance.
+        instance: u32,
+        /// The sidecar's version.
+        found: u32,
+        /// The installed one.
+        known: u32,
+        /// The installed darktable.
+        darktable: String,
+    },
+    /// A mask form is of a later version than any darktable that is known.
+    #[error("the mask {id} is of version {version}, and {known} is the latest that is known")]
+    NewerMask {
+        /// Its id.
+        id: i32,
+        /// Its version.
+        version: u32,
+        /// The latest known one.
+        known: u32,
+    },
+    /// A blend block of a former version is not as long as that version demands.
+    #[error(
+        "the blending of `{op}` instance {instance} has {found} bytes, where version {version} has {expected}"
+    )]
+    OldBlend {
+        /// The module.
+        op: String,
+        /// The instance.
+        instance: u32,
+        /// `blendop_version`.
+        version: u32,
+        /// Bytes that it has.
+        expected: usize,
+        /// Bytes that are there.
+        found: usize,
     },
     /// A property is missing or unusable.
     #[error("`{name}` of the {place} cannot be used: {value}")]
@@ -631,7 +445,10 @@ impl Coded for XmpError {
             Self::Blend { source, .. } => source.code(),
             Self::Form(error) => error.code(),
             Self::Layout(error) => error.code(),
-            Self::MissingMask { .. } => ErrorCode::MaskingError,
+            Self::MissingMask { .. } | Self::NewerMask { .. } => ErrorCode::MaskingError,
+            Self::NoModule { .. } | Self::NewerModule { .. } | Self::NewerBlend { .. } => {
+                ErrorCode::DarktableError
+            }
             Self::NoHistory | Self::Twice { .. } | Self::NoLayout { .. } | Self::Extra { .. } => {
                 ErrorCode::SynthesizerError
             }
@@ -646,7 +463,24 @@ impl Coded for XmpError {
             Self::Schema { .. } | Self::NoBaseline => Some(
                 "open the picture once in a current darktable, so that it writes a complete sidecar".into(),
             ),
-            Self::Order { .. } => Some("choose a built-in module order in darktable and save again".into()),
+            Self::Order { .. } => {
+                Some("choose a built-in module order in the darktable that wrote it, and save again".into())
+            }
+            Self::NoModule { .. }
+            | Self::NewerModule { .. }
+            | Self::NewerBlend { .. }
+            | Self::NewerMask { .. } => Some(
+                "install the darktable that wrote the sidecar (or a later one), or take that module out there and save again"
+                    .into(),
+            ),
+            Self::MissingMask { .. } => Some(
+                "darktable would edit the whole picture: open it there, draw the mask again or switch it off, and save"
+                    .into(),
+            ),
+            Self::NotASidecar => Some("give the .xmp file that darktable writes beside the raw".into()),
+            Self::Syntax(_) | Self::Attribute { .. } | Self::OldBlend { .. } | Self::Blend { .. } | Self::Form(_) => {
+                Some("the file is damaged: let darktable write it again".into())
+            }
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::darktable::render::RenderError;
+use crate::darktable::xmp::XmpError;
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::ids::{Hash, InvalidName, PhotoId, RefName};
 use crate::photo::lock::Holder;
@@ -111,6 +112,9 @@ pub enum PhotoError {
     /// darktable could not say what it does to the raw by default.
     #[error(transparent)]
     Baseline(#[from] RenderError),
+    /// A sidecar cannot be taken over.
+    #[error(transparent)]
+    Sidecar(#[from] XmpError),
     /// There is no such proposal.
     #[error("there is no proposal `{0}`")]
     NoProposal(String),
@@ -167,6 +171,7 @@ impl Coded for PhotoError {
             Self::Denied(_) => ErrorCode::PermissionDenied,
             Self::Lease(fault) => fault.code,
             Self::Baseline(error) => error.code(),
+            Self::Sidecar(error) => error.code(),
         }
     }
 
@@ -208,6 +213,7 @@ impl Coded for PhotoError {
             Self::IdTaken { .. } => "leave out the id, or give another",
             Self::Settled { .. } | Self::NoProposal(_) => "`chemigram proposals list` shows those that wait",
             Self::Baseline(error) => return error.remedy(),
+            Self::Sidecar(error) => return error.remedy(),
             Self::Lease(fault) => return fault.remedy(),
             Self::BadRaw { .. } => {
                 "give a raw, JPEG, PNG or TIFF file that darktable opens; a file that was damaged on its way can be copied from the card again"

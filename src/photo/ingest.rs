@@ -11,6 +11,7 @@ use crate::photo::context::{BRIEF, NOTES};
 use crate::photo::error::PhotoError;
 use crate::photo::exif::Exif;
 use crate::photo::fsck::hash_file;
+use crate::photo::import::sidecar_beside;
 use crate::photo::lock::{self, Lock};
 use crate::photo::objects::{Commit, Objects};
 use crate::photo::op::Operation;
@@ -111,7 +112,7 @@ pub fn ingest(
     // It has moved: there is nothing left to remove.
     let _ = folder.keep();
     durable::sync_folder(library.root()).map_err(PhotoError::io("write", library.root()))?;
-    Ok(Ingested { workspace: library.open(&photo.id)?, foreign_sidecar: sidecar(&original) })
+    Ok(Ingested { workspace: library.open(&photo.id)?, foreign_sidecar: sidecar_beside(&original) })
 }
 
 /// The raw's own path, if it is a file with something in it.
@@ -263,13 +264,6 @@ fn derived_id(path: &Path, number: usize) -> Result<PhotoId, PhotoError> {
     let id = if id.is_empty() { "photo" } else { id };
     let numbered = if number > 1 { format!("{id}-{number}") } else { id.to_owned() };
     Ok(numbered.parse()?)
-}
-
-/// `NAME.EXT.xmp` or `NAME.xmp` beside the raw.
-fn sidecar(original: &Path) -> Option<PathBuf> {
-    let mut full = original.as_os_str().to_owned();
-    full.push(".xmp");
-    [PathBuf::from(full), original.with_extension("xmp")].into_iter().find(|path| path.is_file())
 }
 
 #[cfg(test)]

@@ -79,6 +79,11 @@ pub enum Operation {
         /// SHA-256 of the sidecar.
         sidecar: Hash,
     },
+    /// What camera and lens call for, and a look to start from.
+    BindLayers {
+        /// The moves and looks in their order.
+        steps: Vec<Operation>,
+    },
     /// A branch was made.
     CreateBranch,
     /// A tag was made.
@@ -168,6 +173,16 @@ impl fmt::Display for Operation {
             Self::Snapshot => f.write_str("snapshot"),
             Self::Abandon => f.write_str("abandon: back to the baseline"),
             Self::ImportSidecar { sidecar } => write!(f, "import sidecar {}", sidecar.short()),
+            Self::BindLayers { steps } => {
+                f.write_str("layers: ")?;
+                for (i, step) in steps.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str("; ")?;
+                    }
+                    step.fmt(f)?;
+                }
+                Ok(())
+            }
             Self::CreateBranch => f.write_str("create branch"),
             Self::CreateTag => f.write_str("create tag"),
             Self::MoveBranch => f.write_str("move branch"),
@@ -236,6 +251,7 @@ impl Operation {
                 let (name, module) = ("apply_spot".into(), "retouch".into());
                 vec![AppliedMove { name, module, ..AppliedMove::default() }]
             }
+            Self::BindLayers { steps } => steps.iter().flat_map(Self::moves).collect(),
             // As if it were one move, with its strength.
             Self::ApplyLook { look, mask, strength } => vec![AppliedMove {
                 mask: mask.clone(),

@@ -13,6 +13,7 @@ use crate::photo::error::PhotoError;
 use crate::photo::exif::Exif;
 use crate::photo::lock::{self, Holder, Lock};
 use crate::photo::objects::{Commit, Objects};
+use crate::photo::op::Operation;
 use crate::photo::refs::{Head, RefKind, Refs};
 use crate::photo::writer::{Authority, Writer};
 use crate::vocabulary::{Orientation, PhotoFacts};
@@ -230,15 +231,33 @@ impl Workspace {
         self.objects().commit(hash)
     }
 
-    /// What the vocabulary must know about the photo.
-    pub fn facts(&self) -> Result<PhotoFacts, PhotoError> {
+    /// What the vocabulary must know about the photo, for an edit on top of `commit`: moves are relative to
+    /// darktable's own edit, or to the one that was imported, whichever was last.
+    pub fn facts(&self, commit: &Hash) -> Result<PhotoFacts, PhotoError> {
         let exif = &self.photo.exif;
         Ok(PhotoFacts {
-            baseline: self.state_of(self.baseline())?,
+            baseline: self.state(&self.ground(commit)?)?,
             width: exif.width.unwrap_or(0),
             height: exif.height.unwrap_or(0),
             orientation: Orientation::from_exif(exif.orientation.into()),
         })
+    }
+
+    /// The state that moves on top of `commit` are relative to: that of the nearest imported commit behind it,
+    /// unless the photo went back to the baseline since.
+    fn ground(&self, commit: &Hash) -> Result<Hash, PhotoError> {
+        let untouched = self.commit(self.baseline())?.state;
+        let mut at = commit.clone();
+        loop {
+            let found = self.commit(&at)?;
+            if matches!(found.op, Operation::ImportSidecar { .. }) {
+                return Ok(found.state);
+            }
+            match found.parents.into_iter().next() {
+                Some(parent) if found.state != untouched => at = parent,
+                _ => return Ok(untouched),
+            }
+        }
     }
 
     /// The edit that a commit holds.
@@ -447,5 +466,35 @@ mod tests {
         let result = photo.person().record_edit(&name("main"), &tip, &exposure(1.0), Operation::Snapshot, "");
         assert!(matches!(result, Err(PhotoError::Io { .. })));
         assert_eq!(photo.tip("main"), tip);
+    }
+
+    #[test]
+    fn moves_are_relative_to_the_nearest_import_until_the_photo_goes_back() {
+        let photo = TestPhoto::new();
+        let baseline = photo.workspace.baseline().clone();
+        let ground = |commit: &Hash| photo.workspace.facts(commit).unwrap().baseline;
+        let mut writer = photo.person();
+        let mut tip = baseline.clone();
+        let mut step = |ev: f32, op: Operation| {
+            tip = writer.record_edit(&name("main"), &tip, &exposure(ev), op, "").unwrap().commit;
+            tip.clone()
+        };
+        let edited = step(0.5, Operation::Snapshot);
+        let imported = step(1.0, Operation::ImportSidecar { sidecar: Hash::of("x") });
+        let moved = step(1.5, Operation::Snapshot);
+        let again = step(2.0, Operation::ImportSidecar { sidecar: Hash::of("y") });
+        let back = step(0.0, Operation::Reset);
+        let after = step(0.2, Operation::Snapshot);
+        for (commit, ev) in [
+            (baseline, 0.0),
+            (edited, 0.0),
+            (imported, 1.0),
+            (moved, 1.0),
+            (again, 2.0),
+            (back, 0.0),
+            (after, 0.0),
+        ] {
+            assert_eq!(ground(&commit), exposure(ev));
+        }
     }
 }

@@ -232,7 +232,7 @@ fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranc
 /// Starts a planned session: locks the photo, writes the header and the plan, renders the baseline.
 pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
     let id: SessionId = plan.start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
-    let engine = engine(&setup)?;
+    let engine = engine(&setup, &plan.start.baseline)?;
     let lease = Lease::default();
     let photo = lock(&setup.workspace, &id, lease.clone())?;
     let folder = setup.workspace.session_folder(&id);
@@ -348,7 +348,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let system = blob(&state.start.system)?;
     let tools = serde_json::from_str(&blob(&state.start.tools)?)
         .map_err(|e| SessionError::Blob(std::io::Error::other(e)))?;
-    let engine = engine(&setup)?;
+    let engine = engine(&setup, &state.start.baseline)?;
     let mut session = Session {
         engine,
         photo,
@@ -433,12 +433,12 @@ fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, S
     Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
 }
 
-fn engine(setup: &Setup) -> Result<Engine, SessionError> {
+fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {
     let workspace = &setup.workspace;
     Ok(Engine {
         vocabulary: setup.vocabulary.clone(),
         layouts: setup.layouts.clone(),
-        facts: workspace.facts()?,
+        facts: workspace.facts(baseline)?,
         renderer: setup.renderer.clone(),
         raw: workspace.raw(),
         tastes: setup.tastes.clone(),

@@ -10,6 +10,7 @@ mod context;
 mod edit;
 mod grey_card;
 mod judge;
+mod layers;
 mod learn;
 mod lifecycle;
 mod look;
@@ -107,6 +108,16 @@ pub static TOOLS: &[Tool] = &[
         lifecycle::ask_clarification,
         r#"{"question": "Should the sky stay untouched?"}"#,
         "Ask the photographer one question before you confirm, only if the plan cannot be followed without the answer. If nobody is there, the session ends and waits."
+    ),
+    tool!(
+        "bind_layers",
+        Mutate,
+        false,
+        false,
+        layers::BindLayers,
+        layers::bind_layers,
+        r#"{"look": "quiet_evening", "strength": 0.6}"#,
+        "Start from a look, or, without arguments, from what the photographer bound to this photo's camera and lens. One step, before the moves. Says which camera and lens it is and what was applied; doing it again changes nothing."
     ),
     tool!(
         "branch",

@@ -1,5 +1,6 @@
 //! What can go wrong between a move's name and an edit state.
 
+use crate::darktable::dtstyle::StyleError;
 use crate::error::{Coded, ErrorCode};
 
 /// Why a vocabulary cannot be loaded, or a move cannot be applied.
@@ -125,6 +126,20 @@ pub enum VocabularyError {
         /// What stands in the way.
         reason: String,
     },
+    /// A style cannot be applied.
+    #[error("style `{name}`: {source}")]
+    Style {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: Box<StyleError>,
+    },
+    /// A style has neither strength nor values, and takes no mask.
+    #[error("`{name}` is a style: it takes neither values nor a mask")]
+    NotAdjustable {
+        /// Its name.
+        name: String,
+    },
     /// There is nothing to remove.
     #[error("the edit has no {selector} to remove; it has {present}")]
     NothingToRemove {
@@ -149,6 +164,7 @@ impl Coded for VocabularyError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::UnknownMove { .. } | Self::NothingToRemove { .. } => ErrorCode::NotFound,
+            Self::Style { source, .. } => source.code(),
             Self::NotMaskable { .. } | Self::Mask(_) => ErrorCode::MaskingError,
             Self::Unavailable { .. } | Self::Unencodable { .. } => ErrorCode::SynthesizerError,
             _ => ErrorCode::InvalidInput,
@@ -158,6 +174,8 @@ impl Coded for VocabularyError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Duplicate { .. } => Some("rename one of the two".into()),
+            Self::Style { source, .. } => source.remedy(),
+            Self::NotAdjustable { .. } => Some("apply it as it is, and adjust the picture with moves".into()),
             Self::UnknownMove { .. } => Some("list the vocabulary to see every move".into()),
             Self::NotMaskable { .. } => Some("apply the move without a mask, or use another move".into()),
             Self::Unavailable { .. } => {

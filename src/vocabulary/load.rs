@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::assets::{Origin, Overlay};
 use crate::darktable::layout::{FieldType, Layouts};
 use crate::metrics::axes::Axis;
+use crate::vocabulary::bindings::{self, Binding};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Form, Target, is_name};
 use crate::vocabulary::geometry::Geometry;
 use crate::vocabulary::looks::{Look, LookEntry};
 use crate::vocabulary::mask::NamedMasks;
+use crate::vocabulary::styles::{self, SavedStyle};
 
 /// The folders of the files, within the vocabulary. What a file holds is for the file to say.
 const FOLDERS: [&str; 2] = ["moves", "looks"];
@@ -24,6 +26,8 @@ pub struct Vocabulary {
     pub(super) looks: BTreeMap<String, Look>,
     modules: BTreeMap<String, ModuleRules>,
     masks: NamedMasks,
+    pub(super) styles: BTreeMap<String, SavedStyle>,
+    pub(super) bindings: Vec<Binding>,
 }
 
 /// One named edit with parameters.
@@ -179,6 +183,16 @@ impl Vocabulary {
         }
         if let Some((file, text)) = extra {
             vocabulary.add(&file.display().to_string(), text)?;
+        }
+        vocabulary.styles = styles::load(assets)?;
+        vocabulary.bindings = bindings::load(assets)?;
+        for style in vocabulary.styles.values() {
+            let entry = vocabulary.moves.get(&style.name).map(|entry| &entry.file);
+            let look = vocabulary.looks.get(&style.name).map(|look| &look.file);
+            if let Some(first) = entry.or(look) {
+                let (name, first, second) = (style.name.clone(), first.clone(), style.file.clone());
+                return Err(VocabularyError::Duplicate { name, first, second });
+            }
         }
         vocabulary.settle()?;
         vocabulary.check_fields(&Layouts::new(assets.clone()))?;

@@ -18,6 +18,7 @@
 //! the baseline's mapper comes back.
 
 pub mod apply;
+pub mod bindings;
 mod error;
 mod form;
 mod frames;
@@ -30,12 +31,14 @@ pub mod mask;
 mod propagate;
 mod regions;
 mod spots;
+pub mod styles;
 pub mod table;
 #[cfg(test)]
 mod testing;
 mod white_balance;
 
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
+pub use bindings::{Binding, Bound};
 pub use error::VocabularyError;
 pub use form::{Form, Target};
 pub use geometry::Geometry;
@@ -49,3 +52,4 @@ pub use regions::{
     RegionsRequest, same_place,
 };
 pub use spots::{AppliedSpots, Spot, SpotAction, SpotError};
+pub use styles::{SavedStyle, StyleAbout};

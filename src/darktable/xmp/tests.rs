@@ -1,8 +1,12 @@
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 
 use super::*;
 use crate::assets::Overlay;
-use crate::darktable::state::{ChannelRange, GroupMember, Value};
+use crate::darktable::state::{ChannelRange, GroupMember, PipelineOrder, Value};
 
 fn layouts() -> Layouts {
     Layouts::new(Overlay::vocabulary(None))
@@ -189,7 +193,7 @@ fn damaged_sidecars_are_refused_by_kind() {
         XmpError::NoBaseline
     ));
     assert!(matches!(
-        code(&text.replace("order_version=\"2\"", "order_version=\"1\"")),
+        code(&text.replace("order_version=\"2\"", "order_version=\"6\"")),
         XmpError::Order { .. }
     ));
     // Odd, not hexadecimal, bad zlib, bad base64, of the wrong size.
@@ -200,7 +204,7 @@ fn damaged_sidecars_are_refused_by_kind() {
     }
     let short = text.replacen("darktable:params=\"", "darktable:params=\"0000\" darktable:was=\"", 1);
     assert!(matches!(code(&short), XmpError::Params(ParamError::Size { .. })));
-    let blend = text.replacen("blendop_params=\"0", "blendop_params=\"00\" darktable:was=\"", 1);
+    let blend = text.replacen("blendop_params=\"0", "blendop_params=\"ff\" darktable:was=\"", 1);
     assert!(matches!(code(&blend), XmpError::Blend { .. }));
     for (name, value) in
         [("enabled", "2"), ("num", "-1"), ("modversion", "x"), ("mask_nb", "1e9"), ("mask_id", "9999999999")]
@@ -217,20 +221,115 @@ fn damaged_sidecars_are_refused_by_kind() {
 }
 
 #[test]
-fn orders_that_differ_are_refused_and_lists_that_agree_are_taken() {
+fn an_order_of_ones_own_is_kept_and_one_that_cannot_be_followed_is_refused() {
+    let layouts = layouts();
     let text = written();
+    let own = |state: &EditState| (state.order, state.sequence.is_empty());
     let custom = text.replace("iop_order_version=\"2\"", "iop_order_version=\"0\"");
-    assert!(read(custom.as_bytes(), &layouts()).is_ok());
+    let custom = read(custom.as_bytes(), &layouts).unwrap();
+    assert_eq!(own(&custom), (PipelineOrder::Custom, false));
     let swapped = text.replace("exposure,0,exposure,1", "exposure,1,exposure,0");
-    assert!(matches!(code(&swapped), XmpError::Order { .. }));
-    let odd = text.replace(",gamma,0", ",gamma");
-    assert!(matches!(code(&odd), XmpError::Order { .. }));
-    let missing = text.replace("exposure,0,exposure,1", "exposure,0");
-    assert!(matches!(code(&missing), XmpError::Order { .. }));
-    let none = text.replacen("darktable:iop_order_list", "darktable:other_list", 1);
-    assert!(matches!(code(&none), XmpError::Order { .. }));
-    let v5 = text.replace("iop_order_version=\"2\"", "iop_order_version=\"4\"");
-    assert_eq!(read(v5.as_bytes(), &layouts()).unwrap(), masked(&layouts()));
+    let swapped = read(swapped.as_bytes(), &layouts).unwrap();
+    assert_eq!(own(&swapped), (PipelineOrder::V30, false));
+    assert_eq!(swapped.modules.iter().map(|m| m.instance).collect::<Vec<_>>(), [0, 1, 0]);
+    for state in [custom, swapped] {
+        let again = write(&state, &layouts, "x").unwrap();
+        assert_eq!(read(again.as_bytes(), &layouts).unwrap(), state);
+    }
+    let base = EditState { modules: vec![module(&layouts, "exposure", 0)], ..EditState::default() };
+    let v5 = write(&base, &layouts, "x").unwrap().replace("order_version=\"2\"", "order_version=\"4\"");
+    let v5 = read(v5.as_bytes(), &layouts).unwrap();
+    assert_eq!(v5, EditState { order: PipelineOrder::V50, ..base });
+    for (from, to) in [
+        (",gamma,0", ",gamma"),
+        ("exposure,0,exposure,1", "exposure,0"),
+        ("exposure,0,exposure,1", "exposure,0,exposure,0,exposure,1"),
+        ("rawprepare,0,", ""),
+        (",gamma,0", ",Gamma!,0"),
+        ("iop_order_list", "other_list"),
+    ] {
+        assert!(matches!(code(&text.replacen(from, to, 1)), XmpError::Order { .. }), "{from} {to}");
+    }
+}
+
+#[test]
+fn a_foreign_sidecar_is_held_to_what_the_installed_darktable_knows() {
+    let layouts = layouts();
+    let text = written();
+    let foreign = |text: &str, version: &str| foreign(text.as_bytes(), &layouts, version);
+    let refused = |text: &str| foreign(text, "4.2.1").expect_err("it must be refused");
+    assert_eq!(foreign(&text, "4.2.1").unwrap(), Foreign::Complete(masked(&layouts)));
+    let newer = text.replacen("modversion=\"6\"", "modversion=\"7\"", 1);
+    let error = refused(&newer);
+    assert!(matches!(error, XmpError::NewerModule { found: 7, known: 6, .. }), "{error}");
+    assert!(error.to_string().contains("exposure") && error.remedy().is_some());
+    // 5.4.1 knows it, but not with so few bytes.
+    assert!(matches!(foreign(&newer, "5.4.1"), Err(XmpError::Params(ParamError::Size { .. }))));
+    let agx = text.replacen("operation=\"demosaic\"", "operation=\"agx\"", 1);
+    assert!(matches!(refused(&agx), XmpError::NoModule { .. }));
+    let blend = text.replace("blendop_version=\"11\"", "blendop_version=\"13\"");
+    assert!(matches!(refused(&blend), XmpError::NewerBlend { found: 13, known: 11, .. }));
+    assert!(foreign(&blend, "5.0.1").is_ok());
+    assert!(matches!(
+        refused(&text.replacen("mask_version=\"6\"", "mask_version=\"7\"", 1)),
+        XmpError::NewerMask { version: 7, .. }
+    ));
+    let jpeg = text.replacen("darktable:iop_order_list", "darktable:other_list", 1);
+    let jpeg = jpeg.replace("order_version=\"2\"", "order_version=\"5\"");
+    assert!(matches!(refused(&jpeg), XmpError::Order { .. }));
+    // The form that the instance names is not there.
+    let start = text.find("     <rdf:li").unwrap();
+    let end = text.find("    </rdf:Seq>\n   </darktable:masks_history>").unwrap();
+    let bare = text.replace(&text[start..end], "");
+    assert!(matches!(refused(&bare), XmpError::MissingMask { .. }));
+    // A group that names a shape which is gone is darktable's own leaving, and kept.
+    let second = start + text[start..end].find("/>").unwrap() + 3;
+    let forms = [&text[start..second], &text[second..end]];
+    let ellipse = forms.into_iter().find(|form| form.contains("left eye")).unwrap();
+    let Foreign::Complete(state) = foreign(&text.replace(ellipse, ""), "4.2.1").unwrap() else {
+        panic!("complete")
+    };
+    assert!(matches!(&state.masks[..], [MaskForm { shape: Shape::Opaque { kind: 4, .. }, .. }]));
+
+    for (from, to) in [
+        ("xmp_version=\"5\"", "xmp_version=\"3\""),
+        ("presets_applied=\"1\"", "presets_applied=\"0\""),
+        ("history_end=\"3\"", "history_end=\"0\""),
+    ] {
+        assert_eq!(foreign(&text.replace(from, to), "4.2.1").unwrap(), Foreign::Incomplete, "{to}");
+    }
+    let rated = "<x:xmpmeta xmlns:x=\"adobe:ns:meta/\"><rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">\
+                 <rdf:Description xmlns:darktable=\"http://darktable.sf.net/\" darktable:xmp_version=\"5\"/></rdf:RDF></x:xmpmeta>";
+    assert!(matches!(refused(rated), XmpError::NotASidecar));
+}
+
+#[test]
+fn blend_blocks_of_old_have_the_size_of_their_version_and_name_their_mask() {
+    let layouts = layouts();
+    let mut block = vec![0_u8; 300];
+    (block[0], block[16]) = (3, 7);
+    let text = written();
+    let start = text.find("     <rdf:li\n      darktable:num=\"1\"").unwrap();
+    let with = |bytes: &[u8], version: u32| {
+        let block = format!(
+            "blendop_version=\"{version}\"\n      darktable:blendop_params=\"{}\" darktable:was=\"",
+            hex(bytes)
+        );
+        let item = &text[start..];
+        let from = item.find("blendop_version").unwrap();
+        let to = item.find("blendop_params=\"").unwrap() + "blendop_params=\"".len();
+        text.replace(&item[from..to], "@")
+            .replacen('@', "blendop_version=\"11\"\n      darktable:blendop_params=\"", 1)
+            .replacen('@', &block, 1)
+            .replace('@', "blendop_version=\"11\"\n      darktable:blendop_params=\"")
+    };
+    let read = |text: &str| read(text.as_bytes(), &layouts);
+    let state = read(&with(&block, 6)).unwrap();
+    let blend = state.module("exposure", 0).unwrap().blend.as_ref().unwrap();
+    assert_eq!((blend.mask_id, blend.opaque.is_some()), (Some(7), true));
+    assert!(matches!(write(&state, &layouts, "x"), Err(XmpError::MissingMask { id: 7, .. })));
+    assert!(matches!(read(&with(&block, 9)), Err(XmpError::OldBlend { expected: 348, found: 300, .. })));
+    assert_eq!(read(&with(&[0; 20], 9)).unwrap().module("exposure", 0).unwrap().blend, None);
 }
 
 #[test]

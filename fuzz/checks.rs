@@ -1,0 +1,124 @@
+//! What every input must hold, whatever is in it: no panic, and what was read writes and reads the same.
+//!
+//! The fuzz targets call these with made-up bytes, and `tests/fuzz_corpus.rs` with every file under `seeds/`.
+#![allow(dead_code, reason = "a target uses one of them")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is what is looked for")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use chemigram::assets::Overlay;
+use chemigram::darktable::layout::{BlendSpace, Layouts};
+use chemigram::darktable::state::EditState;
+use chemigram::darktable::xmp::Foreign;
+use chemigram::darktable::{blend, dtstyle, forms, params, xmp};
+use chemigram::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary, bindings};
+
+static VOCABULARY: LazyLock<Vocabulary> =
+    LazyLock::new(|| Vocabulary::load(&Overlay::vocabulary(None)).unwrap());
+static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| Layouts::new(Overlay::vocabulary(None)));
+
+/// The targets, by name.
+pub const ALL: [(&str, fn(&[u8])); 7] = [
+    ("sidecar", sidecar),
+    ("style", style),
+    ("params", params),
+    ("blend", blend),
+    ("form", form),
+    ("mask", mask),
+    ("vocabulary", vocabulary),
+];
+
+/// A sidecar that is taken over is written, and read again, as the same edit.
+pub fn sidecar(data: &[u8]) {
+    let _ = xmp::read(data, &LAYOUTS);
+    for version in ["4.2.1", "5.4.1"] {
+        if let Ok(Foreign::Complete(state)) = xmp::foreign(data, &LAYOUTS, version) {
+            reads_back(&state);
+        }
+    }
+}
+
+/// A style that is taken over can be applied again without a change.
+pub fn style(data: &[u8]) {
+    if let Ok(style) = dtstyle::read(data, &LAYOUTS, "5.4.1") {
+        let state = style.apply(&EditState::default());
+        reads_back(&state);
+        let _ = style.apply(&state);
+    }
+}
+
+fn reads_back(state: &EditState) {
+    let Ok(text) = xmp::write(state, &LAYOUTS, "x.dng") else { return };
+    let again = xmp::read(text.as_bytes(), &LAYOUTS).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(&again, state, "{text}");
+}
+
+/// The first byte chooses a module, the second one of its layouts, the rest is its block.
+pub fn params(data: &[u8]) {
+    let [module, version, bytes @ ..] = data else { return };
+    let names = LAYOUTS.names();
+    let module = LAYOUTS.module(&names[usize::from(*module) % names.len()]).unwrap().unwrap();
+    let layout = &module.versions[usize::from(*version) % module.versions.len()];
+    // Mostly of the wrong size otherwise.
+    let mut block = bytes.to_vec();
+    block.resize(layout.size, 0);
+    assert!(bytes.len() == layout.size || params::decode(layout, bytes).is_err());
+    if let Ok(values) = params::decode(layout, &block) {
+        let written = params::encode(layout, &values).unwrap();
+        assert_eq!(params::decode(layout, &written).unwrap(), values);
+    }
+}
+
+/// The first byte is the version, the rest the block.
+pub fn blend(data: &[u8]) {
+    let [version, bytes @ ..] = data else { return };
+    if let Ok(Some(read)) = blend::decode(u32::from(*version), bytes) {
+        let _ = blend::check(&read);
+        let block = blend::encode(Some(&read), BlendSpace::None).unwrap();
+        assert_eq!(blend::decode(block.version, &block.bytes).unwrap(), Some(read));
+    }
+}
+
+/// Kind, version and count in a byte each, eight bytes of source, the rest are the points.
+pub fn form(data: &[u8]) {
+    let [kind, version, count, rest @ ..] = data else { return };
+    let Some((source, points)) = rest.split_first_chunk::<8>() else { return };
+    let block = forms::Block {
+        kind: u32::from(*kind),
+        version: u32::from(*version),
+        count: u32::from(*count),
+        points: points.to_vec(),
+        source: *source,
+    };
+    if let Ok(form) = forms::decode(77, "form", &block) {
+        let written = forms::encode(&form).unwrap();
+        assert_eq!(forms::decode(77, "form", &written).unwrap(), form);
+    }
+}
+
+/// A mask that is understood is written, and read again, as the same; and a move takes it or refuses it.
+pub fn mask(data: &[u8]) {
+    let Ok(spec) = serde_json::from_slice::<MaskSpec>(data) else { return };
+    let facts = PhotoFacts {
+        baseline: EditState::default(),
+        width: 600,
+        height: 400,
+        orientation: Orientation::default(),
+    };
+    let request = ApplyRequest { move_name: "exposure", values: &BTreeMap::new(), mask: Some(&spec) };
+    if let Ok(applied) = VOCABULARY.apply(&request, &facts.baseline, &facts, &LAYOUTS, "4.2.1") {
+        xmp::write(&applied.state, &LAYOUTS, "photo.dng").unwrap();
+        let written = serde_json::to_string(&spec).unwrap();
+        let again: MaskSpec = serde_json::from_str(&written).unwrap();
+        assert_eq!(again, spec, "{written}");
+    }
+}
+
+/// A file of moves or of bindings is taken or refused.
+pub fn vocabulary(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = bindings::parse("fuzz.toml", text);
+    let _ = Vocabulary::load_with(&Overlay::vocabulary(None), Path::new("fuzz.toml"), text);
+}

@@ -1,0 +1,179 @@
+//! `import-sidecar`, `vocab import`, and what `ingest --import-sidecar` does.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::history::current_branch;
+use super::import_args::{ImportArgs, StyleArgs};
+use super::setup::{App, patience};
+use crate::darktable::{dtstyle, xmp};
+use crate::error::ErrorCode;
+use crate::ids::{Hash, PhotoId, RefName};
+use crate::photo::{
+    Authority, IMPORTED, ImportedEdit, Judge, Operation, Workspace, read_sidecar, sidecar_beside,
+};
+use crate::review::line;
+use crate::vocabulary::{SavedStyle, StyleAbout, Vocabulary, styles as saved};
+
+/// An edit that was taken over.
+#[derive(Debug, Serialize)]
+pub struct Imported {
+    /// The branch that has it.
+    pub branch: RefName,
+    /// Its commit.
+    pub commit: Hash,
+    /// Its state.
+    pub state: Hash,
+    /// SHA-256 of the sidecar.
+    pub sidecar: Hash,
+    /// Module instances.
+    pub modules: usize,
+    /// Mask forms.
+    pub masks: usize,
+    /// Whether darktable had to complete the sidecar.
+    pub completed: bool,
+    /// The branch had this very edit already.
+    pub unchanged: bool,
+}
+
+/// Takes a sidecar's edit over into a photo.
+pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
+    let workspace = app.photo(&args.photo)?;
+    let edit = read(app, &workspace.raw().path, &args.file)?;
+    let imported = record(&workspace, &args.branch, &edit, &args.label, false)?;
+    app.output.result(&imported, || {
+        let Imported { branch, commit, modules, masks, .. } = &imported;
+        match imported.unchanged {
+            true => format!("{branch}  {}  unchanged: it has this edit already\n", commit.short()),
+            false => format!("{branch}  {}  {modules} modules, {masks} mask shapes\n", commit.short()),
+        }
+    })
+}
+
+/// Reads the sidecar for a raw that is about to be taken in: `file`, or the one beside the raw.
+pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEdit, Failure> {
+    let beside = || {
+        sidecar_beside(raw).ok_or_else(|| {
+            let message = format!("no sidecar lies beside {}", raw.display());
+            Failure::new(ErrorCode::NotFound, message).remedy("name it: --import-sidecar=FILE")
+        })
+    };
+    read(app, raw, &file.map_or_else(beside, |file| Ok(file.to_owned()))?)
+}
+
+/// Records an edit in a photo that was just taken in, and stands on it.
+pub fn record_first(app: &App, workspace: &Workspace, edit: &ImportedEdit) -> Result<Imported, Failure> {
+    let branch = IMPORTED.parse().map_err(|e: crate::ids::InvalidName| Failure::input(e.to_string()))?;
+    app.output.remark("the edit was taken over; `main` keeps darktable's own");
+    record(workspace, &branch, edit, "", true)
+}
+
+fn record(
+    workspace: &Workspace,
+    branch: &RefName,
+    edit: &ImportedEdit,
+    label: &str,
+    checkout: bool,
+) -> Result<Imported, Failure> {
+    let mut writer = workspace.lock(Authority::Person, "import a sidecar")?;
+    let info = writer.import_edit(branch, edit, label)?;
+    if checkout {
+        writer.checkout(branch.as_str())?;
+    }
+    Ok(Imported {
+        branch: branch.clone(),
+        commit: info.commit,
+        state: info.state,
+        sidecar: edit.sidecar.clone(),
+        modules: edit.state.modules.len(),
+        masks: edit.state.masks.len(),
+        completed: edit.completed,
+        unchanged: info.unchanged,
+    })
+}
+
+fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
+    let sidecar = bytes(file)?;
+    app.output.remark(&format!("rendering {} twice, to see that nothing is lost", file.display()));
+    let (cli, layouts, base, deadline) =
+        (app.darktable()?, app.layouts(), app.folders.darktable(), patience());
+    let judge = Judge { cli: &cli, base: &base, layouts: &layouts, deadline: &deadline };
+    Ok(read_sidecar(&sidecar, raw, &judge)?)
+}
+
+/// A sidecar or a style, if it is of reasonable size.
+fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
+    let about = std::fs::metadata(file).map_err(|e| Failure::file("read", file, &e))?;
+    if about.len() > xmp::MAX_BYTES as u64 {
+        let message = format!("{} is larger than {} MiB", file.display(), xmp::MAX_BYTES >> 20);
+        return Err(Failure::input(message).remedy("compress the history in darktable and save again"));
+    }
+    std::fs::read(file).map_err(|e| Failure::file("read", file, &e))
+}
+
+/// Takes a style over into the person's own vocabulary.
+pub fn import_style(app: &App, args: &StyleArgs) -> Result<(), Failure> {
+    let bytes = bytes(&args.file)?;
+    let style = dtstyle::read(&bytes, &app.layouts(), app.darktable()?.version())?;
+    let name = args.name.clone().unwrap_or_else(|| saved::name_of(&style.name));
+    saved::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
+    let vocabulary = app.vocabulary()?;
+    let taken = match (vocabulary.style(&name), vocabulary.get(&name)) {
+        (Some(known), _) if *known.bytes != *bytes => Some(&known.file),
+        (None, Ok(entry)) => Some(&entry.file),
+        _ => None,
+    };
+    if let Some(file) = taken {
+        let message = format!("the name `{name}` is taken already, in {file}");
+        return Err(Failure::new(ErrorCode::StateError, message).remedy("give it another with --name"));
+    }
+    let folder = app.folders.vocabulary();
+    if vocabulary.style(&name).is_none() {
+        let about = StyleAbout { title: style.name, description: style.description, tags: Vec::new() };
+        saved::save(&folder, &name, &about, &bytes).map_err(|e| Failure::file("write into", &folder, &e))?;
+    }
+    let modules: Vec<&str> = style.modules.iter().map(|m| m.op.as_str()).collect();
+    let result = json!({ "style": name, "modules": modules, "folder": folder });
+    app.output.result(&result, || {
+        format!("{name}  {}\n`chemigram apply PHOTO {name}` applies it, whole\n", modules.join(", "))
+    })
+}
+
+/// Lists the styles.
+pub fn styles(app: &App) -> Result<(), Failure> {
+    let vocabulary = app.vocabulary()?;
+    let row = |s: &SavedStyle| json!({ "name": s.name, "about": s.about, "file": s.file });
+    let rows: Vec<Value> = vocabulary.styles().map(row).collect();
+    let text =
+        |s: &SavedStyle| format!("{}  {}  {}\n", s.name, line(&s.about.title), line(&s.about.description));
+    app.output.result(&rows, || vocabulary.styles().map(text).collect())
+}
+
+/// Applies a style to the branch that HEAD follows.
+pub fn apply_style(
+    app: &App,
+    photo: &PhotoId,
+    vocabulary: &Vocabulary,
+    style: &SavedStyle,
+    label: &str,
+) -> Result<(), Failure> {
+    let version = app.darktable()?.version().to_owned();
+    let mut writer = app.writer(photo, "apply")?;
+    let branch = current_branch(&writer.workspace().head()?, photo)?;
+    let parent = writer.workspace().head_commit()?;
+    let state = writer.workspace().state_of(&parent)?;
+    let state = vocabulary.apply_style(style, &state, &app.layouts(), &version)?;
+    let operation = Operation::ApplyLook { look: style.name.clone(), mask: None, strength: 1.0 };
+    let words = operation.to_string();
+    let info = writer.record_edit(&branch, &parent, &state, operation, label)?;
+    let result = json!({
+        "branch": branch, "commit": info.commit, "state": info.state, "op": words, "unchanged": info.unchanged,
+    });
+    app.output.result(&result, || match info.unchanged {
+        true => format!("{branch}  {}  unchanged: the picture has {words} already\n", info.commit.short()),
+        false => format!("{branch}  {}  {words}\n", info.commit.short()),
+    })
+}

@@ -1,0 +1,73 @@
+//! Arguments of the commands that take over work from darktable.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::ids::{PhotoId, RefName};
+use crate::photo::IMPORTED;
+
+/// `import-sidecar`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  chemigram import-sidecar iguana DSC_0042.NEF.xmp --label \"as printed in May\"\n\n\
+                  Both the sidecar and what was read of it are rendered; only if no pixel differs is it taken over."
+)]
+pub struct ImportArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// The sidecar (.xmp) that darktable wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The branch that gets the edit; made at the baseline if it is not there
+    #[arg(long, value_name = "NAME", default_value = IMPORTED)]
+    pub branch: RefName,
+    /// Words for the history
+    #[arg(long, default_value = "")]
+    pub label: String,
+}
+
+/// `vocab import`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  chemigram vocab import \"Dusk & dawn.dtstyle\"\n  chemigram apply iguana dusk_dawn\n\n\
+                  A style is applied whole and cannot be adjusted; it may not take the name of a move or look."
+)]
+pub struct StyleArgs {
+    /// The style's file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Its name here [default: made of its name in darktable]
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+/// `bind-layers`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  chemigram bind-layers iguana --dry-run\n  chemigram bind-layers iguana --look quiet_evening=0.6\n\n\
+                  Bindings stand in `bindings/*.toml` in your vocabulary folder; docs/import.md shows one."
+)]
+pub struct BindArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// Only what is bound to camera and lens, no look
+    #[arg(long, conflicts_with = "look")]
+    pub camera_lens: bool,
+    /// Only this look or style, whatever is bound
+    #[arg(long, value_name = "NAME[=STRENGTH]", value_parser = look)]
+    pub look: Option<(String, Option<f64>)>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Words for the history
+    #[arg(long, default_value = "")]
+    pub label: String,
+}
+
+/// `NAME` or `NAME=STRENGTH`.
+fn look(text: &str) -> Result<(String, Option<f64>), String> {
+    let Some((name, strength)) = text.split_once('=') else { return Ok((text.to_owned(), None)) };
+    let strength = strength.parse().map_err(|_| format!("`{strength}` is no number from 0 to 1"))?;
+    Ok((name.to_owned(), Some(strength)))
+}

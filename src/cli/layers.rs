@@ -1,0 +1,65 @@
+//! `bind-layers`.
+
+use serde_json::json;
+
+use super::failure::Failure;
+use super::history::current_branch;
+use super::import_args::BindArgs;
+use super::setup::App;
+use crate::photo::{LayerContext, LayerReport, Layers, bind_layers};
+use crate::review::line;
+
+/// Binds the layers on the branch that HEAD follows.
+pub fn bind(app: &App, args: &BindArgs) -> Result<(), Failure> {
+    let layers = match &args.look {
+        Some((name, strength)) => Layers::Look { name: name.clone(), strength: *strength },
+        None if args.camera_lens => Layers::CameraLens,
+        None => Layers::Bound,
+    };
+    let vocabulary = app.vocabulary()?;
+    let version = app.darktable()?.version().to_owned();
+    let mut writer = app.writer(&args.photo, "bind layers")?;
+    let workspace = writer.workspace();
+    let branch = current_branch(&workspace.head()?, &args.photo)?;
+    let parent = workspace.head_commit()?;
+    let (state, facts) = (workspace.state_of(&parent)?, workspace.facts(&parent)?);
+    let layouts = app.layouts();
+    let context =
+        LayerContext { vocabulary: &vocabulary, facts: &facts, layouts: &layouts, darktable: &version };
+    let bound = bind_layers(&layers, &state, &workspace.photo().exif, context)?;
+    let info = match bound.operation {
+        Some(operation) if !args.dry_run => {
+            Some(writer.record_edit(&branch, &parent, &bound.state, operation, &args.label)?)
+        }
+        _ => None,
+    };
+    let unchanged = bound.state == state;
+    let result = json!({
+        "branch": branch, "commit": info.as_ref().map(|i| &i.commit), "unchanged": unchanged,
+        "dry_run": args.dry_run, "layers": bound.report,
+    });
+    app.output.result(&result, || {
+        let done = match (&info, unchanged) {
+            _ if bound.report.applied.is_empty() => "nothing to do".to_owned(),
+            (_, true) => "unchanged: the picture has all of it already".to_owned(),
+            (Some(info), false) => format!("{branch}  {}", info.commit.short()),
+            (None, false) => "not done: a dry run".to_owned(),
+        };
+        format!("{}{done}\n", text(&bound.report))
+    })
+}
+
+fn text(report: &LayerReport) -> String {
+    let said = |words: &Option<String>| match words {
+        Some(words) => format!("\"{}\"", line(words)),
+        None => "not said in the file".to_owned(),
+    };
+    let mut text = format!("camera   {}\nlens     {}\n", said(&report.camera), said(&report.lens));
+    for step in &report.applied {
+        text.push_str(&format!("applied  {}\n", line(step)));
+    }
+    for layer in &report.nothing_for {
+        text.push_str(&format!("none     nothing is bound for {layer}\n"));
+    }
+    text
+}

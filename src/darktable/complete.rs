@@ -1,0 +1,95 @@
+//! Letting darktable finish an edit that leans on its defaults, or that a darktable before 3.0 wrote.
+
+use std::fs;
+use std::path::Path;
+
+use crate::clock::Deadline;
+use crate::darktable::checks;
+use crate::darktable::probe::DarktableCli;
+use crate::darktable::render::{Quality, RenderError};
+use crate::darktable::scratch::{Base, History, Order, PICTURE, Scratch, at};
+use crate::darktable::xmp;
+
+/// Nobody looks at this picture.
+const LONG_EDGE: u32 = 128;
+/// Where a PNG file keeps an XMP packet.
+const KEYWORD: &[u8] = b"XML:com.adobe.xmp\0";
+
+/// Has darktable read `sidecar` beside a link to `raw`, add what it adds by itself, and write the whole edit
+/// down. `base` is as for [`crate::darktable::baseline::ask_baseline`]. Nothing is written beside the raw.
+///
+/// darktable rewrites the sidecar where it added defaults. What it only translated (an edit of darktable 2) it
+/// leaves as it was; 4.2.1 and 5.0.1 then have the translation in the picture that they write, 5.4.1 has not.
+pub fn complete(
+    cli: &DarktableCli,
+    raw: &Path,
+    sidecar: &[u8],
+    base: &Path,
+    deadline: &Deadline,
+) -> Result<Vec<u8>, RenderError> {
+    let base = Base::new(base)?;
+    let scratch = Scratch::new(&base, raw)?;
+    let mut beside = scratch.input().as_os_str().to_owned();
+    beside.push(".xmp");
+    let beside = Path::new(&beside);
+    fs::write(beside, sidecar).map_err(at(beside))?;
+    let order =
+        Order { sidecar: None, long_edge: LONG_EDGE, quality: Quality::Preview, history: History::Beside };
+    let ended = scratch.run(cli, &base, &order, deadline)?;
+    checks::ending(&ended, raw, &scratch.output())?;
+    checks::decoded(&scratch.output(), LONG_EDGE)?;
+    let size = fs::metadata(beside).map_err(at(beside))?.len();
+    if size > xmp::MAX_BYTES as u64 {
+        return Err(RenderError::Untrusted(format!("the sidecar that darktable wrote has {size} bytes")));
+    }
+    let written = fs::read(beside).map_err(at(beside))?;
+    if written != sidecar {
+        return Ok(written);
+    }
+    let picture = scratch.output().join(PICTURE);
+    let picture = fs::read(&picture).map_err(at(&picture))?;
+    Ok(packet(&picture).map_or(written, <[u8]>::to_vec))
+}
+
+/// The XMP packet in a PNG file, if there is one with an edit of darktable's in it.
+fn packet(png: &[u8]) -> Option<&[u8]> {
+    let mut rest = png.get(8..)?;
+    loop {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let (kind, after) = after.split_first_chunk::<4>()?;
+        let (data, after) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+        // Behind the keyword: not compressed, the method of compression, two empty names of languages.
+        let text = data.strip_prefix(KEYWORD).and_then(|data| data.strip_prefix(&[0, 0, 0, 0]));
+        if let Some(text) = text.filter(|_| kind == b"iTXt") {
+            let history = b"darktable:history";
+            return text.windows(history.len()).any(|part| part == history).then_some(text);
+        }
+        rest = after.get(4..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(kind: &[u8; 4], data: &[u8]) -> Vec<u8> {
+        let mut bytes = u32::try_from(data.len()).unwrap().to_be_bytes().to_vec();
+        bytes.extend_from_slice(kind);
+        bytes.extend_from_slice(data);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes
+    }
+
+    #[test]
+    fn the_packet_of_a_picture_is_found_and_damage_is_none() {
+        let text = b"<x darktable:history/>";
+        let data = [KEYWORD, &[0; 4], text].concat();
+        let png = [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &[1; 13]), chunk(b"iTXt", &data)].concat();
+        assert_eq!(packet(&png), Some(&text[..]));
+        for cut in 0..png.len() - 4 {
+            assert_eq!(packet(&png[..cut]), None, "{cut}");
+        }
+        let other = [KEYWORD, &[0; 4], b"<x/>"].concat();
+        assert_eq!(packet(&[&png[..8], &chunk(b"iTXt", &other)].concat()), None);
+    }
+}

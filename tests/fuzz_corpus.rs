@@ -1,0 +1,23 @@
+//! Every seed of the fuzz targets, through the very same checks.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../fuzz/checks.rs"]
+mod checks;
+
+#[test]
+fn every_seed_holds_what_its_target_checks() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
+    for (name, check) in checks::ALL {
+        let files: Vec<_> = fs::read_dir(seeds.join(name)).unwrap().map(|f| f.unwrap().path()).collect();
+        assert!(files.len() >= 2, "{name} has {} seeds", files.len());
+        for file in files {
+            let data = fs::read(&file).unwrap();
+            check(&data);
+            // And cut short, as a disk that is full leaves a file.
+            check(&data[..data.len() / 2]);
+        }
+    }
+}

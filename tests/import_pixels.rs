@@ -1,0 +1,490 @@
+//! What was made in darktable comes over to the pixel: sidecars that darktable itself wrote, and styles.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use chemigram::assets::Overlay;
+use chemigram::clock::Deadline;
+use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::checks;
+use chemigram::darktable::complete::complete;
+use chemigram::darktable::forms::{clone_group, clone_shape};
+use chemigram::darktable::layout::{BlendSpace, Layouts};
+use chemigram::darktable::oneshot::OneShot;
+use chemigram::darktable::probe::DarktableCli;
+use chemigram::darktable::render::{Picture, Quality};
+use chemigram::darktable::state::{
+    Blend, EditState, GroupMember, Module, Params, PipelineOrder, Shape, Value,
+};
+use chemigram::darktable::xmp::Foreign;
+use chemigram::darktable::{blend, dng, dtstyle, order, params, xmp};
+use chemigram::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary};
+
+/// As large as the photo: nothing is scaled.
+const EDGE: u32 = 600;
+
+/// darktable with a photo, and the sidecars that it wrote of it.
+struct Bench {
+    cli: DarktableCli,
+    layouts: Layouts,
+    vocabulary: Vocabulary,
+    facts: PhotoFacts,
+    renderer: OneShot,
+    raw: PathBuf,
+    base: PathBuf,
+    /// What darktable's own script run left: sidecars, a style, and pictures with the style.
+    made: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+static BENCH: LazyLock<Bench> = LazyLock::new(Bench::new);
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let photo = dng::demo_photo().unwrap();
+        let raw = folder.path().join("demo.dng");
+        std::fs::write(&raw, dng::write_dng(&photo, &dng::DngOptions::default()).unwrap()).unwrap();
+        let base = folder.path().join("darktable");
+        let cli = DarktableCli::find(&Deadline::never()).unwrap();
+        let layouts = Layouts::new(Overlay::vocabulary(None));
+        let sidecar = ask_baseline(&cli, &raw, &base, &Deadline::never()).unwrap();
+        let facts = PhotoFacts {
+            baseline: xmp::read(&sidecar, &layouts).unwrap(),
+            width: photo.width,
+            height: photo.height,
+            orientation: Orientation::default(),
+        };
+        let encode = |_: &EditState, _: &str| Err("from sidecars only".to_owned());
+        let renderer = OneShot::new(cli.clone(), &base, Arc::new(encode)).unwrap();
+        let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
+        let made = folder.path().join("made");
+        std::fs::create_dir(&made).unwrap();
+        let bench = Self { cli, layouts, vocabulary, facts, renderer, raw, base, made, _folder: folder };
+        bench.let_darktable_write();
+        bench
+    }
+
+    fn apply(&self, state: &EditState, name: &str, value: (&str, f64), mask: Option<&str>) -> EditState {
+        let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
+        let values = BTreeMap::from([(value.0.to_owned(), value.1)]);
+        let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
+        self.vocabulary
+            .apply(&request, state, &self.facts, &self.layouts, self.cli.version())
+            .unwrap_or_else(|e| panic!("{name}: {e}"))
+            .state
+    }
+
+    fn sidecar(&self, state: &EditState) -> String {
+        xmp::write(state, &self.layouts, "photo.dng").unwrap()
+    }
+
+    /// A module as darktable has it by default, as a further instance where the state has one already.
+    fn module(&self, op: &str, instance: u32) -> Module {
+        let layout = self.layouts.module(op).unwrap().unwrap();
+        let layout = layout.lowest().unwrap();
+        Module {
+            blend: None,
+            enabled: true,
+            instance,
+            modversion: layout.modversion,
+            name: String::new(),
+            op: op.into(),
+            params: Params::Fields(params::defaults(layout)),
+        }
+    }
+
+    /// Two masked instances of a module over a global one, and a mask of another's.
+    fn masked(&self) -> EditState {
+        let state = self.apply(&self.facts.baseline, "exposure", ("ev", 0.4), None);
+        let eye = r#"{"shape":"ellipse","center":[0.3,0.4],"radius":[0.2,0.1],"feather":0.1}"#;
+        let state = self.apply(&state, "exposure", ("ev", 1.2), Some(eye));
+        let around = r#"{"shape":"circle","center":[0.6,0.5],"radius":0.3,"invert":true}"#;
+        let state = self.apply(&state, "exposure", ("ev", -0.8), Some(around));
+        let top = r#"{"shape":"gradient","anchor":[0.5,0.5],"angle":0,"width":0.3}"#;
+        self.apply(&state, "shadows_lift", ("amount", 1.0), Some(top))
+    }
+
+    /// A global and a masked edit, of two modules that the style sets too and of one that it does not.
+    fn edited(&self) -> EditState {
+        let state = self.apply(&self.facts.baseline, "exposure", ("ev", -0.5), None);
+        let state = self.apply(&state, "sharpen", ("amount", 0.3), None);
+        let top = r#"{"shape":"gradient","anchor":[0.5,0.5],"angle":0,"width":0.3}"#;
+        self.apply(&state, "shadows_lift", ("amount", 1.0), Some(top))
+    }
+
+    /// A healed and a cloned spot, whose forms are kept whole.
+    fn retouched(&self) -> EditState {
+        let mut state = self.facts.baseline.clone();
+        let mut retouch = self.module("retouch", 0);
+        let circle = |x: f32, y: f32| Shape::Circle { border: 0.02, center: [x, y], radius: 0.06 };
+        let spots = [
+            clone_shape("heal", &circle(0.5, 0.5), [0.2, 0.3]).unwrap(),
+            clone_shape("clone", &circle(0.7, 0.6), [0.4, 0.8]).unwrap(),
+        ];
+        let member = |form| GroupMember { form, opacity: 1.0, state: 3 };
+        let group = clone_group("spots", spots.iter().map(|s| member(s.id)).collect()).unwrap();
+        let Params::Fields(fields) = &mut retouch.params else { panic!("retouch has a layout") };
+        for (name, values) in [
+            ("rt_forms.formid", [i64::from(spots[0].id), i64::from(spots[1].id)]),
+            ("rt_forms.algorithm", [2, 1]),
+        ] {
+            let Some(Value::Ints(all)) = fields.get_mut(name) else { panic!("{name} is an array") };
+            all[..2].copy_from_slice(&values);
+        }
+        retouch.blend = Some(Blend { mask_id: Some(group.id), ..blend::normal(BlendSpace::RgbScene) });
+        state.modules.push(retouch);
+        state.masks.extend(spots.into_iter().chain([group]));
+        order::sort(&mut state);
+        state
+    }
+
+    /// The second exposure runs behind the tone mapper.
+    fn reordered(&self) -> EditState {
+        let mut state = self.facts.baseline.clone();
+        let mut second = self.module("exposure", 1);
+        second.name = "at the end".into();
+        let Params::Fields(fields) = &mut second.params else { panic!("exposure has a layout") };
+        fields.insert("exposure".into(), Value::Float(-0.7));
+        state.modules.push(second);
+        let mut slots = order::built_in(&state);
+        let at = slots.iter().position(|s| *s == ("exposure".to_owned(), 1)).unwrap();
+        let slot = slots.remove(at);
+        let behind = slots.iter().position(|(op, _)| op == "filmicrgb").unwrap() + 1;
+        slots.insert(behind, slot);
+        state.order = PipelineOrder::Custom;
+        state.sequence = slots;
+        order::sort(&mut state);
+        state
+    }
+
+    /// Lays the sidecars of several edits beside links to the photo and has one darktable write all of them
+    /// anew, in its own way.
+    fn let_darktable_write(&self) {
+        let styled = self.apply(&self.facts.baseline, "exposure", ("ev", 0.6), None);
+        let styled = self.apply(&styled, "sharpen", ("amount", 1.0), None);
+        let mut styled = self.apply(&styled, "vignette", ("amount", 0.5), None);
+        let mut second = self.module("exposure", 1);
+        second.name = "sky".into();
+        styled.modules.push(second);
+        order::sort(&mut styled);
+        let edits = [
+            ("masked", self.masked()),
+            ("retouched", self.retouched()),
+            ("reordered", self.reordered()),
+            ("style", styled),
+            ("plain", self.facts.baseline.clone()),
+            ("edited", self.edited()),
+        ];
+        for (name, state) in &edits {
+            let link = self.made.join(format!("{name}.dng"));
+            std::fs::hard_link(&self.raw, &link).unwrap();
+            std::fs::write(self.made.join(format!("{name}.dng.xmp")), self.sidecar(state)).unwrap();
+        }
+        std::fs::write(self.made.join("names"), "masked\nretouched\nreordered\n").unwrap();
+        std::fs::hard_link(&self.raw, self.made.join("boot.dng")).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import/darktable.lua");
+        let output = Command::new(self.cli.path())
+            .arg(self.made.join("boot.dng"))
+            .arg(self.made.join("boot.png"))
+            .args(["--width", "64", "--hq", "false", "--icc-type", "SRGB"])
+            .args(["--apply-custom-presets", "false", "--core", "--configdir"])
+            .arg(self.made.join("config"))
+            .args(["--library", ":memory:", "--disable-opencl", "--conf", "write_sidecar_files=on import"])
+            .args(["--conf", "plugins/lighttable/export/high_quality_processing=false", "--luacmd"])
+            .arg(format!("dofile('{}')", script.display()))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", &self.made)
+            .env("TMPDIR", &self.made)
+            .env("MALLOC_PERTURB_", "255")
+            .env("OMP_NUM_THREADS", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("@OK"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn written(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.made.join(format!("{name}.dng.xmp"))).unwrap();
+        // Only darktable packs its blobs.
+        assert!(text.contains("blendop_params=\"gz"), "darktable did not write the sidecar of {name}");
+        text
+    }
+
+    /// The state of a sidecar, completed by darktable where it has to be.
+    fn read(&self, name: &str, sidecar: &str) -> EditState {
+        let read = |bytes: &[u8]| {
+            xmp::foreign(bytes, &self.layouts, self.cli.version()).unwrap_or_else(|e| panic!("{name}: {e}"))
+        };
+        match read(sidecar.as_bytes()) {
+            Foreign::Complete(state) => state,
+            Foreign::Incomplete => {
+                let whole =
+                    complete(&self.cli, &self.raw, sidecar.as_bytes(), &self.base, &Deadline::never());
+                match read(&whole.unwrap_or_else(|e| panic!("{name}: {e}"))) {
+                    Foreign::Complete(state) => state,
+                    Foreign::Incomplete => panic!("{name}: darktable did not complete it"),
+                }
+            }
+        }
+    }
+
+    fn render(&self, sidecar: &str) -> Arc<Picture> {
+        let rendered =
+            self.renderer.render_sidecar(&self.raw, sidecar, EDGE, Quality::Preview, &Deadline::never());
+        rendered.unwrap_or_else(|e| panic!("{e}")).picture
+    }
+}
+
+/// Does `work` on all, two at a time.
+fn all<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((at, thing)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    things.get(at).map(|thing| (at, thing))
+                } {
+                    let result = work(thing);
+                    done.lock().unwrap().push((at, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap();
+    assert_eq!(done.len(), things.len());
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The greatest difference of any sample; 255 for pictures of different sizes.
+fn difference(a: &Picture, b: &Picture) -> u8 {
+    if (a.width, a.height) != (b.width, b.height) {
+        return 255;
+    }
+    a.rgb.iter().zip(&b.rgb).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0)
+}
+
+/// The history items of a sidecar, as text.
+fn items(sidecar: &str) -> Vec<&str> {
+    let start = sidecar.find("<darktable:history>").unwrap();
+    let parts = sidecar[start..].split_inclusive("/>\n");
+    parts.filter_map(|part| Some(&part[part.find("     <rdf:li")?..])).collect()
+}
+
+/// The item of a module in a sidecar.
+fn item<'a>(sidecar: &'a str, op: &str) -> &'a str {
+    items(sidecar).into_iter().find(|item| item.contains(&format!("operation=\"{op}\""))).unwrap()
+}
+
+/// The sidecar with one more item at the end.
+fn with_item(sidecar: &str, item: &str) -> String {
+    let count = items(sidecar).len();
+    let end = sidecar.find("    </rdf:Seq>\n   </darktable:history>").unwrap();
+    let item = item.trim_start_matches(|c| c != '<');
+    let number = item.split("darktable:num=\"").nth(1).unwrap().split('"').next().unwrap();
+    let item = item.replacen(&format!("num=\"{number}\""), &format!("num=\"{count}\""), 1);
+    let text = format!("{}{item}\n{}", &sidecar[..end], &sidecar[end..]);
+    text.replace(&format!("history_end=\"{count}\""), &format!("history_end=\"{}\"", count + 1))
+}
+
+fn without(text: &str, attribute: &str) -> String {
+    let value = text.split_once(&format!("darktable:{attribute}=\"")).unwrap().1.split('"').next().unwrap();
+    text.replacen(&format!("darktable:{attribute}=\"{value}\""), "", 1)
+}
+
+/// The exposure block with another value, in hexadecimal.
+fn exposure(sidecar: &str, ev: f32) -> String {
+    let item = item(sidecar, "exposure");
+    let params = item.split("params=\"").nth(1).unwrap().split('"').next().unwrap();
+    let digits: String = ev.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    item.replace(params, &format!("{}{digits}{}", &params[..16], &params[24..]))
+}
+
+#[test]
+fn sidecars_render_to_the_pixels_that_darktable_makes_of_them() {
+    let bench = &*BENCH;
+    let plain = bench.sidecar(&bench.facts.baseline);
+    let brighter = exposure(&plain, 1.5);
+    let longer = with_item(&plain, &brighter);
+    let old = brighter.replace("modversion=\"6\"", "modversion=\"5\"").replace("000001000000\"", "0000\"");
+    let only = items(&plain).iter().fold(plain.clone(), |text, item| text.replace(item, ""));
+    let only = with_item(&only.replace("history_end=\"10\"", "history_end=\"0\""), &brighter);
+    let old = {
+        // Version 5 has no switch at its end: 20 bytes.
+        let params = old.split("params=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        old.replacen(&params, &params[..40], 1)
+    };
+    let cases: Vec<(&str, String)> = vec![
+        ("masked", bench.written("masked")),
+        ("retouched", bench.written("retouched")),
+        ("reordered", bench.written("reordered")),
+        ("the last item counts", longer.clone()),
+        ("history_end", longer.replace("history_end=\"11\"", "history_end=\"10\"")),
+        ("switched off", with_item(&plain, &brighter.replace("enabled=\"1\"", "enabled=\"0\""))),
+        ("old module", with_item(&plain, &old)),
+        ("the order of 2.6", longer.replace("order_version=\"2\"", "order_version=\"1\"")),
+        ("the order of 5.0", longer.replace("order_version=\"2\"", "order_version=\"4\"")),
+        ("no order", without(&longer, "iop_order_version")),
+        ("no defaults yet", only.replace("presets_applied=\"1\"", "presets_applied=\"0\"")),
+        (
+            "written by 2.6",
+            without(&longer.replace("xmp_version=\"5\"", "xmp_version=\"2\""), "iop_order_version"),
+        ),
+    ];
+    let states: Vec<EditState> = cases.iter().map(|(name, text)| bench.read(name, text)).collect();
+    let ours: Vec<String> = states.iter().map(|state| bench.sidecar(state)).collect();
+    let texts: Vec<&str> =
+        cases.iter().map(|(_, text)| text.as_str()).chain(ours.iter().map(String::as_str)).collect();
+    let pictures = all(&texts, |text| bench.render(text));
+    let (theirs, ours) = pictures.split_at(cases.len());
+    let untouched = &theirs[4];
+    for ((name, _), (theirs, ours)) in cases.iter().zip(theirs.iter().zip(ours)) {
+        assert_eq!(difference(theirs, ours), 0, "{name}");
+        if *name != "history_end" {
+            assert!(difference(untouched, theirs) > 4, "{name} shows nothing");
+        }
+    }
+    // What is no part of a sidecar's own list is no reason to keep one, and a person's own is kept.
+    let [masked, retouched, reordered] = [&states[0], &states[1], &states[2]];
+    assert_eq!((masked.order, masked.sequence.len()), (PipelineOrder::V30, 0));
+    assert_eq!(masked, &bench.masked(), "darktable's own writing changes no value");
+    assert!(retouched.masks.iter().all(|form| matches!(form.shape, Shape::Opaque { .. })));
+    assert_eq!((reordered.order, reordered.sequence.is_empty()), (PipelineOrder::Custom, false));
+}
+
+#[test]
+fn moves_stand_on_an_imported_edit() {
+    let bench = &*BENCH;
+    let imported = bench.read("reordered", &bench.written("reordered"));
+    let facts = PhotoFacts { baseline: imported.clone(), ..bench.facts.clone() };
+    let apply = |state: &EditState, ev: f64, mask: Option<&str>| {
+        let values = BTreeMap::from([("ev".to_owned(), ev)]);
+        let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
+        let request = ApplyRequest { move_name: "exposure", values: &values, mask: mask.as_ref() };
+        bench.vocabulary.apply(&request, state, &facts, &bench.layouts, bench.cli.version()).unwrap().state
+    };
+    let ev = |state: &EditState, instance| match &state.module("exposure", instance).unwrap().params {
+        Params::Fields(fields) => fields["exposure"].clone(),
+        Params::Opaque(_) => panic!("exposure has a layout"),
+    };
+    let brighter = apply(&imported, 0.5, None);
+    let (Value::Float(before), Value::Float(after)) = (ev(&imported, 0), ev(&brighter, 0)) else {
+        panic!("exposure is a float")
+    };
+    assert!((after - before - 0.5).abs() < 1e-6);
+    assert_eq!(apply(&brighter, 0.0, None), imported, "at rest it is the imported edit again");
+    // A masked move takes its place after the last instance, and the imported order stays.
+    let spot = r#"{"shape":"circle","center":[0.5,0.5],"radius":0.2}"#;
+    let masked = apply(&brighter, 1.0, Some(spot));
+    assert_eq!(ev(&masked, 1), ev(&imported, 1));
+    let list = order::list(&masked).unwrap();
+    assert!(list.contains(",filmicrgb,0,exposure,1,exposure,2,"), "{list}");
+    let pictures = all(&[&imported, &brighter, &masked], |state| bench.render(&bench.sidecar(state)));
+    assert!(difference(&pictures[0], &pictures[1]) > 4 && difference(&pictures[1], &pictures[2]) > 4);
+}
+
+#[test]
+fn a_style_looks_as_darktable_applies_it() {
+    let bench = &*BENCH;
+    let file = bench.made.join("Dusk & dawn.dtstyle");
+    let style = dtstyle::read(&std::fs::read(file).unwrap(), &bench.layouts, bench.cli.version()).unwrap();
+    assert_eq!((style.name.as_str(), style.description.as_str()), ("Dusk & dawn", "of a test"));
+    let states = [style.apply(&bench.facts.baseline), style.apply(&bench.edited())];
+    let ours = all(&states, |state| bench.render(&bench.sidecar(state)));
+    for (name, ours) in ["plain", "edited"].into_iter().zip(ours) {
+        let theirs = checks::decode(&std::fs::read(bench.made.join(format!("{name}.png"))).unwrap()).unwrap();
+        assert_eq!(difference(&theirs, &ours), 0, "{name}");
+    }
+}
+
+/// A user with a home of her own and the photo in it.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_chemigram"))
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.0.path())
+            .current_dir(self.0.path())
+            .output()
+            .unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.run(&[arguments, &["--json", "-q"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn a_person_takes_an_edit_a_style_and_bindings_over() {
+    let bench = &*BENCH;
+    let home = Home(tempfile::tempdir().unwrap());
+    let path = |name: &str| home.0.path().join(name);
+    std::fs::copy(&bench.raw, path("cup.dng")).unwrap();
+
+    // A sidecar that cannot be followed leaves nothing behind.
+    let newer = bench.written("masked").replace("modversion=\"6\"", "modversion=\"7\"");
+    std::fs::write(path("cup.dng.xmp"), newer).unwrap();
+    let refused = home.run(&["ingest", "cup.dng", "--import-sidecar"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(6), "{said}");
+    assert!(
+        said.contains("exposure")
+            && said.contains("version 7")
+            && said.contains("4.2.1") == (bench.cli.version() == "4.2.1"),
+        "{said}"
+    );
+    assert!(home.json(&["photos"]).as_array().unwrap().is_empty());
+
+    std::fs::write(path("cup.dng.xmp"), bench.written("masked")).unwrap();
+    let ingested = home.json(&["ingest", "cup.dng", "--import-sidecar"]);
+    assert_eq!(
+        (&ingested["imported"]["branch"], &ingested["imported"]["masks"]),
+        (&"imported".into(), &6.into())
+    );
+    assert_eq!(home.json(&["status", "cup"])["head"]["branch"], "imported");
+    std::fs::write(path("other.xmp"), bench.written("reordered")).unwrap();
+    let other = home.json(&["import-sidecar", "cup", "other.xmp", "--branch", "v2", "--label", "for print"]);
+    assert_eq!((&other["branch"], &other["unchanged"]), (&"v2".into(), &false.into()));
+    assert_eq!(home.json(&["import-sidecar", "cup", "other.xmp", "--branch", "v2"])["unchanged"], true);
+
+    // Neutral is the imported edit: nothing to record.
+    assert_eq!(home.json(&["apply", "cup", "exposure", "ev=0"])["unchanged"], true);
+    std::fs::copy(bench.made.join("Dusk & dawn.dtstyle"), path("style.dtstyle")).unwrap();
+    assert_eq!(home.json(&["vocab", "import", "style.dtstyle"])["style"], "dusk_dawn");
+    assert_eq!(home.json(&["apply", "cup", "dusk_dawn"])["unchanged"], false);
+    assert_eq!(home.json(&["apply", "cup", "dusk_dawn"])["unchanged"], true);
+    let masked = home.run(&["apply", "cup", "dusk_dawn", "strength=0.5"]);
+    assert_eq!(masked.status.code(), Some(2));
+
+    // Layers: the words of the file are told, bound, and found again.
+    let nothing = home.json(&["bind-layers", "cup"]);
+    let camera = nothing["layers"]["camera"].as_str().unwrap().to_owned();
+    assert_eq!(nothing["layers"]["nothing_for"].as_array().unwrap().len(), 2);
+    let folder = path(".local/share/chemigram/vocabulary/bindings");
+    std::fs::create_dir_all(&folder).unwrap();
+    let binding = format!(
+        "[[binding]]\ncamera = {camera:?}\nlayer = 1\napply = [{{ move = \"chroma\", values = {{ amount = 0.1 }} }}]\n"
+    );
+    std::fs::write(folder.join("mine.toml"), binding).unwrap();
+    assert_eq!(home.json(&["bind-layers", "cup", "--dry-run"])["commit"], serde_json::Value::Null);
+    let bound = home.json(&["bind-layers", "cup"]);
+    assert_eq!(bound["layers"]["applied"][0], "chroma amount=0.10");
+    assert_eq!(
+        (&bound["unchanged"], &home.json(&["bind-layers", "cup"])["unchanged"]),
+        (&false.into(), &true.into())
+    );
+    assert!(home.json(&["fsck", "cup"])["findings"].as_array().is_none_or(Vec::is_empty));
+}
