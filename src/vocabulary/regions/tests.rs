@@ -98,7 +98,7 @@ fn everything_that_is_wrong_is_named_at_once() {
     let error = batch(&photo, Some("exposure"), &circles(&values)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "regions[4], regions[9]: `ev` of move `exposure` cannot be 9: it goes from -3 to 3 EV (counted from 0); nothing was applied"
+        "regions[4], regions[9]: `ev` of `exposure` cannot be 9: it goes from -3 to 3 EV (counted from 0); nothing was applied"
     );
     assert_eq!(error.code(), ErrorCode::InvalidInput);
     let refused = |name, regions: &str| batch(&photo, name, regions).unwrap_err().to_string();
@@ -109,7 +109,7 @@ fn everything_that_is_wrong_is_named_at_once() {
         format!(r#"{{"mask":{}}}"#, mask.replace("0.1", "99")),
     ];
     let said = refused(Some("warmth"), &format!("[{plain},{plain}]"));
-    assert!(said.starts_with("regions[0], regions[1]: move `warmth` cannot be masked"), "{said}");
+    assert!(said.starts_with("regions[0], regions[1]: `warmth` cannot be masked"), "{said}");
     assert!(refused(Some("exposure"), &format!("[{both}]")).contains("regions[0]: it has `ops`"));
     assert!(refused(None, &format!("[{plain}]")).contains("it has no move"));
     assert!(refused(None, &format!("[{both}]")).contains("did you mean `exposure`"));
