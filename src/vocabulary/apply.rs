@@ -212,6 +212,15 @@ impl Vocabulary {
         }
     }
 
+    /// Switches off the modules of which one at most is on, when `op` is.
+    pub(super) fn switch_off_rivals(&self, op: &str, state: &mut EditState, facts: &PhotoFacts) {
+        for rival in self.rivals(op) {
+            state.modules.retain(|m| m.op != rival || m.instance != 0);
+            let off = facts.baseline.module(rival, 0).map(|m| Module { enabled: false, ..m.clone() });
+            state.modules.extend(off);
+        }
+    }
+
     /// Sets the fields of a move back on instance 0, if it is at work there.
     fn rest_move(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
         let rules = self.rules(&entry.module);
@@ -262,11 +271,7 @@ impl Work<'_> {
             self.vocabulary.restore(state, self.facts, op);
             return Ok(());
         }
-        for rival in self.vocabulary.rivals(op) {
-            state.modules.retain(|m| m.op != rival || m.instance != 0);
-            let off = self.facts.baseline.module(rival, 0).map(|m| Module { enabled: false, ..m.clone() });
-            state.modules.extend(off);
-        }
+        self.vocabulary.switch_off_rivals(op, state, self.facts);
         replace(state, module);
         Ok(())
     }
