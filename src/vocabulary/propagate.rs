@@ -176,7 +176,8 @@ impl Vocabulary {
         for name in &selection.moves {
             moves.push(self.get(name)?);
         }
-        if let Some(op) = selection.modules.iter().find(|op| NEVER.contains(&op.as_str())) {
+        let mut modules = moves.iter().map(|entry| &entry.module).chain(&selection.modules);
+        if let Some(op) = modules.find(|op| NEVER.contains(&op.as_str())) {
             return Err(PropagateError::OwnToThePhoto(op.clone()));
         }
         let everything = moves.is_empty() && selection.modules.is_empty();
@@ -235,8 +236,10 @@ impl Vocabulary {
     ) -> Result<EditState, PropagateError> {
         let mut new = target.state.clone();
         // The frame first: masks are placed on the picture as it will be shown.
-        let (frames, others): (Vec<&Edit<'_>>, _) =
-            edits.edits.iter().partition(|edit| Extra::of(&edit.module.op) == Some(Extra::Crop));
+        let (frames, others): (Vec<&Edit<'_>>, _) = edits
+            .edits
+            .iter()
+            .partition(|edit| matches!(Extra::of(&edit.module.op), Some(Extra::Crop | Extra::Perspective)));
         for edit in frames {
             self.set_base(edit, edits.source, target, None, layouts, &mut new)?;
         }
