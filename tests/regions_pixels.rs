@@ -7,11 +7,11 @@ mod demo;
 mod support;
 
 use chemigram::darktable::dng::{self, DngOptions};
-use chemigram::darktable::render::Picture;
+use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::{EditState, Params, Value};
 use chemigram::metrics::lab::Lab;
 use chemigram::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot};
-use demo::Demo;
+use demo::{Demo, deadline};
 use support::{Studio, confirm, reply, request, results};
 
 /// The mean of a difference over the pixels of a place, which is told in 0…1 of the picture.
@@ -177,6 +177,14 @@ fn a_blot_is_healed_and_cloned_away_and_nothing_else_changes() {
         let second = |px: f64, py: f64| from(px, py, [0.8 * w, 0.9 * h]) < 0.01 * short * 1.3 + 3.0;
         assert!(apart(&pictures[0], &pictures[1], second) > 0.0);
         assert_eq!(apart(&pictures[0], &pictures[3], second), 0.0, "the second spot is taken back");
+        // A darktable that stays alive does the same, and forgets a spot that is taken back.
+        let worker = demo.worker();
+        for (state, picture) in states.iter().zip(&pictures).rev() {
+            let (raw, long_edge, quality) = (&demo.raw, demo::LONG_EDGE, Quality::Preview);
+            let request = RenderRequest { raw, state, long_edge, quality };
+            assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, picture.pixel_hash());
+        }
+        assert_eq!(worker.troubles(), 0);
     }
 }
 

@@ -209,9 +209,9 @@ fn regions<'a>(
     alone
 }
 
-/// What sets one region apart from its group: `+0.30 ellipse`.
+/// Its number, and what sets one region apart from its group: `#2 +0.30 ellipse`.
 fn region_words(module: &Module, group: &[&Module], masks: &BTreeMap<i32, &MaskForm>) -> String {
-    let mut parts = Vec::new();
+    let mut parts = vec![format!("#{}", module.instance)];
     if let Params::Fields(fields) = &module.params {
         let differs = |name: &String, value: &Value| {
             group.iter().any(|other| match &other.params {
@@ -540,11 +540,11 @@ mod tests {
         let three = with(&[region(1, 0.3, 0.1), region(2, -0.4, 0.2), region(3, 0.2, 0.3)]);
         assert_eq!(
             words_of(&none, &three),
-            ["3 regions of exposure: added: +0.30 circle; -0.40 circle; +0.20 circle"]
+            ["3 regions of exposure: added: #1 +0.30 circle; #2 -0.40 circle; #3 +0.20 circle"]
         );
         assert_eq!(
             words_of(&three, &none),
-            ["3 regions of exposure: removed: +0.30 circle; -0.40 circle; +0.20 circle"]
+            ["3 regions of exposure: removed: #1 +0.30 circle; #2 -0.40 circle; #3 +0.20 circle"]
         );
         // The first is gone, so that the others have other numbers; one of them is stronger.
         let two = with(&[region(1, -0.4, 0.2), region(2, 0.5, 0.3)]);

@@ -9,8 +9,8 @@ use crate::darktable::layout::Layouts;
 use crate::darktable::state::EditState;
 use crate::ids::{Hash, RefName};
 use crate::vocabulary::{
-    Applied, AppliedRegions, ApplyRequest, MaskSpec, Move, PhotoFacts, RegionsRequest, STRENGTH, Spot,
-    Vocabulary, VocabularyError,
+    Applied, AppliedRegions, ApplyRequest, MaskSpec, Move, PhotoFacts, Region, RegionsRequest, STRENGTH,
+    Spot, SpotAction, Vocabulary, VocabularyError,
 };
 
 /// How many columns a line about a batch fills before it is cut short.
@@ -222,7 +222,7 @@ impl Operation {
         applied: &AppliedRegions,
         vocabulary: &Vocabulary,
     ) -> Self {
-        let record = |(at, region): (usize, &crate::vocabulary::Region)| {
+        let record = |(at, region): (usize, &Region)| {
             let mask = serde_json::to_value(&region.mask).unwrap_or_default();
             let moves = applied.moves.iter().filter(|done| done.region == at).map(|done| AppliedMove {
                 instance: done.instance,
@@ -240,14 +240,14 @@ impl Operation {
         }
     }
 
-    /// The moves that it applied, each with its mask.
+    /// The moves that it applied, each with its mask; spots count as one move, `apply_spot`.
     pub fn moves(&self) -> Vec<AppliedMove> {
         match self {
             Self::Apply(applied) => vec![applied.clone()],
             Self::ApplyPerRegion { regions, .. } => {
                 regions.iter().flat_map(RegionRecord::with_mask).collect()
             }
-            Self::ApplySpot { .. } => {
+            Self::ApplySpot { spots } if spots.iter().any(|spot| spot.action != SpotAction::Remove) => {
                 let (name, module) = ("apply_spot".into(), "retouch".into());
                 vec![AppliedMove { name, module, ..AppliedMove::default() }]
             }
@@ -416,8 +416,7 @@ mod tests {
         assert!(words.ends_with("; … and 29 more") && words.chars().count() < 140, "{words}");
         assert_eq!(many.moves().len(), 32);
         assert_eq!(many.moves()[1].mask.as_ref().unwrap()["center"][0], 1.0 / 32.0);
-        let spots =
-            Spot { action: crate::vocabulary::SpotAction::Heal, radius: 0.01, source: None, x: 0.25, y: 0.5 };
+        let spots = Spot { action: SpotAction::Heal, radius: 0.01, source: None, x: 0.25, y: 0.5 };
         assert_eq!(Operation::ApplySpot { spots: vec![spots] }.to_string(), "1 spot: heal at 0.25, 0.50");
     }
 

@@ -77,7 +77,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPerRegion,
         regions::apply_per_region,
         r#"{"primitive_name": "exposure", "regions": [{"mask": {"shape": "ellipse", "center": [0.4, 0.3], "radius": [0.1, 0.06]}, "parameter_values": {"ev": 0.3}}, {"mask": {"shape": "circle", "center": [0.7, 0.6], "radius": 0.1}, "parameter_values": {"ev": -0.3}}]}"#,
-        "Dodge and burn, or any move on 1 to 32 places at once, as one step and one snapshot. Either one primitive_name for all regions, or `ops` in each region (64 moves together). One bad region refuses the whole batch and is named, counted from 0."
+        "Dodge and burn, or any move on 1 to 32 places at once, as one step and one snapshot. Either one primitive_name for all regions, or `ops` in each region (64 moves together). One bad region refuses the whole batch and is named, counted from 0. The same region at its neutral value takes it back."
     ),
     tool!(
         "apply_primitive",

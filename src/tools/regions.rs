@@ -20,5 +20,7 @@ pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegio
     let operation = Operation::of_regions(&request, &applied, &engine.vocabulary);
     let mut answer = edit::commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
     answer.data["n_regions"] = json!(args.regions.len());
+    // By these numbers remove_module takes one of them back.
+    answer.data["instances"] = json!(applied.moves.iter().map(|done| done.instance).collect::<Vec<_>>());
     Ok(answer)
 }

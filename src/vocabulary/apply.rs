@@ -218,6 +218,15 @@ impl Vocabulary {
         }
     }
 
+    /// Switches off the modules of which one at most is on, when `op` is.
+    pub(super) fn switch_off_rivals(&self, op: &str, state: &mut EditState, facts: &PhotoFacts) {
+        for rival in self.rivals(op) {
+            state.modules.retain(|m| m.op != rival || m.instance != 0);
+            let off = facts.baseline.module(rival, 0).map(|m| Module { enabled: false, ..m.clone() });
+            state.modules.extend(off);
+        }
+    }
+
     /// Takes off the masked instances of a move, and sets its fields back on instance 0, if it is at work there.
     fn take_off(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
         state.modules.retain(|m| m.op != entry.module || m.instance == 0 || m.name != entry.name);
@@ -269,11 +278,7 @@ impl Work<'_> {
             self.vocabulary.restore(state, self.facts, op);
             return Ok(());
         }
-        for rival in self.vocabulary.rivals(op) {
-            state.modules.retain(|m| m.op != rival || m.instance != 0);
-            let off = self.facts.baseline.module(rival, 0).map(|m| Module { enabled: false, ..m.clone() });
-            state.modules.extend(off);
-        }
+        self.vocabulary.switch_off_rivals(op, state, self.facts);
         replace(state, module);
         Ok(())
     }

@@ -181,3 +181,88 @@ fn round(share: f64) -> f64 {
 fn degrees(radians: f64) -> f64 {
     (radians.to_degrees() * 1e3).round() / 1e3
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::testing::{Photo, module};
+
+    #[test]
+    fn what_is_seen_is_what_was_drawn_on_every_frame() {
+        let mut straight = Photo::new();
+        let known = straight.layouts.module("ashift").unwrap().unwrap();
+        let fields = [("rotation", 7.0), ("lensshift_v", 0.3), ("cr", 1.0), ("cb", 1.0)];
+        let tilt = module(&straight.layouts, "ashift", known.lowest().unwrap().modversion, &fields);
+        straight.state.modules.push(tilt);
+        let mut upright = Photo::new().upright();
+        upright.apply("crop_left", &[("margin", 0.3)], None);
+        for photo in [Photo::new(), upright, straight] {
+            let frame = Frame::of(&photo.state, &photo.facts);
+            for at in [[0.0, 0.0], [0.5, 0.5], [0.9, 0.1], [0.25, 1.0]] {
+                let [x, y] = seen(&frame, frame.point(at));
+                assert!((x - at[0]).abs() < 5e-6 && (y - at[1]).abs() < 5e-6, "{at:?}: {x} {y}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_shape_goes_to_another_frame_and_comes_back() {
+        let [one, other] = [Photo::new(), Photo::new().upright()];
+        let frame = |photo: &Photo| Frame::of(&photo.state, &photo.facts);
+        let there = Transfer::between(frame(&one), frame(&other)).unwrap();
+        let back = Transfer::between(frame(&other), frame(&one)).unwrap();
+        assert!(Transfer::between(frame(&one), frame(&Photo::new())).is_none());
+        let point = |at: [f32; 2]| PathPoint {
+            border: [0.05; 2],
+            control1: at,
+            control2: [at[0] + 0.1, at[1]],
+            corner: at,
+            user: true,
+        };
+        let dab = |at: [f32; 2]| BrushPoint {
+            border: [0.05; 2],
+            control1: at,
+            control2: at,
+            corner: at,
+            density: 0.5,
+            hardness: 0.25,
+            user: false,
+        };
+        for shape in [
+            Shape::Circle { border: 0.05, center: [0.25, 0.5], radius: 0.125 },
+            Shape::Ellipse {
+                border: 0.1,
+                center: [0.5, 0.25],
+                proportional: false,
+                radius: [0.25, 0.125],
+                rotation: 30.0,
+            },
+            Shape::Gradient {
+                anchor: [0.5, 0.25],
+                compression: 0.25,
+                curvature: 0.5,
+                rotation: -120.0,
+                sigmoidal: true,
+            },
+            Shape::Path { points: [[0.25, 0.25], [0.5, 0.25], [0.25, 0.5]].map(point).to_vec() },
+            Shape::Brush { points: [[0.25, 0.25], [0.5, 0.25]].map(dab).to_vec() },
+        ] {
+            let moved = there.shape(&shape);
+            assert_ne!(moved, shape);
+            assert_eq!(words(&back.shape(&moved)), words(&shape));
+        }
+    }
+
+    /// A shape with its numbers rounded to a hundredth of a pixel.
+    fn words(shape: &Shape) -> String {
+        fn walk(value: &serde_json::Value) -> String {
+            match value {
+                serde_json::Value::Number(n) => format!("{:.4}", n.as_f64().unwrap() + 1e-9),
+                serde_json::Value::Array(list) => list.iter().map(walk).collect::<Vec<_>>().join(","),
+                serde_json::Value::Object(map) => map.values().map(walk).collect::<Vec<_>>().join(" "),
+                other => other.to_string(),
+            }
+        }
+        walk(&serde_json::to_value(shape).unwrap())
+    }
+}

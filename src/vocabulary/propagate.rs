@@ -27,6 +27,8 @@ use crate::vocabulary::load::{ModuleRules, Move, Vocabulary};
 use crate::vocabulary::mask::Frame;
 use crate::vocabulary::regions::same_place;
 
+type Fields = BTreeMap<String, Value>;
+
 /// What belongs to the photo and not to the edit.
 const NEVER: [&str; 13] = [
     "rawprepare",
@@ -174,7 +176,8 @@ impl Vocabulary {
         for name in &selection.moves {
             moves.push(self.get(name)?);
         }
-        if let Some(op) = selection.modules.iter().find(|op| NEVER.contains(&op.as_str())) {
+        let mut modules = moves.iter().map(|entry| &entry.module).chain(&selection.modules);
+        if let Some(op) = modules.find(|op| NEVER.contains(&op.as_str())) {
             return Err(PropagateError::OwnToThePhoto(op.clone()));
         }
         let everything = moves.is_empty() && selection.modules.is_empty();
@@ -195,7 +198,7 @@ impl Vocabulary {
             }
             let mine = moves.iter().filter(|entry| entry.module == module.op);
             let mine: Vec<_> = if module.instance == 0 {
-                let touched = self.changes(module, source);
+                let touched = self.changes(module, source, None);
                 mine.filter(|entry| driven(entry).any(|target| touched.contains(target))).collect()
             } else {
                 mine.filter(|entry| entry.name == module.name).collect()
@@ -233,8 +236,10 @@ impl Vocabulary {
     ) -> Result<EditState, PropagateError> {
         let mut new = target.state.clone();
         // The frame first: masks are placed on the picture as it will be shown.
-        let (frames, others): (Vec<&Edit<'_>>, _) =
-            edits.edits.iter().partition(|edit| Extra::of(&edit.module.op) == Some(Extra::Crop));
+        let (frames, others): (Vec<&Edit<'_>>, _) = edits
+            .edits
+            .iter()
+            .partition(|edit| matches!(Extra::of(&edit.module.op), Some(Extra::Crop | Extra::Perspective)));
         for edit in frames {
             self.set_base(edit, edits.source, target, None, layouts, &mut new)?;
         }
@@ -266,16 +271,21 @@ impl Vocabulary {
         source.facts.baseline.module(&module.op, module.instance) != Some(module)
     }
 
-    /// The fields of an instance 0 that are not as they rest on that photo.
-    fn changes(&self, module: &Module, source: PhotoEdit<'_>) -> BTreeSet<Target> {
+    /// The fields of an instance 0 that are not as they rest on that photo; where its baseline does not have the
+    /// module, those that no move drives are held against darktable's defaults.
+    fn changes(&self, module: &Module, source: PhotoEdit<'_>, defaults: Option<&Fields>) -> BTreeSet<Target> {
         let Params::Fields(fields) = &module.params else { return BTreeSet::new() };
         let base = base_fields(source.facts, &module.op);
+        let reference = base.or(defaults);
         let rules = self.rules(&module.op);
         let targets = fields.iter().flat_map(|(name, value)| targets(name, value));
         targets
             .filter(|target| match (read(fields, target), rest_value(&rules, base, target)) {
                 (Some(now), Some(rest)) => now.to_bits() != rest.to_bits(),
-                _ => base.and_then(|base| base.get(&target.field)) != fields.get(&target.field),
+                (Some(now), None) => reference.and_then(|known| read(known, target)) != Some(now),
+                (None, _) => {
+                    reference.and_then(|known| known.get(&target.field)) != fields.get(&target.field)
+                }
             })
             .collect()
     }
@@ -291,6 +301,10 @@ impl Vocabulary {
         new: &mut EditState,
     ) -> Result<(), PropagateError> {
         let op = &edit.module.op;
+        if op == "ashift" && lie(source) != lie(target) {
+            let reason = "the target is turned another way".into();
+            return Err(PropagateError::DoesNotFit { op: op.clone(), reason });
+        }
         if !edit.module.enabled {
             if let Some(standing) = new.module_mut(op, 0) {
                 standing.enabled = false;
@@ -314,45 +328,27 @@ impl Vocabulary {
         if moved.blend.is_some() {
             module.blend = moved.blend.clone();
         }
-        let misfit = |reason: String| PropagateError::DoesNotFit { op: op.clone(), reason };
-        let layout = layouts.module(op).ok().flatten();
-        let layout = layout.as_ref().and_then(|known| known.version(module.modversion));
-        let Params::Fields(fields) = &mut module.params else {
-            return Err(misfit("the target's module is of a version that is not known".into()));
-        };
-        let mut changed = self.changes(edit.module, source);
+        let known = layouts.module(op).ok().flatten();
+        let layout = |version: u32| known.as_ref().and_then(|known| known.version(version));
+        let defaults = layout(moved.modversion).map(params::defaults);
+        let mut changed = self.changes(edit.module, source, defaults.as_ref());
         if let Some(only) = &edit.only {
             changed.retain(|target| only.contains(target));
         }
+        let misfit = |reason: String| PropagateError::DoesNotFit { op: op.clone(), reason };
+        let layout = layout(module.modversion);
+        let Params::Fields(fields) = &mut module.params else {
+            return Err(misfit("the target's module is of a version that is not known".into()));
+        };
         for field in changed {
-            let value = match rules.driven.get(&field) {
-                None => None,
-                Some(rest) => {
-                    let now = read(given, &field).map(f64::from);
-                    let [from, to] = [from, to].map(|base| rest_value(&rules, base, &field).map(f64::from));
-                    let missing = || misfit(format!("the target's own `{field}` is not known"));
-                    let (Some(now), Some(from), Some(to)) = (now, from, to) else { return Err(missing()) };
-                    Some(if rest.is_some() { to + (now - from) } else { to * (now / from) })
-                }
-            };
-            let set = match value {
-                Some(value) => put(fields, &field, value as f32),
-                None => copy(fields, given, &field),
-            };
-            if !set {
-                return Err(misfit(format!("the target's version of it has no `{field}`")));
-            }
+            set_field(fields, given, &field, &rules, [from, to]).map_err(misfit)?;
             check(layout, fields, &field).map_err(misfit)?;
         }
         if module.blend.is_none() && at_rest(&rules, to, &module) {
             self.restore(new, target.facts, op);
             return Ok(());
         }
-        for rival in self.rivals(op) {
-            if let Some(standing) = new.module_mut(rival, 0) {
-                standing.enabled = false;
-            }
-        }
+        self.switch_off_rivals(op, new, target.facts);
         replace(new, module);
         Ok(())
     }
@@ -379,6 +375,14 @@ impl Edits<'_> {
     }
 }
 
+/// How a photo is turned and mirrored for display: where a pixel to the right, and one down, is on the raw.
+fn lie(photo: PhotoEdit<'_>) -> [[f64; 2]; 2] {
+    let mut state = photo.state.clone();
+    state.modules.retain(|module| module.op != "ashift");
+    let frame = Frame::of(&state, photo.facts);
+    [[1.0, 0.0], [0.0, 1.0]].map(|step| frame.step([0.5, 0.5], step).map(f64::round))
+}
+
 /// The fields that a move drives.
 fn driven(entry: &Move) -> impl Iterator<Item = &Target> {
     entry.set.keys().chain(entry.scale.keys())
@@ -394,7 +398,7 @@ fn targets(name: &str, value: &Value) -> Vec<Target> {
 }
 
 /// The source's instance as it would be on a target that has none: what moves drive is at rest.
-fn at_rest_there(moved: &Module, rules: &ModuleRules, to: Option<&BTreeMap<String, Value>>) -> Module {
+fn at_rest_there(moved: &Module, rules: &ModuleRules, to: Option<&Fields>) -> Module {
     let mut module = Module { blend: None, ..moved.clone() };
     if let Params::Fields(fields) = &mut module.params {
         for target in rules.driven.keys() {
@@ -406,19 +410,45 @@ fn at_rest_there(moved: &Module, rules: &ModuleRules, to: Option<&BTreeMap<Strin
     module
 }
 
+/// Sets a field that the source changed: what a move drives by as much as the source moved it from its baseline
+/// (`bases` are the source's and the target's), everything else as it stands there.
+fn set_field(
+    fields: &mut Fields,
+    given: &Fields,
+    field: &Target,
+    rules: &ModuleRules,
+    bases: [Option<&Fields>; 2],
+) -> Result<(), String> {
+    // A choice is not so much more than another.
+    let number = matches!(given.get(&field.field), Some(Value::Float(_) | Value::Floats(_)));
+    let set = match rules.driven.get(field).filter(|_| number) {
+        Some(additive) => {
+            let now = read(given, field).map(f64::from);
+            let [from, to] = bases.map(|base| rest_value(rules, base, field).map(f64::from));
+            let (Some(now), Some(from), Some(to)) = (now, from, to) else {
+                return Err(format!("the target's own `{field}` is not known"));
+            };
+            let value = if additive.is_some() { to + (now - from) } else { to * (now / from) };
+            put(fields, field, value as f32)
+        }
+        None => copy(fields, given, field),
+    };
+    if set { Ok(()) } else { Err(format!("the target's version of it has no `{field}`")) }
+}
+
 /// Copies a field, or an element, as it stands; whether there is a place for it.
-fn copy(fields: &mut BTreeMap<String, Value>, given: &BTreeMap<String, Value>, target: &Target) -> bool {
-    match (read(given, target), given.get(&target.field), fields.get_mut(&target.field)) {
-        (Some(value), _, Some(_)) => put(fields, target, value),
+fn copy(fields: &mut Fields, given: &Fields, target: &Target) -> bool {
+    match (target.index, given.get(&target.field), fields.get_mut(&target.field)) {
         (None, Some(value), Some(slot)) => {
             *slot = value.clone();
             true
         }
+        (Some(_), Some(_), Some(_)) => read(given, target).is_some_and(|value| put(fields, target, value)),
         _ => false,
     }
 }
 
-fn check(layout: Option<&Layout>, fields: &BTreeMap<String, Value>, target: &Target) -> Result<(), String> {
+fn check(layout: Option<&Layout>, fields: &Fields, target: &Target) -> Result<(), String> {
     let Some(layout) = layout else { return Ok(()) };
     match (layout.field(&target.field), fields.get(&target.field)) {
         (Some(field), Some(value)) => {

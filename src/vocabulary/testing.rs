@@ -17,24 +17,8 @@ impl Photo {
     /// Landscape, 300 by 200.
     pub fn new() -> Self {
         let layouts = Layouts::new(Overlay::vocabulary(None));
-        let module = |op: &str, modversion: u32, fields: &[(&str, f64)]| {
-            let known = layouts.module(op).unwrap().unwrap();
-            let layout = known.version(modversion).unwrap();
-            let mut values = params::defaults(layout);
-            for (name, value) in fields {
-                let number = params::number(layout, layout.field(name).unwrap(), *value).unwrap();
-                values.insert((*name).to_owned(), number);
-            }
-            Module {
-                blend: None,
-                enabled: true,
-                instance: 0,
-                modversion,
-                name: String::new(),
-                op: op.to_owned(),
-                params: Params::Fields(values),
-            }
-        };
+        let module =
+            |op: &str, modversion: u32, fields: &[(&str, f64)]| module(&layouts, op, modversion, fields);
         let modules = vec![
             module("temperature", 3, &[("red", 2.0), ("green", 1.0), ("blue", 1.6)]),
             module("flip", 2, &[("orientation", 0.0)]),
@@ -78,6 +62,26 @@ impl Photo {
         let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
         self.state =
             self.vocabulary.apply(&request, &self.state, &self.facts, &self.layouts, "4.2.1").unwrap().state;
+    }
+}
+
+/// An instance 0 at darktable's defaults, but for these fields.
+pub fn module(layouts: &Layouts, op: &str, modversion: u32, fields: &[(&str, f64)]) -> Module {
+    let known = layouts.module(op).unwrap().unwrap();
+    let layout = known.version(modversion).unwrap();
+    let mut values = params::defaults(layout);
+    for (name, value) in fields {
+        let number = params::number(layout, layout.field(name).unwrap(), *value).unwrap();
+        values.insert((*name).to_owned(), number);
+    }
+    Module {
+        blend: None,
+        enabled: true,
+        instance: 0,
+        modversion,
+        name: String::new(),
+        op: op.to_owned(),
+        params: Params::Fields(values),
     }
 }
 

@@ -66,6 +66,10 @@ fn one_region_comes_off_and_leaves_the_others() {
     two.apply("exposure", &[("ev", 0.3)], Some(&circle(0)));
     two.apply("exposure", &[("ev", 0.2)], Some(&circle(2)));
     assert_eq!(photo.state.hash(), two.state.hash());
+    // A region at the move's neutral value comes off too.
+    let third = format!(r#"[{{"mask":{},"parameter_values":{{"ev":0}}}}]"#, circle(2));
+    photo.state = batch(&photo, Some("exposure"), &third).unwrap().state;
+    assert_eq!(photo.state.modules.iter().filter(|m| m.instance > 0).count(), 1);
     photo.state = photo
         .vocabulary
         .remove_module(&photo.state, &Selector::Move("exposure".into()), &photo.facts)
