@@ -1,4 +1,5 @@
 //! Where masks act, held against pixels of the real darktable.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
 #[path = "support/chart.rs"]
 mod chart;
@@ -181,6 +182,9 @@ fn show(demo: &Demo, cases: &[(&EditState, &str)]) -> Vec<(ShownMask, Picture)> 
         .collect()
 }
 
+/// A place in 0…1 of the picture, and the effect there.
+type Place = (f64, f64, f32);
+
 /// The effect at a place in 0…1 of the picture.
 fn at((shown, size): &(ShownMask, Picture), x: f64, y: f64) -> f32 {
     let [column, row] = [x * f64::from(size.width), y * f64::from(size.height)].map(|v| v as usize);
@@ -192,7 +196,7 @@ fn shapes_and_their_combinations_act_where_they_are_drawn() {
     let demo = greys();
     // Each: the mask, and the effect that it has at places of the picture.
     #[rustfmt::skip]
-    let cases: [(&str, &[(f64, f64, f32)]); 16] = [
+    let cases: [(&str, &[Place]); 16] = [
         (r#"{"shape":"circle","center":[0.3,0.5],"radius":0.25,"feather":0}"#,
          &[(0.3, 0.5, 1.0), (0.45, 0.5, 1.0), (0.48, 0.5, 0.0), (0.3, 0.73, 1.0), (0.3, 0.77, 0.0), (0.9, 0.1, 0.0)]),
         (r#"{"shape":"circle","center":[0.3,0.5],"radius":0.25,"feather":0.8,"invert":true,"opacity":0.5}"#,

@@ -6,7 +6,7 @@ mod demo;
 use std::collections::BTreeMap;
 
 use chemigram::darktable::render::Picture;
-use chemigram::darktable::state::{EditState, Params, Value};
+use chemigram::darktable::state::EditState;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::vocabulary::Selector;
 use demo::{Demo, Surveyed};
