@@ -261,7 +261,7 @@ fn by_hand(home: &Home) {
         (2, &["apply", "cup", "exposure", "ev=NaN"], "ev"),
         (2, &["apply", "cup", "exposure", "ev=99"], "-3 to 3"),
         (2, &["apply", "cup", "exposure", "stops=1"], "ev"),
-        (2, &["apply", "cup", "exposure", "ev=0.5", "--mask", "{}"], "mask"),
+        (7, &["apply", "cup", "exposure", "ev=0.5", "--mask", "{}"], "mask"),
         (5, &["log", "cup", "nowhere"], "nowhere"),
         (5, &["render", "cup", "nowhere", "-o", "n.jpg"], "nowhere"),
         (5, &["tag", "cup", "baseline"], "baseline"),
