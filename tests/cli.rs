@@ -288,6 +288,12 @@ fn by_hand(home: &Home) {
     let (before, after) = (mean("baseline", "a.png"), mean("main", "b.jpg"));
     assert!(after > before + 5, "{before} {after}");
     assert!(home.fails(4, &["render", "cup", "-o", "b.jpg"]).contains("--force"));
+    let half = r#"{"named":"left_half"}"#;
+    let shown = home.json(&["render", "cup", "-o", "mask.jpg", "--size", "200", "--show-mask", half]);
+    assert_eq!(shown["mask"]["summary"], "left_half");
+    assert!((shown["mask"]["covered_percent"].as_f64().unwrap() - 50.0).abs() < 2.0, "{shown}");
+    let wrong = home.fails(7, &["render", "cup", "-o", "n.jpg", "--show-mask", r#"{"named":"lefthalf"}"#]);
+    assert!(wrong.contains("did you mean `left_half`?"), "{wrong}");
 
     home.ok(&["tag", "cup", "v1"]);
     home.ok(&["branch", "cup", "other", "baseline"]);

@@ -1,14 +1,17 @@
 //! Where masks act, held against pixels of the real darktable.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
 #[path = "support/chart.rs"]
 mod chart;
 #[path = "support/demo.rs"]
 mod demo;
 
+use std::sync::Arc;
+
 use chart::PATCHES;
 use chemigram::darktable::dng::DngOptions;
 use chemigram::darktable::params;
-use chemigram::darktable::render::Picture;
+use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
 use chemigram::darktable::state::{EditState, Module, Params, Value};
 use chemigram::vocabulary::{MaskSpec, ShownMask};
 use demo::Demo;
@@ -59,7 +62,7 @@ fn ranges_select_the_patches_of_a_colour_chart_that_they_mean_and_no_other() {
         .collect();
     let mut states = vec![baseline.clone(), apply(scene, None), apply(lab, None)];
     states.extend(masked.iter().map(|(edit, (mask, _))| apply(*edit, Some(mask))));
-    let shown: Vec<_> = demo.render_all(&states).iter().map(|picture| chart::patches(picture)).collect();
+    let shown: Vec<_> = render_all(&demo, &states).iter().map(|picture| chart::patches(picture)).collect();
     // The share of the unmasked edit's effect on a patch.
     let effect = |patch: usize, full: usize, masked: usize| {
         let distance = |at: usize| {
@@ -130,7 +133,7 @@ fn named_masks_cover_what_their_names_say_and_what_is_shown_is_what_is_edited() 
     }
     // A real edit reaches the pixels that were shown, each as far.
     let darken = |mask| demo.apply(baseline, "exposure", &[("ev", -1.0)], mask).state;
-    let pictures = demo.render_all(&[baseline.clone(), darken(None), darken(Some(&texts[4]))]);
+    let pictures = render_all(&demo, &[baseline.clone(), darken(None), darken(Some(&texts[4]))]);
     let [before, full, masked] = [0, 1, 2].map(|at: usize| chart::patches(&pictures[at]));
     for (patch, (colour, _)) in PATCHES.iter().enumerate() {
         let green = |patches: &[[f64; 3]; 24]| patches[patch][1];
@@ -141,6 +144,16 @@ fn named_masks_cover_what_their_names_say_and_what_is_shown_is_what_is_edited() 
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Renders all by one darktable that stays alive: there are many pictures here, and small ones.
+fn render_all(demo: &Demo, states: &[EditState]) -> Vec<Arc<Picture>> {
+    let worker = demo.worker();
+    let render = |state| {
+        let request = RenderRequest { raw: &demo.raw, state, long_edge: 600, quality: Quality::Preview };
+        worker.render(&request, &demo::deadline()).unwrap().picture
+    };
+    states.iter().map(render).collect()
 }
 
 /// A picture of soft greys, on which every pixel can show a mask.
@@ -168,7 +181,7 @@ fn show(demo: &Demo, cases: &[(&EditState, &str)]) -> Vec<(ShownMask, Picture)> 
             [probe.without, probe.with].map(&mut place)
         })
         .collect();
-    let pictures = demo.render_all(&states);
+    let pictures = render_all(demo, &states);
     pairs
         .into_iter()
         .map(|[without, with]| {
@@ -177,6 +190,9 @@ fn show(demo: &Demo, cases: &[(&EditState, &str)]) -> Vec<(ShownMask, Picture)> 
         })
         .collect()
 }
+
+/// A place in 0…1 of the picture, and the effect there.
+type Place = (f64, f64, f32);
 
 /// The effect at a place in 0…1 of the picture.
 fn at((shown, size): &(ShownMask, Picture), x: f64, y: f64) -> f32 {
@@ -189,7 +205,7 @@ fn shapes_and_their_combinations_act_where_they_are_drawn() {
     let demo = greys();
     // Each: the mask, and the effect that it has at places of the picture.
     #[rustfmt::skip]
-    let cases: [(&str, &[(f64, f64, f32)]); 16] = [
+    let cases: [(&str, &[Place]); 16] = [
         (r#"{"shape":"circle","center":[0.3,0.5],"radius":0.25,"feather":0}"#,
          &[(0.3, 0.5, 1.0), (0.45, 0.5, 1.0), (0.48, 0.5, 0.0), (0.3, 0.73, 1.0), (0.3, 0.77, 0.0), (0.9, 0.1, 0.0)]),
         (r#"{"shape":"circle","center":[0.3,0.5],"radius":0.25,"feather":0.8,"invert":true,"opacity":0.5}"#,

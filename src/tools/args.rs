@@ -22,7 +22,7 @@ pub struct ApplyPrimitive {
     /// Values by parameter name, in the parameter's unit and range; left out = the move's default.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
-    /// Where to act; left out = everywhere.
+    /// Where to act: a shape, a range, a name or a list of masks; several in one: where all hold. Left out = everywhere.
     #[serde(default)]
     #[schemars(with = "MaskSpec")]
     pub mask: Option<MaskSpec>,

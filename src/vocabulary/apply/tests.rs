@@ -218,6 +218,32 @@ fn masked_instances_are_the_same_whichever_came_first() {
 }
 
 #[test]
+fn a_range_makes_an_instance_without_forms_that_another_strength_replaces() {
+    let (dark, light) = (r#"{"named":"shadows"}"#, r#"{"named":"highlights"}"#);
+    let mut hashes = BTreeSet::new();
+    for order in [[dark, light], [light, dark]] {
+        let mut photo = Photo::new();
+        for mask in order {
+            let applied = photo.apply("exposure", &[("ev", 0.5)], Some(mask));
+            assert_eq!(applied.mask_id, None);
+            let blend = photo.state.module("exposure", applied.instance).unwrap().blend.as_ref().unwrap();
+            assert_eq!((blend.ranges.len(), photo.state.masks.len()), (1, 0));
+        }
+        hashes.insert(photo.state.hash().to_string());
+        // The same mask at another strength is the same mask; at rest it goes.
+        let weaker = dark.replace('}', r#","opacity":0.4}"#);
+        let applied = photo.apply("exposure", &[("ev", 0.5)], Some(&weaker));
+        let blend = photo.state.module("exposure", applied.instance).unwrap().blend.as_ref().unwrap();
+        assert_eq!(blend.opacity, 40.0);
+        assert_eq!(photo.state.modules.iter().filter(|m| m.op == "exposure").count(), 3);
+        photo.apply("exposure", &[("ev", 0.0)], Some(dark));
+        photo.apply("exposure", &[("ev", 0.0)], Some(light));
+        assert_eq!(photo.state, photo.facts.baseline);
+    }
+    assert_eq!(hashes.len(), 1);
+}
+
+#[test]
 fn a_later_layout_in_the_photo_is_kept_and_an_old_darktable_is_offered_what_it_has() {
     let mut photo = Photo::new();
     photo.facts.baseline.modules.retain(|m| m.op != "exposure");

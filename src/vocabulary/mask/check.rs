@@ -199,8 +199,6 @@ impl MaskSpec {
             _ => Err(wrong(format!("`{name}` of a range is a number, as in {example}"))),
         };
         let (from, to) = (end("from", self.from)?, end("to", self.to)?);
-        let softness = self.softness.unwrap_or(if kind == RangeKind::Hue { 15.0 } else { 10.0 });
-        let softness = within("softness", softness, 0.0, most / 4.0, example)?;
         let whole = match kind {
             RangeKind::Hue => from == to || (to - from).abs() == 360.0,
             _ => from >= to || to - from == 100.0,
@@ -212,6 +210,12 @@ impl MaskSpec {
                 kind.name()
             )));
         }
+        // Soft edges round the circle may meet, not cross.
+        let (usual, most) = match kind {
+            RangeKind::Hue => (15.0, (0.5 * (360.0 - (to - from).rem_euclid(360.0))).min(90.0)),
+            _ => (10.0, 25.0),
+        };
+        let softness = within("softness", self.softness.unwrap_or(most.min(usual)), 0.0, most, example)?;
         Ok(Range { kind, from, to, softness })
     }
 

@@ -69,9 +69,14 @@ impl MaskSpec {
         }
         blend.opacity = (checked.mask.opacity * 100.0) as f32;
         let [width, height] = frame.shown();
-        let pixels = |share: f64| (share * width.min(height)).round() as f32;
-        blend.feathering_radius = pixels(checked.refine);
-        blend.mask_blur = pixels(checked.blur);
+        let pixels = |name: &str, share: f64, most: f64| match (share * width.min(height)).round() {
+            pixels if pixels <= most => Ok(pixels as f32),
+            pixels => Err(VocabularyError::Mask(format!(
+                "`{name}` {share} is {pixels} pixels of this photo; darktable goes up to {most}"
+            ))),
+        };
+        blend.feathering_radius = pixels("refine", checked.refine, 250.0)?;
+        blend.mask_blur = pixels("blur", checked.blur, 100.0)?;
         blend::check(&blend).map_err(|error| VocabularyError::Mask(error.to_string()))?;
         Ok(Encoded { forms, blend })
     }

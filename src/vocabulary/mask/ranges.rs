@@ -231,8 +231,8 @@ mod tests {
             assert_eq!(seams, 1);
         }
         for from in (0..360).step_by(15) {
-            for width in [10, 60, 200, 320] {
-                let ends = [f64::from(from), f64::from((from + width) % 360), 15.0];
+            for (width, softness) in [(10, 15.0), (60, 15.0), (200, 15.0), (320, 18.0)] {
+                let ends = [f64::from(from), f64::from((from + width) % 360), softness];
                 for space in [BlendSpace::Lab, BlendSpace::RgbScene] {
                     let (_, range) = channel(RangeKind::Hue, ends, space);
                     let corners = [range.from, range.full_from, range.full_to, range.to];

@@ -8,6 +8,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// A mask: where a move acts. `docs/masks.md` shows every form.
 ///
@@ -257,35 +258,63 @@ impl JsonSchema for MaskSpec {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let point = json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
+        let points = json!({ "type": "array", "items": point });
+        let place = |description: &str| {
+            let mut place = point.clone();
+            place["description"] = description.into();
+            place
+        };
+        // What belongs to what stands with `shape` and `range`: a field's own words replace those of the whole.
         json_schema!({
             "type": "object",
             "additionalProperties": false,
-            "description": "One of: a shape with its keys: circle (center, radius), ellipse (center, radius, rotation), gradient (anchor, angle, width), rectangle (from, to), path (points), brush (strokes, width, hardness, density); a range with from, to, softness; a named mask; a list: union, intersection, difference. Several of these together: where all hold. Points are [x,y] in 0..1 of the displayed picture from its upper left. Example: {\"range\":\"luminance\",\"from\":0,\"to\":30}",
+            "description": "A shape, a range, a name or a list of masks; several in one: where all hold",
             "properties": {
-                "shape": {"enum": ["circle", "ellipse", "gradient", "rectangle", "path", "brush"]},
-                "range": {"enum": ["luminance", "chroma", "hue"], "description": "luminance 0..100; chroma 0 grey..100 vivid; hue in degrees, 0 red, 60 yellow, 120 green, 240 blue, may wrap: from 340 to 20"},
-                "named": {"type": "string", "description": "From list_vocabulary"},
-                "union": {"type": "array", "items": {"type": "object"}, "description": "Masks like this one"},
-                "intersection": {"type": "array", "items": {"type": "object"}},
-                "difference": {"type": "array", "items": {"type": "object"}, "description": "The first without the others"},
-                "center": {"type": "array", "items": {"type": "number"}},
-                "radius": {"type": ["number", "array"], "items": {"type": "number"}, "description": "circle: share of the shorter side; ellipse: [share of width, share of height]"},
-                "rotation": {"type": "number", "description": "Degrees clockwise"},
-                "anchor": {"type": "array", "items": {"type": "number"}, "description": "Point of half effect"},
-                "angle": {"type": "number", "description": "Side with the effect: 0 top, 90 right, 180 bottom, 270 left"},
-                "width": {"type": "number", "description": "gradient: transition, share of the diagonal; brush: share of the shorter side"},
-                "from": {"type": ["number", "array"], "items": {"type": "number"}, "description": "range: a number; rectangle: a corner"},
-                "to": {"type": ["number", "array"], "items": {"type": "number"}},
-                "points": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}, "description": "Corners"},
-                "strokes": {"type": "array", "items": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}, "description": "Lists of points"},
-                "hardness": {"type": "number", "description": "0..1"},
-                "density": {"type": "number", "description": "0..1"},
-                "feather": {"type": "number", "description": "Softness of a shape's edge, 0..1"},
-                "softness": {"type": "number", "description": "Fading beyond a range, in its unit"},
-                "invert": {"type": "boolean", "description": "Everywhere else"},
-                "opacity": {"type": "number", "description": "0..1"},
-                "refine": {"type": "number", "description": "Follow edges of the picture within this share of the shorter side, such as 0.01"},
-                "blur": {"type": "number", "description": "Soften the whole, share of the shorter side"}
+                "shape": {
+                    "enum": ["circle", "ellipse", "gradient", "rectangle", "path", "brush"],
+                    "description": "With its keys: circle (center, radius, feather), ellipse (center, radius, rotation, feather), gradient (anchor, angle, width), rectangle (from, to, feather), path (points, feather), brush (strokes, width, hardness, density)"
+                },
+                "range": {
+                    "enum": ["luminance", "chroma", "hue"],
+                    "description": "With from, to, softness: luminance 0..100; chroma 0 grey..100 vivid; hue in degrees, 0 red, 60 yellow, 120 green, 240 blue, may wrap: from 340 to 20. Example: {\"range\":\"luminance\",\"from\":0,\"to\":30}"
+                },
+                "named": { "type": "string", "description": "A named mask of list_vocabulary" },
+                "union": { "type": "array", "items": { "type": "object" }, "description": "Masks like this one: where any is" },
+                "intersection": { "type": "array", "items": { "type": "object" }, "description": "Where all are" },
+                "difference": { "type": "array", "items": { "type": "object" }, "description": "The first without the others" },
+                "center": place("[x, y] in 0..1 of the displayed picture, from its upper left; so are all points"),
+                "radius": {
+                    "type": ["number", "array"],
+                    "items": { "type": "number" },
+                    "description": "circle: share of the shorter side; ellipse: [share of width, share of height]"
+                },
+                "rotation": { "type": "number", "description": "Degrees clockwise" },
+                "anchor": place("Point of half effect"),
+                "angle": { "type": "number", "description": "Side with the effect: 0 top, 90 right, 180 bottom, 270 left" },
+                "width": {
+                    "type": "number",
+                    "description": "gradient: transition, share of the diagonal; brush: share of the shorter side"
+                },
+                "from": {
+                    "type": ["number", "array"],
+                    "items": { "type": "number" },
+                    "description": "range: a number; rectangle: a corner"
+                },
+                "to": { "type": ["number", "array"], "items": { "type": "number" } },
+                "points": points,
+                "strokes": { "type": "array", "items": points },
+                "hardness": { "type": "number", "description": "0..1" },
+                "density": { "type": "number", "description": "0..1" },
+                "feather": { "type": "number", "description": "Softness of the edge, 0..1" },
+                "softness": { "type": "number", "description": "Fading beyond both ends, in the range's unit" },
+                "invert": { "type": "boolean", "description": "Everywhere else" },
+                "opacity": { "type": "number", "description": "0..1" },
+                "refine": {
+                    "type": "number",
+                    "description": "Follow edges of the picture within this share of the shorter side, such as 0.01"
+                },
+                "blur": { "type": "number", "description": "Soften the whole, share of the shorter side" }
             }
         })
     }
@@ -322,6 +351,12 @@ mod tests {
         let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
         assert_eq!(known.len(), keys.len(), "{error}");
         assert!(keys.iter().all(|key| known.contains(&key.as_str())), "{keys:?}");
+    }
+
+    #[test]
+    fn the_schema_is_short_since_it_goes_with_every_request() {
+        let length = MaskSpec::json_schema(&mut SchemaGenerator::default()).to_value().to_string().len();
+        assert!(length < 3100, "{length}");
     }
 
     #[test]

@@ -47,6 +47,10 @@ fn what_cannot_be_meant_is_refused_with_the_field_its_range_and_an_example() {
         (r#"{"range":"luminance","from":60,"to":30}"#, "`from` must be below `to`"),
         (r#"{"range":"luminance","from":0,"to":130}"#, "`to` cannot be 130: it goes from 0 to 100"),
         (r#"{"range":"hue","from":0,"to":360}"#, "no part of the hue"),
+        (
+            r#"{"range":"hue","from":20,"to":340,"softness":30}"#,
+            "`softness` cannot be 30: it goes from 0 to 20",
+        ),
         (r#"{"range":"hue","from":[0,1],"to":20}"#, "is a number"),
         (r#"{"range":"chroma","to":20}"#, "a chroma needs `from`"),
         (r#"{"range":"chroma","from":0,"to":20,"shape":"rectangle"}"#, r#"write {"intersection":["#),
@@ -96,6 +100,17 @@ fn what_one_instance_cannot_do_is_refused_with_what_it_can() {
     let spec: MaskSpec = serde_json::from_str(r#"{"named":"shadows"}"#).unwrap();
     let raw = spec.encode(&named(), ("highlights", BlendSpace::Raw), &EditState::default(), &facts());
     assert!(raw.unwrap_err().to_string().contains("sensor values"));
+}
+
+#[test]
+fn softening_is_in_pixels_of_the_photo_up_to_what_darktable_has() {
+    let blend = encode(r#"{"named":"sky","refine":0.05,"blur":0.02}"#).unwrap().blend;
+    assert_eq!((blend.feathering_radius, blend.mask_blur), (10.0, 4.0));
+    let large = PhotoFacts { width: 9000, height: 6000, ..facts() };
+    let spec: MaskSpec = serde_json::from_str(r#"{"named":"sky","blur":0.03}"#).unwrap();
+    let target = ("exposure", BlendSpace::RgbScene);
+    let error = spec.encode(&named(), target, &EditState::default(), &large).unwrap_err().to_string();
+    assert!(error.contains("`blur` 0.03 is 180 pixels of this photo; darktable goes up to 100"), "{error}");
 }
 
 #[test]
