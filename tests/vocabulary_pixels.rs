@@ -8,13 +8,13 @@ mod contract;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chemigram::darktable::render::Picture;
+use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::{EditState, Params, Value};
 use chemigram::metrics::axes::{Axis, measure};
 use chemigram::metrics::stats::ImageStats;
 use chemigram::vocabulary::Selector;
 use contract::{Verdict, change, contract};
-use demo::{Demo, only};
+use demo::{Demo, deadline, only};
 
 #[test]
 fn every_move_keeps_its_promises() {
@@ -58,6 +58,19 @@ fn every_move_keeps_its_promises() {
     }
     if only().is_none() {
         assert!(outcomes.len() >= 63 && singles.len() >= 16, "{} {}", outcomes.len(), singles.len());
+    }
+}
+
+#[test]
+fn the_untouched_photo_is_what_darktable_makes_of_it_at_either_quality() {
+    let demo = Demo::open();
+    // darktable's own text, with its own module order, against what is written for the state that was read from it.
+    let own = String::from_utf8(demo.default_sidecar()).unwrap();
+    for quality in [Quality::Preview, Quality::Judge] {
+        let request = RenderRequest { raw: &demo.raw, state: &demo.facts.baseline, long_edge: 257, quality };
+        let ours = demo.renderer.render(&request, &deadline()).unwrap();
+        let theirs = demo.renderer.render_sidecar(&demo.raw.path, &own, 257, quality, &deadline()).unwrap();
+        assert_eq!(ours.pixel_hash, theirs.pixel_hash, "{quality:?}");
     }
 }
 

@@ -76,6 +76,11 @@ impl Demo {
         Self { vocabulary, layouts, facts, raw, renderer, workers, cli, base, seen, _folder: folder }
     }
 
+    /// What darktable itself writes for the untouched photo.
+    pub fn default_sidecar(&self) -> Vec<u8> {
+        ask_baseline(&self.cli, &self.raw.path, &self.base, &deadline()).unwrap()
+    }
+
     pub fn version(&self) -> &str {
         self.cli.version()
     }
