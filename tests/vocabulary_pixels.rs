@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::{EditState, Params, Value};
 use chemigram::metrics::axes::{Axis, measure};
+use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::vocabulary::Selector;
 use contract::{Verdict, change, contract};
@@ -70,7 +71,11 @@ fn the_untouched_photo_is_what_darktable_makes_of_it_at_either_quality() {
         let request = RenderRequest { raw: &demo.raw, state: &demo.facts.baseline, long_edge: 257, quality };
         let ours = demo.renderer.render(&request, &deadline()).unwrap();
         let theirs = demo.renderer.render_sidecar(&demo.raw.path, &own, 257, quality, &deadline()).unwrap();
-        assert_eq!(ours.pixel_hash, theirs.pixel_hash, "{quality:?}");
+        let difference = Difference::between(&ours.picture, &theirs.picture).unwrap();
+        // In its own order 5.x scales a full-quality export at another place of the pipeline, which shows in fine
+        // detail (mean 0.8 to 0.9); states have one order for every version. Everything else is the same.
+        let moved = quality == Quality::Judge && !demo.version().starts_with("4.");
+        assert!(difference.mean <= if moved { 1.2 } else { 0.0 }, "{quality:?}: {difference:?}");
     }
 }
 
