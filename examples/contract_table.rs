@@ -55,14 +55,21 @@ fn main() {
 fn measure() {
     let mut demo = demo::Demo::open();
     let folder = folder(demo.version());
-    let _ = fs::remove_dir_all(&folder);
+    // Where CHEMIGRAM_ONLY names some, what was found about the others stays.
+    let known = match demo::only() {
+        Some(_) => verdicts(demo.version()),
+        None => Vec::new(),
+    };
+    if known.is_empty() {
+        let _ = fs::remove_dir_all(&folder);
+    }
     fs::create_dir_all(&folder).unwrap();
     let (outcomes, timing) = contract(&demo);
     for (what, pictures, took) in timing {
         println!("{what}: {pictures} pictures, {:.1} s", took.as_secs_f64());
     }
     let mut values = BTreeMap::new();
-    let rows: Vec<Row> = outcomes
+    let mut rows: Vec<Row> = outcomes
         .into_iter()
         .map(|outcome| {
             let entry = outcome.entry;
@@ -80,6 +87,8 @@ fn measure() {
             }
         })
         .collect();
+    rows.extend(known.into_iter().filter(|row| !demo::wanted(&row.name)));
+    rows.sort_by(|a, b| (&a.group, &a.name).cmp(&(&b.group, &b.name)));
     fs::write(folder.join("verdicts.json"), serde_json::to_vec_pretty(&rows).unwrap()).unwrap();
 
     // The same edit for every darktable, so that what differs is the module and not the defaults.
@@ -106,12 +115,13 @@ fn measure() {
     }
 }
 
+fn verdicts(version: &str) -> Vec<Row> {
+    let file = folder(version).join("verdicts.json");
+    let text = fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    serde_json::from_slice(&text).unwrap()
+}
+
 fn page() -> String {
-    let verdicts = |version: &str| -> Vec<Row> {
-        let file = folder(version).join("verdicts.json");
-        let text = fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        serde_json::from_slice(&text).unwrap()
-    };
     let all: Vec<(&str, Vec<Row>)> = MEASURED.iter().map(|version| (*version, verdicts(version))).collect();
     let (oldest, later) = (MEASURED[0], &MEASURED[1..]);
     let mut page = format!(

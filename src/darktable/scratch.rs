@@ -32,7 +32,8 @@ pub const LARGEST_EDGE: u32 = 30_000;
 ///
 /// `OMP_NUM_THREADS`: with two threads 4.2.1 renders the same raw in two or three ways that differ by a level
 /// in a few pixels (24 renders: 18 and 6 of a kind); with one it is 24 of a kind, and not slower on small and
-/// middling raws. From 5.0 on it is left alone: one thread makes 5.4.1 crash in haze removal.
+/// middling raws. From 5.0 on it is left alone: two threads give 24 of a
+/// kind there (5.0.1, 5.4.1), and one thread makes 5.4.1 crash in haze removal.
 fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
     if version.starts_with("4.") {
         &[("MALLOC_PERTURB_", "255"), ("OMP_NUM_THREADS", "1")]

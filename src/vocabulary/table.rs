@@ -198,6 +198,7 @@ pub fn title(file: &str) -> String {
 mod tests {
     use super::*;
     use crate::assets::Overlay;
+    use crate::darktable::layout::MEASURED;
 
     fn measured(name: &str, axis: Axis, steps: &[f64]) -> Measured {
         Measured {
@@ -281,5 +282,19 @@ mod tests {
         assert_eq!(std::fs::read_dir(strips).unwrap().count(), entries, "strips of moves that are gone");
         assert!(docs.contains(" with darktable 4."), "the page says which darktable measured it");
         assert!(!docs.contains("not measured"));
+    }
+
+    #[test]
+    fn the_page_of_versions_has_a_verdict_for_every_move_and_none_is_red() {
+        let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
+        let docs = include_str!("../../docs/darktable-versions.md");
+        for entry in vocabulary.entries() {
+            let start = format!("| `{}` |", entry.name);
+            let line = docs.lines().find(|line| line.starts_with(&start));
+            let line =
+                line.unwrap_or_else(|| panic!("run `scripts/darktable-versions.sh`: no {}", entry.name));
+            let verdicts = line.split('|').map(str::trim).skip(2).take(MEASURED.len());
+            assert!(verdicts.into_iter().all(|v| ["green", "not offered"].contains(&v)), "{line}");
+        }
     }
 }

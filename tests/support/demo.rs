@@ -115,6 +115,11 @@ impl Demo {
         }
     }
 
+    /// What darktable itself writes for the untouched photo.
+    pub fn default_sidecar(&self) -> Vec<u8> {
+        ask_baseline(&self.cli, &self.raw.path, &self.base, &deadline()).unwrap()
+    }
+
     pub fn version(&self) -> &str {
         self.renderer.darktable_version()
     }
