@@ -278,6 +278,7 @@ mod tests {
         );
         let look = Operation::ApplyLook { look: "dusk".into(), mask: None, strength: 0.5 };
         assert_eq!(look.to_string(), "look dusk at 50 %");
+        assert_eq!(look.made().unwrap().to_string(), "dusk strength=0.50");
         assert_eq!(
             Operation::RemoveModule { instance: 1, module: "exposure".into() }.to_string(),
             "remove exposure #1"
