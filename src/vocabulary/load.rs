@@ -434,7 +434,7 @@ impl Parameter {
             Some("min < max, with default and neutral between them")
         } else if self.whole && !steps() {
             Some("whole numbers throughout, because it is `whole`")
-        } else if !self.choices.is_empty() && !(self.whole && self.takes(self.default)) {
+        } else if !(self.choices.is_empty() || self.whole && self.takes(self.default)) {
             Some("`whole = true` and a default among its choices")
         } else {
             None
