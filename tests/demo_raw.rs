@@ -36,8 +36,14 @@ fn develop(raw: &[u8]) -> (Picture, String) {
 #[test]
 fn darktable_develops_the_demo_raw_into_the_photograph() {
     let (developed, said) = develop(&dng::demo_raw().unwrap());
-    for step in ["raw black/white point", "white balance", "demosaic"] {
-        assert!(said.contains(step), "the raw pipeline did not run: no `{step}` in {said}");
+    // Modules go by their titles, or from 5.x on by their names.
+    for (title, name) in [
+        ("raw black/white point", "`rawprepare'"),
+        ("white balance", "`temperature'"),
+        ("demosaic", "`demosaic'"),
+    ] {
+        let ran = said.contains(title) || said.contains(name);
+        assert!(ran, "the raw pipeline did not run: no `{title}` in {said}");
     }
     assert_eq!((developed.width, developed.height), (1024, 683));
 

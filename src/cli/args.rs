@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
 use crate::transcript::Vector;
+use crate::vocabulary::grey_card::RADIUS;
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -220,6 +221,18 @@ pub enum Verb {
         /// Words for the history
         #[arg(long)]
         label: Option<String>,
+    },
+    /// Set the white balance by a place that should be neutral grey
+    #[command(after_help = "Example:\n  chemigram grey-card iguana 0.42,0.6")]
+    GreyCard {
+        /// The photo's id
+        photo: PhotoId,
+        /// The place, in 0 to 1 of the displayed picture
+        #[arg(value_name = "X,Y", value_parser = point)]
+        center: [f64; 2],
+        /// Its radius, as a share of the picture's shorter side
+        #[arg(long, value_name = "SHARE", default_value_t = RADIUS)]
+        radius: f64,
     },
     /// Explore a photo unattended: one branch a vector, within a budget
     #[command(after_help = RUN_EXAMPLES)]
@@ -553,6 +566,14 @@ pub enum CacheVerb {
 }
 
 /// `name=value` with a number.
+fn point(text: &str) -> Result<[f64; 2], String> {
+    let example = "write it like 0.42,0.6";
+    let (x, y) = text.split_once(',').ok_or_else(|| example.to_owned())?;
+    let number =
+        |part: &str| part.trim().parse::<f64>().map_err(|_| format!("`{part}` is not a number: {example}"));
+    Ok([number(x)?, number(y)?])
+}
+
 fn setting(text: &str) -> Result<(String, f64), String> {
     let example = "write it like ev=0.5";
     let (name, value) = text.split_once('=').ok_or_else(|| example.to_owned())?;

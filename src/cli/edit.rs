@@ -15,10 +15,13 @@ use crate::darktable::render::{Picture, Quality, RenderRequest};
 use crate::error::ErrorCode;
 use crate::ids::PhotoId;
 use crate::photo::Operation;
+use crate::vocabulary::grey_card::{self as card, Place};
 use crate::vocabulary::{ApplyRequest, MaskSpec};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
+/// Long edge of the pictures that a grey card is measured on.
+const GREY_CARD_EDGE: u32 = 1024;
 
 /// Applies one move or look to the branch that HEAD follows.
 pub fn apply(
@@ -49,6 +52,26 @@ pub fn apply(
         true => format!("{branch}  {}  unchanged: the picture has {words} already\n", info.commit.short()),
         false => format!("{branch}  {}  {words}\n", info.commit.short()),
     })
+}
+
+/// Measures a place that should be grey and sets the white balance by it, on the branch that HEAD follows.
+pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> Result<(), Failure> {
+    let workspace = app.photo(photo)?;
+    let (state, facts) = (workspace.state_of(&workspace.head_commit()?)?, workspace.facts()?);
+    let renderer = app.steady_renderer()?;
+    let version = renderer.darktable_version();
+    let probes = app.vocabulary()?.grey_card_probes(&state, &facts, &app.layouts(), version)?;
+    let raw = workspace.raw();
+    let look = |state| {
+        let request =
+            RenderRequest { raw: &raw, state, long_edge: GREY_CARD_EDGE, quality: Quality::Preview };
+        renderer.render(&request, &patience()).map(|rendered| rendered.picture)
+    };
+    let [plain, red, blue] = &probes;
+    let (plain, red, blue) = (look(plain)?, look(red)?, look(blue)?);
+    let values = card::solve([&plain, &red, &blue], &Place { center, radius })?;
+    let values: Vec<(String, f64)> = values.into_iter().collect();
+    apply(app, photo, card::MOVE, &values, None, Some("grey card"))
 }
 
 fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {

@@ -178,7 +178,7 @@ fn setup(
         workspace,
         vocabulary: Arc::new(app.vocabulary()?),
         layouts: Arc::new(app.layouts()),
-        renderer: app.renderer()?,
+        renderer: app.steady_renderer()?,
         tastes: app.folders.tastes(),
         provider,
         prompts: app.prompts(prompts)?,

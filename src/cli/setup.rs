@@ -12,10 +12,11 @@ use crate::clock::{Deadline, SystemClock};
 use crate::darktable::baseline::ask_baseline;
 use crate::darktable::cache::{Cache, Cached};
 use crate::darktable::layout::{Layouts, MEASURED};
-use crate::darktable::oneshot::OneShot;
+use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::render::{RenderError, Renderer};
 use crate::darktable::state::EditState;
+use crate::darktable::worker::Worker;
 use crate::darktable::xmp;
 use crate::error::ErrorCode;
 use crate::ids::{PhotoId, SessionId};
@@ -111,17 +112,27 @@ impl App {
         self.darktable().map_or_else(|_| newest.to_owned(), |cli| cli.version().to_owned())
     }
 
-    /// Eyes: darktable behind the cache.
+    /// Eyes for many looks: a darktable that stays alive, behind the cache.
+    pub fn steady_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
+        let worker = Worker::new(self.darktable()?, &self.folders.darktable(), self.encoder())?;
+        Ok(Arc::new(Cached::new(Arc::new(worker), self.cache())))
+    }
+
+    /// Eyes for a single look: darktable behind the cache.
     pub fn renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
         Ok(Arc::new(Cached::new(self.uncached_renderer()?, self.cache())))
     }
 
     /// darktable itself.
     pub fn uncached_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
+        Ok(Arc::new(OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?))
+    }
+
+    fn encoder(&self) -> Arc<Encoder> {
         let layouts = self.layouts();
-        let encode =
-            move |state: &EditState, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
-        Ok(Arc::new(OneShot::new(self.darktable()?, &self.folders.darktable(), Arc::new(encode))?))
+        Arc::new(move |state: &EditState, name: &str| {
+            xmp::write(state, &layouts, name).map_err(|e| e.to_string())
+        })
     }
 
     /// Takes a raw into the library, asking darktable for its default edit.

@@ -60,14 +60,11 @@ fn any(line: &str, list: &[&str]) -> bool {
 /// Judges a run by its ending alone. `raw` is the photograph as the user knows it, `output` the folder that
 /// was written to.
 pub fn ending(ended: &Ended, raw: &Path, output: &Path) -> Result<(), RenderError> {
-    let first = |list: &[&str]| ended.watched.iter().find(|line| any(line, list)).map(|line| plain(line));
-    let damaged = |list| first(list).map(|reason| RenderError::Raw { path: raw.to_owned(), reason });
     if ended.status.success() {
-        if let Some(error) = damaged(&DAMAGED[..DAMAGED_ANYWAY]) {
-            return Err(error);
-        }
-        return first(&DROPPED).map_or(Ok(()), |line| Err(RenderError::Dropped { line }));
+        return said(&ended.watched, raw);
     }
+    let first = |list: &[&str]| first(&ended.watched, list);
+    let damaged = |list| first(list).map(|reason| RenderError::Raw { path: raw.to_owned(), reason });
     if let Some(line) = first(&REFUSED_SIDECAR) {
         return Err(RenderError::Encode(line));
     }
@@ -79,6 +76,18 @@ pub fn ending(ended: &Ended, raw: &Path, output: &Path) -> Result<(), RenderErro
         return Err(error);
     }
     Err(RenderError::Failed { status: ended.status.to_string(), stderr: last_words(ended) })
+}
+
+/// Judges a render that ended well by the telling lines that darktable printed meanwhile.
+pub fn said(watched: &[String], raw: &Path) -> Result<(), RenderError> {
+    if let Some(reason) = first(watched, &DAMAGED[..DAMAGED_ANYWAY]) {
+        return Err(RenderError::Raw { path: raw.to_owned(), reason });
+    }
+    first(watched, &DROPPED).map_or(Ok(()), |line| Err(RenderError::Dropped { line }))
+}
+
+fn first(watched: &[String], list: &[&str]) -> Option<String> {
+    watched.iter().find(|line| any(line, list)).map(|line| plain(line))
 }
 
 /// Judges the picture that a run left in `folder`, and decodes it.

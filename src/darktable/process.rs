@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use crate::clock::Deadline;
 
 /// How often a running child is looked at.
-const TICK: Duration = Duration::from_millis(4);
+pub(super) const TICK: Duration = Duration::from_millis(4);
 /// How long a killed child may take to die before it is left to a thread that only reaps it.
 const DEATH: Duration = Duration::from_millis(80);
 /// How much of each stream is kept: its end.
@@ -25,7 +25,7 @@ const KEEP: usize = 64 * 1024;
 /// A line longer than this is looked at by its beginning only.
 const LINE: usize = 4 * 1024;
 /// How many watched lines are kept.
-const WATCHED: usize = 32;
+const WATCHED: usize = 256;
 /// The largest file that a child may write.
 #[cfg(target_os = "linux")]
 const FILE_LIMIT: u64 = 8 << 30;
@@ -121,6 +121,18 @@ impl Job<'_> {
         Ok(Ended { status, stdout: stdout.text(), stderr: stderr.text(), watched })
     }
 
+    /// Starts the child with a pipe to its standard input as well. It is limited as [`Self::run`] limits it.
+    pub(super) fn spawn(&self) -> Result<Group, RunError> {
+        let child = self
+            .command()
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(|source| RunError::Start { program: self.program.to_owned(), source })?;
+        let group = Group { child: Some(child) };
+        limit(group.pid());
+        Ok(group)
+    }
+
     /// The command with everything set but the limits. The environment is an allow-list: no key, token or
     /// setting of the caller reaches the child.
     fn command(&self) -> Command {
@@ -160,22 +172,29 @@ fn limit(pid: Option<Pid>) {
 fn limit(_pid: Option<Pid>) {}
 
 /// A child that leads its own process group. Dropping it kills the group and reaps the child.
-struct Group {
+pub(super) struct Group {
     child: Option<Child>,
 }
 
 impl Group {
-    fn pid(&self) -> Option<Pid> {
+    /// The leader, which names the group.
+    pub(super) fn pid(&self) -> Option<Pid> {
         self.child.as_ref().map(Pid::from_child)
     }
 
-    fn pipes(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
+    /// Standard output and standard error, once.
+    pub(super) fn pipes(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         let child = self.child.as_mut();
         child.map_or((None, None), |c| (c.stdout.take(), c.stderr.take()))
     }
 
+    /// Standard input, once.
+    pub(super) fn input(&mut self) -> Option<ChildStdin> {
+        self.child.as_mut().and_then(|child| child.stdin.take())
+    }
+
     /// Whether the leader has ended. It stays a zombie, so that its number still names this group.
-    fn has_ended(&self) -> io::Result<bool> {
+    pub(super) fn has_ended(&self) -> io::Result<bool> {
         let Some(pid) = self.pid() else { return Ok(true) };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match rustix::process::waitid(WaitId::Pid(pid), options) {
@@ -218,7 +237,7 @@ impl Drop for Group {
 }
 
 /// Reads one pipe without blocking: keeps its end, and the lines that are watched for.
-struct Drain<R> {
+pub(super) struct Drain<R> {
     pipe: Option<R>,
     kept: Vec<u8>,
     line: Vec<u8>,
@@ -227,7 +246,7 @@ struct Drain<R> {
 }
 
 impl<R: Read + AsFd> Drain<R> {
-    fn new(pipe: Option<R>, watch: fn(&str) -> bool) -> io::Result<Self> {
+    pub(super) fn new(pipe: Option<R>, watch: fn(&str) -> bool) -> io::Result<Self> {
         if let Some(pipe) = &pipe {
             let flags = rustix::fs::fcntl_getfl(pipe)?;
             rustix::fs::fcntl_setfl(pipe, flags | rustix::fs::OFlags::NONBLOCK)?;
@@ -236,7 +255,7 @@ impl<R: Read + AsFd> Drain<R> {
     }
 
     /// Reads what is there. Stops at the deadline too: a child may print faster than it can be read.
-    fn drain(&mut self, deadline: &Deadline) {
+    pub(super) fn drain(&mut self, deadline: &Deadline) {
         let mut buffer = [0; 16 * 1024];
         while let Some(pipe) = &mut self.pipe {
             match pipe.read(&mut buffer) {
@@ -274,13 +293,18 @@ impl<R: Read + AsFd> Drain<R> {
         self.line.clear();
     }
 
+    /// The watched lines since the last call; a line that has not ended yet comes with the next.
+    pub(super) fn watched(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.watched)
+    }
+
     /// The watched lines; a last line without its newline counts.
     fn end(&mut self) -> Vec<String> {
         self.end_line();
         std::mem::take(&mut self.watched)
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let from = self.kept.len().saturating_sub(KEEP);
         String::from_utf8_lossy(self.kept.get(from..).unwrap_or_default()).into_owned()
     }

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::clock::Deadline;
 use crate::darktable::checks;
+use crate::darktable::live::Live;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::{Ended, Job, RunError, arguments};
 use crate::darktable::render::{Quality, RenderError};
@@ -31,8 +32,9 @@ pub const LARGEST_EDGE: u32 = 30_000;
 ///
 /// `OMP_NUM_THREADS`: with two threads 4.2.1 renders the same raw in two or three ways that differ by a level
 /// in a few pixels (24 renders: 18 and 6 of a kind); with one it is 24 of a kind, and not slower on small and
-/// middling raws. From 5.0 on it is left alone: one thread makes 5.4.1 crash in haze removal.
-pub fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
+/// middling raws. From 5.0 on it is left alone: two threads give 24 of a
+/// kind there (5.0.1, 5.4.1), and one thread makes 5.4.1 crash in haze removal.
+fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
     if version.starts_with("4.") {
         &[("MALLOC_PERTURB_", "255"), ("OMP_NUM_THREADS", "1")]
     } else {
@@ -87,6 +89,60 @@ impl Base {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
+    }
+}
+
+impl Base {
+    /// A folder for a process that stays alive; gone when dropped.
+    pub(super) fn scratch_folder(&self) -> io::Result<TempDir> {
+        tempfile::Builder::new().prefix(PREFIX).tempdir_in(self.scratch())
+    }
+
+    /// Starts a darktable-cli that exports `boot.png` in `folder` and runs the Lua script of that name there.
+    pub(super) fn start_server(
+        &self,
+        cli: &DarktableCli,
+        folder: &Path,
+        script: &str,
+        quality: Quality,
+        watch: fn(&str) -> bool,
+    ) -> Result<Live, RunError> {
+        let hq = hq(quality);
+        // Apart from the one-shot's: darktable may write down at its end what it was told at its start.
+        let config = self.folder.join(format!("config-{}-server-{}", cli.version(), quality.as_str()));
+        make_private(&config).map_err(|error| RunError::Watch(io::Error::other(error)))?;
+        let mut args = arguments(["boot.png", "booted.png", "--width", "8", "--height", "8", "--hq", hq]);
+        args.extend(arguments(CORE));
+        args.push(config.as_os_str().to_owned());
+        args.extend(arguments(ALONE));
+        let quality = format!("plugins/lighttable/export/high_quality_processing={hq}");
+        args.extend(arguments(["--conf", "write_sidecar_files=never", "--conf", &quality]));
+        // The working directory is `folder`.
+        args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
+        let env = repeatable(cli.version());
+        Live::start(&Job { program: cli.path(), args, home: &self.home(), temp: folder, env, watch })
+    }
+}
+
+/// What every darktable-cli is started with, up to the folder of its configuration. Measured on 4.2.1:
+/// `--apply-custom-presets false` keeps darktable off its preset database, which otherwise admits one process at a
+/// time.
+const CORE: [&str; 6] = ["--icc-type", "SRGB", "--apply-custom-presets", "false", "--core", "--configdir"];
+/// And after it: no library, no GPU, and pictures that are decoded at once and thrown away.
+const ALONE: [&str; 7] = [
+    "--library",
+    ":memory:",
+    "--disable-opencl",
+    "--conf",
+    "plugins/imageio/format/png/bpp=8",
+    "--conf",
+    "plugins/imageio/format/png/compression=1",
+];
+
+fn hq(quality: Quality) -> &'static str {
+    match quality {
+        Quality::Preview => "false",
+        Quality::Judge => "true",
     }
 }
 
@@ -159,6 +215,14 @@ impl Scratch {
         Ok(path)
     }
 
+    /// Writes the sidecar of the edit where darktable finds it by itself when it imports the photograph.
+    pub fn write_sidecar_beside(&self, text: &str) -> Result<(), RenderError> {
+        let mut name = self.input.clone().into_os_string();
+        name.push(".xmp");
+        let path = PathBuf::from(name);
+        fs::write(&path, text).map_err(at(&path))
+    }
+
     /// Runs darktable-cli once.
     pub fn run(
         &self,
@@ -184,14 +248,9 @@ impl Scratch {
         })
     }
 
-    /// Measured on 4.2.1: `--apply-custom-presets false` keeps darktable off its preset database, which
-    /// otherwise admits one process at a time; `--hq` defaults to true, sidecar writing to the user's taste.
+    /// Measured on 4.2.1: `--hq` defaults to true, sidecar writing to the user's taste.
     fn command_line(&self, order: &Order<'_>, config: &Path) -> Vec<OsString> {
         let edge = order.long_edge.min(LARGEST_EDGE).to_string();
-        let hq = match order.quality {
-            Quality::Preview => "false",
-            Quality::Judge => "true",
-        };
         let (sidecars, picture) = match order.history {
             History::Unsaid => ("write_sidecar_files=never", PICTURE),
             History::Beside => ("write_sidecar_files=on import", PICTURE),
@@ -200,20 +259,11 @@ impl Scratch {
         let mut args = arguments([self.input.as_os_str()]);
         args.extend(order.sidecar.map(|path| path.as_os_str().to_owned()));
         args.push(self.output().join(picture).into_os_string());
-        args.extend(arguments(["--width", &edge, "--height", &edge, "--hq", hq]));
-        args.extend(arguments([
-            "--icc-type",
-            "SRGB",
-            "--apply-custom-presets",
-            "false",
-            "--core",
-            "--configdir",
-        ]));
+        args.extend(arguments(["--width", &edge, "--height", &edge, "--hq", hq(order.quality)]));
+        args.extend(arguments(CORE));
         args.push(config.as_os_str().to_owned());
-        args.extend(arguments(["--library", ":memory:", "--disable-opencl"]));
-        args.extend(arguments(["--conf", sidecars, "--conf", "plugins/imageio/format/png/bpp=8"]));
-        // Fast: the picture is decoded at once and thrown away.
-        args.extend(arguments(["--conf", "plugins/imageio/format/png/compression=1"]));
+        args.extend(arguments(ALONE));
+        args.extend(arguments(["--conf", sidecars]));
         args
     }
 }

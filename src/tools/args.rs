@@ -102,6 +102,16 @@ pub struct At {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct GreyCard {
+    /// The place, `[x, y]` in 0..1 of the displayed picture.
+    pub center: [f64; 2],
+    /// Its radius, as a share of the shorter side; left out = 0.02.
+    #[serde(default)]
+    pub radius: Option<f64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ListVocabulary {
     /// Only moves with this tag.
     #[serde(default)]

@@ -8,6 +8,7 @@ mod args;
 mod blobs;
 mod context;
 mod edit;
+mod grey_card;
 mod judge;
 mod learn;
 mod lifecycle;
@@ -154,6 +155,16 @@ pub static TOOLS: &[Tool] = &[
         look::get_state,
         r#"{"ref": "branch_b_tone"}"#,
         "Where you stand: branch, commit, the moves that make it, and its difference from the baseline in words."
+    ),
+    tool!(
+        "grey_card",
+        Mutate,
+        false,
+        false,
+        args::GreyCard,
+        grey_card::grey_card,
+        r#"{"center": [0.42, 0.6]}"#,
+        "White balance by a place that should be neutral grey: measures it on linear light (three small renders) and sets the gains. Replaces warmth and tint."
     ),
     tool!(
         "image_stats",

@@ -104,6 +104,9 @@ pub enum VocabularyError {
     /// The mask itself is not usable.
     #[error("the mask is not usable: {0}")]
     Mask(String),
+    /// The place cannot serve as a grey card.
+    #[error("the grey card is not usable: {0}")]
+    GreyCard(&'static str),
     /// The installed darktable does not have the module.
     #[error("move `{name}` needs darktable's module {module}, which darktable {version} does not have")]
     Unavailable {

@@ -21,6 +21,7 @@ pub mod apply;
 mod error;
 mod form;
 mod geometry;
+pub mod grey_card;
 mod list;
 mod load;
 mod looks;

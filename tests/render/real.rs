@@ -50,7 +50,9 @@ fn equal_edits_give_equal_pixels_and_exposure_brightens() {
     let plain = studio.shoot(&photo, &sidecar(0.0)).unwrap();
     let again = studio.shoot(&photo, &sidecar(0.0)).unwrap();
     let bright = studio.shoot(&photo, &sidecar(1.0)).unwrap();
-    assert_eq!((plain.picture.width, plain.picture.height), (64, 43));
+    // 42.7 rows: some versions round, others cut.
+    assert_eq!(plain.picture.width, 64);
+    assert!((42..=43).contains(&plain.picture.height), "{}", plain.picture.height);
     assert_eq!(plain.pixel_hash, again.pixel_hash);
     assert_eq!(plain.picture, again.picture);
     assert!(mean(&bright.picture) > mean(&plain.picture) + 20.0);
@@ -191,6 +193,7 @@ fn an_edit_that_darktable_drops_or_misreads_is_no_picture() {
     let good = sidecar(1.0);
     let params = "000000000000000000000000000048420000000000000000";
     let mask = r#"<rdf:Seq><rdf:li darktable:mask_num="42" darktable:mask_id="5" darktable:mask_type="1" darktable:mask_name="x" darktable:mask_version="6" darktable:mask_points="0000003f0000003fcdcccc3dcdcccc3d" darktable:mask_nb="1" darktable:mask_src="0000000000000000"/></rdf:Seq></darktable:masks_history>"#;
+    let mut unseen = Vec::new();
     for (what, text) in [
         ("future version", sidecar_of(&[item("exposure", 99, 0, params)])),
         ("short blob", sidecar_of(&[item("exposure", 6, 0, "00000000")])),
@@ -199,9 +202,16 @@ fn an_edit_that_darktable_drops_or_misreads_is_no_picture() {
         ("cut XML", good[..good.len() / 2].to_owned()),
         ("mask without a step", good.replacen("<rdf:Seq/></darktable:masks_history>", mask, 1)),
     ] {
-        let error = studio.shoot(&photo, &text).unwrap_err();
-        assert!(matches!(error, RenderError::Dropped { .. }), "{what}: {error}");
+        match studio.shoot(&photo, &text) {
+            Err(RenderError::Dropped { .. }) => {}
+            Err(error) => panic!("{what}: {error}"),
+            Ok(_) => unseen.push(what),
+        }
     }
+    // From 5.0 on darktable keeps silent about these, so what is written must be right to begin with: see `xmp::write`.
+    let silent = ["future version", "short blob", "cut XML", "mask without a step"];
+    let silent = if studio.cli.version().starts_with("4.") { &[] } else { &silent[..] };
+    assert_eq!(unseen, silent);
     let error = studio.shoot(&photo, &sidecar(f32::NAN)).unwrap_err();
     assert!(matches!(&error, RenderError::Untrusted(why) if why.contains("black")), "{error}");
     let error = studio.shoot(&photo, &sidecar(40.0)).unwrap_err();

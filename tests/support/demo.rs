@@ -17,37 +17,34 @@ use chemigram::assets::Overlay;
 use chemigram::clock::{Deadline, SystemClock};
 use chemigram::darktable::baseline::ask_baseline;
 use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::oneshot::OneShot;
+use chemigram::darktable::oneshot::{Encoder, OneShot};
 use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
-use chemigram::darktable::xmp;
+use chemigram::darktable::worker::Worker;
+use chemigram::darktable::{dng, xmp};
 use chemigram::ids::Hash;
 use chemigram::vocabulary::{
     Applied, ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary, VocabularyError,
 };
 
-#[path = "batch.rs"]
-mod batch;
-
 #[path = "photos.rs"]
 pub mod photos;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
-const LONG_EDGE: u32 = 600;
-/// How many edits one darktable renders: its start is shared, and a crash takes few with it.
-const BATCH: usize = 24;
-
+pub const LONG_EDGE: u32 = 600;
 pub struct Demo {
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
     pub facts: PhotoFacts,
     /// Which of the photos it is: see [`photos::photo`].
     pub kind: Option<String>,
-    raw: RawFile,
+    pub raw: RawFile,
+    pub renderer: OneShot,
+    /// Two darktables that stay alive: starting one costs more than rendering a small picture.
+    workers: [Worker; 2],
     cli: DarktableCli,
     base: PathBuf,
-    oneshot: OneShot,
     /// What each state looks like, or why it cannot be rendered.
     seen: Mutex<HashMap<Hash, Result<Arc<Picture>, String>>>,
     // Dropped last: the raw and darktable's configuration live in it.
@@ -69,10 +66,20 @@ impl Demo {
         std::iter::once(demo).chain(kinds.iter().map(|kind| Self::open_photo(Some(kind)))).collect()
     }
 
+    /// The photo of this kind, at the demo photo's own size, which is quicker than its doubled raw.
     pub fn open_photo(kind: Option<&str>) -> Self {
+        let (photo, options) = photos::photo(kind);
+        Self { kind: kind.map(str::to_owned), ..Self::taken(&photo, &options) }
+    }
+
+    /// A raw of another picture, as the demo's camera would have taken it.
+    pub fn of(photo: &Picture) -> Self {
+        Self::taken(photo, &dng::DngOptions::default())
+    }
+
+    fn taken(photo: &Picture, options: &dng::DngOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
-        let (photo, bytes) = photos::photo(kind);
+        let bytes = dng::write_dng(photo, options).unwrap();
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
@@ -86,17 +93,28 @@ impl Demo {
             height: photo.height,
             orientation: Orientation::default(),
         };
-        let encoder = {
-            let layouts = Arc::clone(&layouts);
-            Arc::new(move |state: &EditState, name: &str| {
-                xmp::write(state, &layouts, name).map_err(|e| e.to_string())
-            })
-        };
-        let oneshot = OneShot::new(cli.clone(), &base, encoder).unwrap();
+        let renderer = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
+        let workers = [(); 2].map(|()| Worker::new(cli.clone(), &base, encoder(&layouts)).unwrap());
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         let seen = Mutex::default();
-        let kind = kind.map(str::to_owned);
-        Self { vocabulary, layouts, facts, kind, raw, cli, base, oneshot, seen, _folder: folder }
+        Self {
+            vocabulary,
+            layouts,
+            facts,
+            kind: None,
+            raw,
+            renderer,
+            workers,
+            cli,
+            base,
+            seen,
+            _folder: folder,
+        }
+    }
+
+    /// What darktable itself writes for the untouched photo.
+    pub fn default_sidecar(&self) -> Vec<u8> {
+        ask_baseline(&self.cli, &self.raw.path, &self.base, &deadline()).unwrap()
     }
 
     pub fn version(&self) -> &str {
@@ -127,18 +145,27 @@ impl Demo {
     }
 
     /// One picture by a darktable of its own, whatever was rendered before.
-    pub fn render(&self, state: &EditState) -> Result<Arc<Picture>, String> {
+    pub fn render(&self, state: &EditState) -> Arc<Picture> {
+        self.shoot(&self.renderer, state).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn shoot(&self, renderer: &dyn Renderer, state: &EditState) -> Result<Arc<Picture>, String> {
         let request =
             RenderRequest { raw: &self.raw, state, long_edge: LONG_EDGE, quality: Quality::Preview };
-        self.oneshot.render(&request, &deadline()).map(|r| r.picture).map_err(|e| e.to_string())
+        renderer.render(&request, &deadline()).map(|r| r.picture).map_err(|e| e.to_string())
     }
 
     /// [`Self::render`] of all, two at a time.
-    pub fn render_afresh(&self, states: &[EditState]) -> Vec<Result<Arc<Picture>, String>> {
+    pub fn render_afresh(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
         two_at_a_time(states, |state| self.render(state))
     }
 
-    /// What a state looks like. Equal states are rendered once, and many by one darktable.
+    /// A renderer that keeps darktable alive, working beside the plain one.
+    pub fn worker(&self) -> Worker {
+        Worker::new(self.cli.clone(), &self.base, encoder(&self.layouts)).unwrap()
+    }
+
+    /// What a state looks like. Equal states are rendered once.
     pub fn see(&self, states: &[EditState]) -> Vec<Result<Arc<Picture>, String>> {
         let hashes: Vec<Hash> = states.iter().map(EditState::hash).collect();
         let mut new = BTreeSet::new();
@@ -147,11 +174,9 @@ impl Demo {
             let pairs = hashes.iter().zip(states);
             pairs.filter(|(hash, _)| !seen.contains_key(*hash) && new.insert(hash.as_str())).collect()
         };
-        let size = missing.len().div_ceil(2).clamp(1, BATCH);
-        let batches: Vec<_> = missing.chunks(size).collect();
-        let pictures = two_at_a_time(&batches, |batch| {
-            let states: Vec<&EditState> = batch.iter().map(|(_, state)| *state).collect();
-            self.batch(&states)
+        let halves = missing.chunks(missing.len().div_ceil(2).max(1)).zip(&self.workers);
+        let pictures = two_at_a_time(&halves.collect::<Vec<_>>(), |(half, worker)| {
+            half.iter().map(|(_, state)| self.shoot(*worker, state)).collect::<Vec<_>>()
         });
         let mut seen = self.seen.lock().unwrap();
         for ((hash, _), picture) in missing.iter().zip(pictures.into_iter().flatten()) {
@@ -169,20 +194,14 @@ impl Demo {
     pub fn render_all(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
         self.see(states).into_iter().map(|picture| picture.unwrap_or_else(|e| panic!("{e}"))).collect()
     }
+}
 
-    /// When one of a batch fails, each is rendered alone, to find which.
-    fn batch(&self, states: &[&EditState]) -> Vec<Result<Arc<Picture>, String>> {
-        let written: Result<Vec<String>, _> =
-            states.iter().map(|state| xmp::write(state, &self.layouts, "demo.dng")).collect();
-        let config = self.base.join(format!("config-{}", self.version()));
-        let rendered = written.map_err(|e| e.to_string()).and_then(|sidecars| {
-            batch::render(&self.cli, &config, &self.raw, &sidecars, LONG_EDGE, &deadline())
-        });
-        match rendered {
-            Ok(pictures) => pictures.into_iter().map(|picture| Ok(Arc::new(picture))).collect(),
-            Err(_) => states.iter().map(|state| self.render(state)).collect(),
-        }
-    }
+/// What writes the sidecars.
+fn encoder(layouts: &Arc<Layouts>) -> Arc<Encoder> {
+    let layouts = Arc::clone(layouts);
+    Arc::new(move |state: &EditState, name: &str| {
+        xmp::write(state, &layouts, name).map_err(|e| e.to_string())
+    })
 }
 
 /// Does `work` on every item by two threads; the answers stand in the order of the items.
@@ -216,6 +235,6 @@ pub fn only() -> Option<String> {
     std::env::var("CHEMIGRAM_ONLY").ok().filter(|only| !only.is_empty())
 }
 
-fn deadline() -> Deadline {
+pub fn deadline() -> Deadline {
     Deadline::after(Arc::new(SystemClock), Duration::from_secs(120))
 }

@@ -12,8 +12,8 @@ const WIDE: Camera = Camera {
     aperture: 28,
 };
 
-/// The demo photo as a picture, and its raw, taken the way that `kind` says (a move's `shown_on`).
-pub fn photo(kind: Option<&str>) -> (Picture, Vec<u8>) {
+/// The picture that `kind` says (a move's `shown_on`), and how it is taken.
+pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
     let mut photo = dng::demo_photo().unwrap();
     let plain = DngOptions::default();
     let options = match kind {
@@ -50,8 +50,7 @@ pub fn photo(kind: Option<&str>) -> (Picture, Vec<u8>) {
         }
         Some(other) => panic!("there is no photo `{other}`"),
     };
-    let bytes = dng::write_dng(&photo, &options).unwrap();
-    (photo, bytes)
+    (photo, options)
 }
 
 /// Every hue from left to right, so many times, bright and strong above, dark and weak below.

@@ -1,0 +1,221 @@
+//! The quick renderer: a `darktable-cli` that is started once and renders on request.
+//!
+//! Most of a small render's time is darktable's start: its modules, its lens database, its profiles. A script of
+//! ours, run by a stock `darktable-cli`, keeps the process alive and renders one picture a request. Each request
+//! imports the photograph afresh under a new name with its sidecar beside it, so that nothing of one edit is
+//! left for the next.
+//!
+//! A child that hangs past the deadline or misbehaves is killed with its group. Whatever it could not do is done
+//! by the [`OneShot`] renderer, whose word is final: about pixels, and about errors.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use image::{ExtendedColorType, ImageEncoder as _};
+use tempfile::TempDir;
+
+use crate::clock::Deadline;
+use crate::darktable::checks;
+use crate::darktable::live::{Live, LiveError};
+use crate::darktable::oneshot::{Encoder, OneShot};
+use crate::darktable::probe::DarktableCli;
+use crate::darktable::process::RunError;
+use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use crate::darktable::scratch::{Base, PICTURE, Scratch};
+use crate::darktable::state::{EditState, Params, Value};
+
+const SCRIPT: &str = include_str!("worker/serve.lua");
+const SCRIPT_NAME: &str = "serve.lua";
+/// What the script's answers begin with.
+const MARK: &str = "@chemigram ";
+/// A start that takes longer has failed.
+const START: Duration = Duration::from_secs(30);
+/// After so many troubles in a row, no further child is started.
+const MOST_TROUBLES: u32 = 3;
+/// darktable's number of the sRGB profile, in the field `type` of `colorout`.
+const SRGB: i64 = 1;
+
+/// Renders by children that stay alive. As many run at once as there are callers at once.
+pub struct Worker {
+    oneshot: OneShot,
+    cli: DarktableCli,
+    base: Base,
+    encode: Arc<Encoder>,
+    idle: Mutex<Vec<Child>>,
+    trouble: Mutex<Trouble>,
+}
+
+/// One living darktable.
+struct Child {
+    live: Live,
+    /// The level that it renders at: darktable reads that once, at its start.
+    quality: Quality,
+    /// The script and the picture that it was started with.
+    _folder: TempDir,
+}
+
+/// What went wrong lately.
+#[derive(Debug, Default)]
+struct Trouble {
+    in_a_row: u32,
+    last: Option<Instant>,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker")
+            .field("cli", &self.cli)
+            .field("trouble", &self.trouble)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// A renderer on the same terms as [`OneShot::new`]; the first child is started by the first render.
+    pub fn new(cli: DarktableCli, base: &Path, encode: Arc<Encoder>) -> Result<Self, RenderError> {
+        let oneshot = OneShot::new(cli.clone(), base, Arc::clone(&encode))?;
+        Ok(Self {
+            oneshot,
+            cli,
+            base: Base::new(base)?,
+            encode,
+            idle: Mutex::default(),
+            trouble: Mutex::default(),
+        })
+    }
+
+    /// How many children live and wait for work.
+    pub fn children(&self) -> usize {
+        lock(&self.idle).len()
+    }
+
+    /// The process numbers of these.
+    pub fn pids(&self) -> Vec<u32> {
+        lock(&self.idle).iter().filter_map(|child| child.live.pid()).collect()
+    }
+
+    /// How many requests in a row a child failed at, and [`OneShot`] answered.
+    pub fn troubles(&self) -> u32 {
+        lock(&self.trouble).in_a_row
+    }
+
+    /// Asks a child for the picture; the outer error is final, the inner one means "ask the other renderer".
+    fn by_child(
+        &self,
+        request: &RenderRequest<'_>,
+        sidecar: &str,
+        deadline: &Deadline,
+    ) -> Result<Result<Rendered, LiveError>, RenderError> {
+        let started = Instant::now();
+        let raw = request.raw.path.as_path();
+        let scratch = Scratch::new(&self.base, raw)?;
+        scratch.write_sidecar_beside(sidecar)?;
+        let output = scratch.output().join(PICTURE);
+        let line =
+            format!("render\t{}\t{}\t{}", scratch.input().display(), output.display(), request.long_edge);
+        let asked = self.child(request.quality, deadline).and_then(|mut child| {
+            child.live.send(&line)?;
+            Ok((child.live.reply(MARK, deadline)?, child))
+        });
+        let (reply, child) = match asked {
+            Err(LiveError::Run(RunError::Cut { cancelled, .. })) if deadline.expired() => {
+                return Err(RenderError::Cut { after: started.elapsed(), cancelled });
+            }
+            Err(error) => return Ok(Err(error)),
+            Ok(answered) => answered,
+        };
+        lock(&self.idle).push(child);
+        if reply.line != "done" {
+            return Ok(Err(LiveError::Ended(reply.line)));
+        }
+        checks::said(&reply.watched, raw)?;
+        let picture = Arc::new(checks::output(&scratch.output(), request.long_edge)?);
+        let pixel_hash = picture.pixel_hash();
+        Ok(Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: false }))
+    }
+
+    /// An idle child, or a new one.
+    fn child(&self, quality: Quality, deadline: &Deadline) -> Result<Child, LiveError> {
+        let mut idle = lock(&self.idle);
+        match idle.iter().position(|child| child.quality == quality) {
+            Some(at) => Ok(idle.swap_remove(at)),
+            None => {
+                drop(idle);
+                self.start(quality, &deadline.at_most(START))
+            }
+        }
+    }
+
+    fn start(&self, quality: Quality, deadline: &Deadline) -> Result<Child, LiveError> {
+        let failed = |error: std::io::Error| LiveError::Run(RunError::Watch(error));
+        let folder = self.base.scratch_folder().map_err(failed)?;
+        fs::write(folder.path().join(SCRIPT_NAME), SCRIPT).map_err(failed)?;
+        fs::write(folder.path().join("boot.png"), boot_picture().map_err(failed)?).map_err(failed)?;
+        let mut live = self.base.start_server(&self.cli, folder.path(), SCRIPT_NAME, quality, |line| {
+            line.starts_with(MARK) || checks::is_telling(line)
+        })?;
+        let reply = live.reply(MARK, deadline)?;
+        match reply.line.as_str() {
+            "ready" => Ok(Child { live, quality, _folder: folder }),
+            other => Err(LiveError::Ended(other.to_owned())),
+        }
+    }
+
+    /// Whether a child may be asked: not soon after trouble, and not at all after much of it.
+    fn trusted(&self) -> bool {
+        let trouble = lock(&self.trouble);
+        let pause = Duration::from_secs(1 << trouble.in_a_row.min(MOST_TROUBLES));
+        trouble.in_a_row < MOST_TROUBLES && trouble.last.is_none_or(|last| last.elapsed() > pause)
+    }
+}
+
+impl Renderer for Worker {
+    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        let raw = request.raw.path.as_path();
+        let name = raw.file_name().unwrap_or_default().to_string_lossy();
+        let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
+        if request.long_edge > 0 && ends_in_srgb(request.state) && self.trusted() {
+            match self.by_child(request, &sidecar, deadline)? {
+                Ok(rendered) => {
+                    *lock(&self.trouble) = Trouble::default();
+                    return Ok(rendered);
+                }
+                Err(error) => {
+                    let mut trouble = lock(&self.trouble);
+                    trouble.in_a_row += 1;
+                    trouble.last = Some(Instant::now());
+                    tracing::warn!(%error, in_a_row = trouble.in_a_row, "the rendering process failed: rendering without it");
+                }
+            }
+        }
+        self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline)
+    }
+
+    fn darktable_version(&self) -> &str {
+        self.cli.version()
+    }
+}
+
+/// Whether the edit itself asks for sRGB, which the one-shot renderer insists on and a script cannot.
+fn ends_in_srgb(state: &EditState) -> bool {
+    match state.module("colorout", 0).map(|module| &module.params) {
+        Some(Params::Fields(fields)) => fields.get("type") == Some(&Value::Int(SRGB)),
+        Some(Params::Opaque(_)) => false,
+        None => true,
+    }
+}
+
+/// The smallest thing that darktable exports without complaint.
+fn boot_picture() -> std::io::Result<Vec<u8>> {
+    let mut png = Vec::new();
+    image::codecs::png::PngEncoder::new(&mut png)
+        .write_image(&[128; 16 * 16 * 3], 16, 16, ExtendedColorType::Rgb8)
+        .map_err(std::io::Error::other)?;
+    Ok(png)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

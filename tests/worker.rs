@@ -1,0 +1,121 @@
+//! The renderer that keeps darktable alive, held against the plain one.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure in a helper is the failure of its test")]
+
+#[path = "support/demo.rs"]
+mod demo;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chemigram::darktable::render::{Quality, RenderRequest, Renderer};
+use chemigram::darktable::state::EditState;
+use demo::{Demo, deadline};
+
+const SPOT: &str = r#"{"shape":"circle","center":[0.7,0.3],"radius":0.25,"feather":0.2}"#;
+
+/// Forty edits: moves of all kinds, masked ones, several on one another.
+fn states(demo: &Demo) -> Vec<EditState> {
+    let baseline = &demo.facts.baseline;
+    let names: Vec<&str> = demo.vocabulary.moves().map(|entry| entry.name.as_str()).collect();
+    let mut states = vec![baseline.clone()];
+    states.extend(names.iter().step_by(2).take(27).map(|name| demo.apply(baseline, name, &[], None).state));
+    let mut grown = baseline.clone();
+    for name in ["exposure", "contrast", "saturation", "grain", "crop_left", "sharpen"] {
+        grown = demo.apply(&grown, name, &[], None).state;
+        states.push(grown.clone());
+        states.push(demo.apply(&grown, "exposure", &[("ev", -1.0)], Some(SPOT)).state);
+    }
+    states
+}
+
+#[test]
+fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
+    let demo = Demo::open();
+    let states = states(&demo);
+    assert_eq!(states.len(), 40);
+    let worker = demo.worker();
+    let expected = demo.render_all(&states);
+    // 17 and 40 have no common divisor: every state once, neighbours far apart.
+    let order: Vec<usize> = (0..40).map(|i| i * 17 % 40).collect();
+    let ask = |at: &usize| {
+        let request = RenderRequest {
+            raw: &demo.raw,
+            state: &states[*at],
+            long_edge: demo::LONG_EDGE,
+            quality: Quality::Preview,
+        };
+        worker.render(&request, &deadline()).unwrap()
+    };
+    for at in &order {
+        let rendered = ask(at);
+        let same = rendered.pixel_hash == expected[*at].pixel_hash();
+        assert!(same, "state {at} differs after {:?}", rendered.elapsed);
+    }
+    // No request went to the plain renderer: the children never failed.
+    assert_eq!(worker.troubles(), 0);
+    assert_eq!(worker.children(), 1, "one caller, one level, one child");
+    let judged = RenderRequest { raw: &demo.raw, state: &states[9], long_edge: 300, quality: Quality::Judge };
+    let both = [&worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline()).unwrap());
+    assert_eq!(both[0].pixel_hash, both[1].pixel_hash);
+    assert_eq!((worker.children(), worker.troubles()), (2, 0));
+}
+
+#[test]
+fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
+    let demo = Demo::open();
+    let worker = Arc::new(demo.worker());
+    let request = RenderRequest {
+        raw: &demo.raw,
+        state: &demo.facts.baseline,
+        long_edge: demo::LONG_EDGE,
+        quality: Quality::Preview,
+    };
+    let expected = demo.render(&demo.facts.baseline).pixel_hash();
+    let pids = worker.pids();
+    assert!(pids.is_empty());
+    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    let [pid] = worker.pids()[..] else { panic!("one child") };
+    kill(pid);
+    let after = worker.render(&request, &deadline()).unwrap();
+    assert_eq!(after.pixel_hash, expected, "rendered without the child");
+    assert_eq!((worker.troubles(), worker.children()), (1, 0));
+    // After a pause it is tried again, and trouble is forgotten.
+    std::thread::sleep(Duration::from_millis(2_100));
+    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    assert_eq!((worker.troubles(), worker.children()), (0, 1));
+    // A stopped child hangs: the deadline cuts it, at once and for good.
+    let [pid] = worker.pids()[..] else { panic!("one child") };
+    signal(pid, "-STOP");
+    let soon = deadline().at_most(Duration::from_millis(400));
+    let began = std::time::Instant::now();
+    worker.render(&request, &soon).unwrap_err();
+    assert!(began.elapsed() < Duration::from_millis(1_400), "{:?}", began.elapsed());
+    assert_eq!(worker.children(), 0);
+    assert!(!alive(pid));
+    // Nothing outlives the renderer.
+    worker.render(&request, &deadline()).unwrap();
+    let [pid] = worker.pids()[..] else { panic!("one child") };
+    drop(worker);
+    assert!(!alive(pid));
+}
+
+fn kill(pid: u32) {
+    signal(pid, "-KILL");
+    for _ in 0..200 {
+        if !alive(pid) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{pid} does not die");
+}
+
+fn signal(pid: u32, which: &str) {
+    assert!(std::process::Command::new("kill").args([which, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Whether the process runs: a zombie does not.
+fn alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
