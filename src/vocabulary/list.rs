@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(count(all, "5.4.1"), vocabulary.moves().count());
         assert!(count(all, "4.2.1") < count(all, "5.0.1"), "some modules came with darktable 5");
         assert_eq!(count(all, "3.0.0"), 0);
-        assert_eq!(count(Filter { module: Some("temperature"), ..all }, "4.2.1"), 2);
+        assert_eq!(count(Filter { module: Some("temperature"), ..all }, "4.2.1"), 3);
         assert_eq!(count(Filter { tag: Some("no such tag"), ..all }, "4.2.1"), 0);
         let warm = vocabulary.list(&Filter { axis: Some(Axis::Warmth), ..all }, &layouts, "4.2.1").unwrap();
         assert!(warm.iter().any(|m| m.name == "warmth" && !m.maskable && m.axes["warmth"] == 1));
