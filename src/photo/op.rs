@@ -385,6 +385,7 @@ mod tests {
         assert_eq!(Operation::Apply(masked).to_string(), "shadows_lift amount=0.60 EV on sky");
         let look = Operation::ApplyLook { look: "dusk".into(), mask: None, strength: 0.5 };
         assert_eq!(look.to_string(), "look dusk at 50 %");
+        assert_eq!(look.moves()[0].to_string(), "dusk strength=0.50");
         assert_eq!(
             Operation::RemoveModule { instance: Some(1), module: "exposure".into() }.to_string(),
             "remove exposure #1"

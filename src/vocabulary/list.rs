@@ -225,6 +225,28 @@ mod tests {
     }
 
     #[test]
+    fn a_line_says_what_there_is_to_choose() {
+        let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
+        let layouts = Layouts::new(Overlay::vocabulary(None));
+        let moves = vocabulary.list(&Filter::default(), &layouts, "5.4.1").unwrap();
+        let looks = vocabulary.list_looks(&Filter::default(), &layouts, "5.4.1").unwrap();
+        let line = |name: &str| {
+            let found = moves.iter().chain(&looks).find(|listed| listed.name == name).unwrap();
+            (found.line(), found.kind)
+        };
+        let (exposure, kind) = line("exposure");
+        assert!(exposure.starts_with("exposure(ev -3..3 EV = 0.5): Brighten"), "{exposure}");
+        assert_eq!(kind, "move");
+        assert!(line("straighten").0.starts_with("straighten!(angle -20..20 degrees = 2): "));
+        assert!(line("turn").0.contains("quarter_turns 0..3 quarter turns whole = 1"));
+        assert!(line("highlight_method").0.contains("method 0 white|1 grey|"));
+        assert!(line("golden_hour").0.starts_with("golden_hour!(strength 0..1 = 0.7): "));
+        // What a model reads at once stays well within a small one's patience.
+        let all: usize = moves.iter().chain(&looks).map(|listed| listed.line().len() + 3).sum();
+        assert!(all < 32_000, "{all} bytes");
+    }
+
+    #[test]
     fn the_listing_is_compact_json() {
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         let layouts = Layouts::new(Overlay::vocabulary(None));

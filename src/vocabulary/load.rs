@@ -455,7 +455,7 @@ impl Parameter {
             Some("min < max, with default and neutral between them")
         } else if self.whole && !steps() {
             Some("whole numbers throughout, because it is `whole`")
-        } else if !self.choices.is_empty() && !(self.whole && self.takes(self.default)) {
+        } else if !(self.choices.is_empty() || self.whole && self.takes(self.default)) {
             Some("`whole = true` and a default among its choices")
         } else {
             None
@@ -585,8 +585,9 @@ set.blacks = "0.4*amount"
     fn what_ships_is_sound_and_large_enough() {
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         let modules: BTreeSet<&str> = vocabulary.moves().map(|m| m.module.as_str()).collect();
-        assert!(vocabulary.moves().count() >= 40, "{}", vocabulary.moves().count());
-        assert!(modules.len() >= 16, "{modules:?}");
+        assert!(vocabulary.moves().count() >= 90, "{}", vocabulary.moves().count());
+        assert!(modules.len() >= 30, "{modules:?}");
+        assert!(vocabulary.looks().count() >= 30, "{}", vocabulary.looks().count());
     }
 
     #[test]
@@ -661,6 +662,41 @@ set.blacks = "0.4*amount"
         std::fs::write(&mine, GOOD.replace("\nset.blacks = \"0.4*amount\"", "")).unwrap();
         let error = load().unwrap_err().to_string();
         assert!(error.contains("mine.toml") && error.contains("moves/tone.toml"), "{error}");
+    }
+
+    #[test]
+    fn whole_numbers_and_choices_take_nothing_between() {
+        let whole = GOOD.replace("max = 2, default = 0.6", "max = 3, default = 1, whole = true");
+        let get = |text: &str| read(text).unwrap().get("shadows_lift").unwrap().clone();
+        let ask = |entry: &Move, value: f64| {
+            entry.resolve(&BTreeMap::from([("amount".to_owned(), value)])).map_err(|e| e.to_string())
+        };
+        let steps = get(&whole);
+        assert_eq!(ask(&steps, 2.0).unwrap()["amount"], 2.0);
+        assert!(ask(&steps, 1.5).unwrap_err().contains("0 to 3 EV, whole"));
+        let choice = get(&whole.replace("whole = true", "whole = true, choices = { soft = 1, hard = 3 }"));
+        assert_eq!([0.0, 1.0, 3.0].map(|value| ask(&choice, value).is_ok()), [true; 3]);
+        assert!(ask(&choice, 2.0).unwrap_err().contains("0 unchanged, 1 soft, 3 hard"));
+        for (from, to, expected) in [
+            ("default = 1", "default = 1.5", "whole numbers throughout"),
+            ("whole = true", "choices = { soft = 1 }", "`whole = true`"),
+            ("whole = true", "whole = true, choices = { soft = 2 }", "among its choices"),
+        ] {
+            let error = read(&whole.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_whole_numbers_wants_whole_numbers() {
+        let layouts = Layouts::new(Overlay::vocabulary(None));
+        let text = GOOD.replace("max = 2, default = 0.6", "max = 2, default = 1, whole = true");
+        let with = |form: &str| {
+            let blacks = format!("set.iterations = \"{form}\"");
+            read(&text.replace("set.blacks = \"0.4*amount\"", &blacks)).unwrap().check_fields(&layouts)
+        };
+        assert!(with("amount").is_ok() && with("1 + 3*amount").is_ok());
+        assert!(with("0.5*amount").unwrap_err().to_string().contains("takes whole numbers"));
     }
 
     #[test]

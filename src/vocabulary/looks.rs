@@ -204,3 +204,91 @@ impl Vocabulary {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assets::Overlay;
+
+    const GOOD: &str = r#"
+[[look]]
+name = "dusk_of_mine"
+description = "Darker, and cool below."
+axes = { brightness = -1 }
+tags = ["night"]
+moves.exposure = { ev = -1 }
+moves.tint_shadows = { hue = 220, strength = 0.1 }
+"#;
+
+    fn load(text: &str) -> Result<Vocabulary, VocabularyError> {
+        Vocabulary::load_with(&Overlay::vocabulary(None), std::path::Path::new("mine.toml"), text)
+    }
+
+    #[test]
+    fn every_parameter_is_as_far_from_neutral_as_the_strength_says_but_directions() {
+        let vocabulary = load(GOOD).unwrap();
+        let look = vocabulary.look("dusk_of_mine").unwrap();
+        let at = |name: &str, strength| scaled(vocabulary.get(name).unwrap(), &look.moves[name], strength);
+        assert_eq!(at("exposure", 0.25)["ev"], -0.25);
+        assert_eq!(
+            at("tint_shadows", 0.5),
+            BTreeMap::from([("hue".into(), 220.0), ("strength".into(), 0.05)])
+        );
+        let vocabulary = load(&GOOD.replace("exposure = { ev = -1 }", "black_and_white = {}")).unwrap();
+        let look = vocabulary.look("dusk_of_mine").unwrap();
+        let grey = scaled(vocabulary.get("black_and_white").unwrap(), &look.moves["black_and_white"], 0.5);
+        assert_eq!(grey["green"], 0.3, "a parameter that is left out has the move's default");
+    }
+
+    #[test]
+    fn each_contradiction_is_refused_and_named() {
+        for (from, to, expected) in [
+            ("exposure = { ev = -1 }", "exposure = { ev = -9 }", "-3 to 3"),
+            ("exposure = { ev = -1 }", "exposure = { ev = 0 }", "does nothing"),
+            ("exposure = { ev = -1 }", "exposure = { amount = 1 }", "no parameter `amount`"),
+            ("exposure = { ev = -1 }", "exposures = {}", "did you mean `exposure`?"),
+            ("moves.exposure = { ev = -1 }", "", "two moves"),
+            (
+                "moves.exposure = { ev = -1 }",
+                "moves.s_curve = {}\nmoves.midtones_lift = {}\nmoves.midtones_lower = {}",
+                "set `highlights`",
+            ),
+            (
+                "moves.exposure = { ev = -1 }",
+                "moves.filmic_contrast = {}\nmoves.sigmoid_contrast = {}",
+                "exclude",
+            ),
+            ("dusk_of_mine", "exposure", "defined twice"),
+            ("dusk_of_mine", "golden_hour", "defined twice"),
+            ("brightness = -1", "brightness = -2", "sign -2"),
+        ] {
+            assert!(GOOD.contains(from), "{from}");
+            let error = load(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains("mine.toml"), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_users_folder_of_looks_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("looks")).unwrap();
+        std::fs::write(folder.path().join("looks/mine.toml"), GOOD).unwrap();
+        let vocabulary = Vocabulary::load(&Overlay::vocabulary(Some(folder.path().to_owned()))).unwrap();
+        let look = vocabulary.look("dusk_of_mine").unwrap();
+        assert!(look.file.ends_with("looks/mine.toml"));
+        assert!(vocabulary.looks().count() > 30);
+    }
+
+    #[test]
+    fn the_strength_is_held_to_its_range() {
+        let vocabulary = load(GOOD).unwrap();
+        let look = vocabulary.look("dusk_of_mine").unwrap();
+        let ask = |name: &str, value| look.strength(&BTreeMap::from([(name.to_owned(), value)]));
+        assert_eq!(ask(STRENGTH, 0.3).unwrap(), 0.3);
+        assert_eq!(look.strength(&BTreeMap::new()).unwrap(), 0.7);
+        for value in [-0.1, 1.1, f64::NAN] {
+            assert!(ask(STRENGTH, value).unwrap_err().to_string().contains("0 to 1"));
+        }
+        assert!(ask("amount", 1.0).unwrap_err().to_string().contains("`strength` (0 to 1)"));
+    }
+}

@@ -12,7 +12,7 @@ const WIDE: Camera = Camera {
     aperture: 28,
 };
 
-/// The demo photo as a picture, and how its raw is taken, the way that `kind` says (a move's `shown_on`).
+/// The picture that `kind` says (a move's `shown_on`), and how it is taken.
 pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
     let mut photo = dng::demo_photo().unwrap();
     let plain = DngOptions::default();
