@@ -292,8 +292,12 @@ fn item_of(item: &Properties<'_>) -> Result<Item, XmpError> {
         "1" => true,
         _ => return Err(item.bad("enabled")),
     };
+    let op = item.text("operation")?;
+    if !order::is_module(op) {
+        return Err(item.bad("operation"));
+    }
     Ok(Item {
-        op: item.text("operation")?.to_owned(),
+        op: op.to_owned(),
         instance: item.number_or("multi_priority", 0)?,
         modversion: item.number("modversion")?,
         enabled,
