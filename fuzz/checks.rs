@@ -16,8 +16,11 @@ use chemigram::vocabulary::{MaskSpec, Vocabulary, bindings};
 
 static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| Layouts::new(Overlay::vocabulary(None)));
 
+/// What a target does with an input.
+pub type Check = fn(&[u8]);
+
 /// The targets, by name.
-pub const ALL: [(&str, fn(&[u8])); 7] = [
+pub const ALL: [(&str, Check); 7] = [
     ("sidecar", sidecar),
     ("style", style),
     ("params", params),

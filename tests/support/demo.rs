@@ -85,7 +85,7 @@ impl Demo {
         };
         let renderer = OneShot::new(cli, &base, encoder).unwrap();
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, facts, raw, renderer, folder: folder }
+        Self { vocabulary, layouts, facts, raw, renderer, folder }
     }
 
     pub fn version(&self) -> &str {
