@@ -19,8 +19,11 @@ static VOCABULARY: LazyLock<Vocabulary> =
     LazyLock::new(|| Vocabulary::load(&Overlay::vocabulary(None)).unwrap());
 static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| Layouts::new(Overlay::vocabulary(None)));
 
+/// What a target does with an input.
+pub type Check = fn(&[u8]);
+
 /// The targets, by name.
-pub const ALL: [(&str, fn(&[u8])); 7] = [
+pub const ALL: [(&str, Check); 7] = [
     ("sidecar", sidecar),
     ("style", style),
     ("params", params),

@@ -101,7 +101,7 @@ fn item(plugin: &Node) -> Result<Item, StyleError> {
         Some(_) => Some((number("blendop_version")?, bytes("blendop_params")?)),
     };
     Ok(Item {
-        op: text("operation").filter(|op| !op.is_empty()).ok_or_else(|| bad("operation"))?.to_owned(),
+        op: text("operation").filter(|op| order::is_module(op)).ok_or_else(|| bad("operation"))?.to_owned(),
         instance: number("multi_priority")?,
         modversion: number("module")?,
         enabled: match text("enabled") {

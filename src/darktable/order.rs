@@ -328,7 +328,8 @@ fn sequence(state: &EditState) -> Vec<(String, u32)> {
     slots
 }
 
-/// Makes `slots` the order of the state, unless it comes to the same as the built-in one.
+/// Makes `slots`, with places for what they do not name, the order of the state, unless that comes to the same
+/// as the built-in one.
 pub fn follow(state: &mut EditState, slots: Vec<(String, u32)>) {
     state.sequence = Vec::new();
     let built_in = built_in(state);
@@ -336,7 +337,14 @@ pub fn follow(state: &mut EditState, slots: Vec<(String, u32)>) {
     let same = slots.iter().filter(|s| ours.contains(s)).eq(built_in.iter().filter(|s| theirs.contains(s)));
     if !same || state.order == PipelineOrder::Custom {
         state.sequence = slots;
+        state.sequence = sequence(state);
     }
+}
+
+/// Whether a module can be called that.
+pub fn is_module(op: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    (1..=20).contains(&op.len()) && op.bytes().all(plain)
 }
 
 /// Reads an `iop_order_list`. The error says what is wrong with it.
@@ -351,8 +359,7 @@ pub fn parse(list: &str) -> Result<Vec<(String, u32)>, String> {
     }
     let mut slots: Vec<(String, u32)> = Vec::with_capacity(pairs.len());
     for [op, instance] in pairs {
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-        if op.is_empty() || op.len() > 20 || !op.bytes().all(plain) {
+        if !is_module(op) {
             return Err(format!("a module `{}`", op.chars().take(40).collect::<String>()));
         }
         let instance = instance.parse().map_err(|_| format!("an instance of {op} that is no number"))?;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::darktable::blend;
 use crate::darktable::forms;
-use crate::darktable::layout::Layouts;
+use crate::darktable::layout::{Layouts, MEASURED};
 use crate::darktable::order;
 use crate::darktable::params::{self, ParamError};
 use crate::darktable::probe::Version;
@@ -239,10 +239,18 @@ pub(in crate::darktable) fn check_known(
     darktable: &str,
 ) -> Result<(), XmpError> {
     let op = || item.op.clone();
-    // What no layout is known for is darktable's to judge.
-    if let Some(layout) = layouts.module(&item.op)? {
+    let missing = || XmpError::NoModule { op: op(), darktable: darktable.to_owned() };
+    let layout = layouts.module(&item.op)?;
+    // What a later darktable may have besides is its own to judge, when the sidecar is rendered.
+    if layout.is_none()
+        && MEASURED.contains(&darktable)
+        && order::position(PipelineOrder::V30, &item.op).is_none()
+    {
+        return Err(missing());
+    }
+    if let Some(layout) = layout {
         match layout.own_version(darktable) {
-            None => return Err(XmpError::NoModule { op: op(), darktable: darktable.to_owned() }),
+            None => return Err(missing()),
             Some(known) if item.modversion > known => {
                 return Err(XmpError::NewerModule {
                     op: op(),
@@ -292,8 +300,12 @@ fn item_of(item: &Properties<'_>) -> Result<Item, XmpError> {
         "1" => true,
         _ => return Err(item.bad("enabled")),
     };
+    let op = item.text("operation")?;
+    if !order::is_module(op) {
+        return Err(item.bad("operation"));
+    }
     Ok(Item {
-        op: item.text("operation")?.to_owned(),
+        op: op.to_owned(),
         instance: item.number_or("multi_priority", 0)?,
         modversion: item.number("modversion")?,
         enabled,

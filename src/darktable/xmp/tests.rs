@@ -267,6 +267,9 @@ fn a_foreign_sidecar_is_held_to_what_the_installed_darktable_knows() {
     assert!(matches!(foreign(&newer, "5.4.1"), Err(XmpError::Params(ParamError::Size { .. }))));
     let agx = text.replacen("operation=\"demosaic\"", "operation=\"agx\"", 1);
     assert!(matches!(refused(&agx), XmpError::NoModule { .. }));
+    let stranger = text.replace("operation=\"demosaic\"", "operation=\"nosuchop\"");
+    assert!(matches!(refused(&stranger), XmpError::NoModule { op, .. } if op == "nosuchop"));
+    assert!(foreign(&stranger, "6.0.0").is_ok(), "a later darktable may have it");
     let blend = text.replace("blendop_version=\"11\"", "blendop_version=\"13\"");
     assert!(matches!(refused(&blend), XmpError::NewerBlend { found: 13, known: 11, .. }));
     assert!(foreign(&blend, "5.0.1").is_ok());
