@@ -1,4 +1,5 @@
 //! Looks on the real darktable: nothing at strength 0, half-way at half, the declared way at 1, and masked as one.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure is the test's failure")]
 
 #[path = "support/demo.rs"]
 mod demo;

@@ -29,6 +29,7 @@ fn every_move_keeps_its_promises() {
 }
 
 /// Judges every move that a photo shows; how many there are.
+#[allow(clippy::unwrap_used, clippy::print_stdout, reason = "a part of the test above")]
 fn check_photo(demo: &Demo, seen: &mut BTreeSet<String>) -> usize {
     let (outcomes, timing) = contract(demo);
     println!("on the photo `{}`:", demo.kind.as_deref().unwrap_or("demo"));
