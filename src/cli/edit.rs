@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::history::current_branch;
-use super::import;
 use super::photos::{refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
@@ -18,7 +17,7 @@ use crate::error::ErrorCode;
 use crate::ids::PhotoId;
 use crate::photo::Operation;
 use crate::vocabulary::grey_card::{self as card, Place};
-use crate::vocabulary::{ApplyRequest, MaskSpec, ShownMask, VocabularyError};
+use crate::vocabulary::{ApplyRequest, MaskSpec, ShownMask};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
@@ -36,12 +35,6 @@ pub fn apply(
 ) -> Result<(), Failure> {
     let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let vocabulary = app.vocabulary()?;
-    if let Some(style) = vocabulary.style(name) {
-        if mask.is_some() || !values.is_empty() {
-            return Err(VocabularyError::NotAdjustable { name: name.to_owned() }.into());
-        }
-        return import::apply_style(app, photo, &vocabulary, style, label.unwrap_or_default());
-    }
     let version = app.darktable()?.version().to_owned();
     let mut writer = app.writer(photo, "apply")?;
     let branch = current_branch(&writer.workspace().head()?, photo)?;

@@ -6,17 +6,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::history::current_branch;
 use super::import_args::{ImportArgs, StyleArgs};
 use super::setup::{App, patience};
 use crate::darktable::{dtstyle, xmp};
 use crate::error::ErrorCode;
-use crate::ids::{Hash, PhotoId, RefName};
-use crate::photo::{
-    Authority, IMPORTED, ImportedEdit, Judge, Operation, Workspace, read_sidecar, sidecar_beside,
-};
+use crate::ids::{Hash, RefName};
+use crate::photo::{Authority, IMPORTED, ImportedEdit, Judge, Workspace, read_sidecar, sidecar_beside};
 use crate::review::line;
-use crate::vocabulary::{SavedStyle, StyleAbout, Vocabulary, styles as saved};
+use crate::vocabulary::{SavedStyle, StyleAbout, styles as saved};
 
 /// An edit that was taken over.
 #[derive(Debug, Serialize)]
@@ -121,10 +118,10 @@ pub fn import_style(app: &App, args: &StyleArgs) -> Result<(), Failure> {
     let name = args.name.clone().unwrap_or_else(|| saved::name_of(&style.name));
     saved::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
     let vocabulary = app.vocabulary()?;
-    let taken = match (vocabulary.style(&name), vocabulary.get(&name)) {
-        (Some(known), _) if *known.bytes != *bytes => Some(&known.file),
-        (None, Ok(entry)) => Some(&entry.file),
-        _ => None,
+    let other = vocabulary.get(&name).map(|entry| &entry.file).ok();
+    let taken = match vocabulary.style(&name) {
+        Some(known) => Some(&known.file).filter(|_| *known.bytes != *bytes),
+        None => other.or(vocabulary.look(&name).map(|look| &look.file)),
     };
     if let Some(file) = taken {
         let message = format!("the name `{name}` is taken already, in {file}");
@@ -150,30 +147,4 @@ pub fn styles(app: &App) -> Result<(), Failure> {
     let text =
         |s: &SavedStyle| format!("{}  {}  {}\n", s.name, line(&s.about.title), line(&s.about.description));
     app.output.result(&rows, || vocabulary.styles().map(text).collect())
-}
-
-/// Applies a style to the branch that HEAD follows.
-pub fn apply_style(
-    app: &App,
-    photo: &PhotoId,
-    vocabulary: &Vocabulary,
-    style: &SavedStyle,
-    label: &str,
-) -> Result<(), Failure> {
-    let version = app.darktable()?.version().to_owned();
-    let mut writer = app.writer(photo, "apply")?;
-    let branch = current_branch(&writer.workspace().head()?, photo)?;
-    let parent = writer.workspace().head_commit()?;
-    let state = writer.workspace().state_of(&parent)?;
-    let state = vocabulary.apply_style(style, &state, &app.layouts(), &version)?;
-    let operation = Operation::ApplyLook { look: style.name.clone(), mask: None, strength: 1.0 };
-    let words = operation.to_string();
-    let info = writer.record_edit(&branch, &parent, &state, operation, label)?;
-    let result = json!({
-        "branch": branch, "commit": info.commit, "state": info.state, "op": words, "unchanged": info.unchanged,
-    });
-    app.output.result(&result, || match info.unchanged {
-        true => format!("{branch}  {}  unchanged: the picture has {words} already\n", info.commit.short()),
-        false => format!("{branch}  {}  {words}\n", info.commit.short()),
-    })
 }

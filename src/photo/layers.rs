@@ -105,15 +105,6 @@ fn apply(
     tools: LayerContext<'_>,
 ) -> Result<(EditState, Operation), VocabularyError> {
     let LayerContext { vocabulary, facts, layouts, darktable } = tools;
-    if let Bound::Look { look, strength } = bound
-        && let Some(style) = vocabulary.style(look)
-    {
-        if strength.is_some() {
-            return Err(VocabularyError::NotAdjustable { name: look.clone() });
-        }
-        let new = vocabulary.apply_style(style, state, layouts, darktable)?;
-        return Ok((new, Operation::ApplyLook { look: look.clone(), mask: None, strength: 1.0 }));
-    }
     let (name, values) = match bound {
         Bound::Move { name, values } => (name, values.clone()),
         Bound::Look { look, strength } => {

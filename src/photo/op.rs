@@ -195,7 +195,7 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
-    /// Applies a move or a look of the vocabulary: the new state, and what was done.
+    /// Applies a move, a look or a saved style of the vocabulary: the new state, and what was done.
     pub fn apply(
         request: &ApplyRequest<'_>,
         vocabulary: &Vocabulary,
@@ -209,6 +209,13 @@ impl Operation {
             let mask = request.mask.and_then(|mask| serde_json::to_value(mask).ok());
             let operation = Self::ApplyLook { look: look.name.clone(), mask, strength: applied.strength };
             return Ok((applied.state, operation));
+        }
+        if let Some(style) = vocabulary.style(request.move_name) {
+            if request.mask.is_some() || !request.values.is_empty() {
+                return Err(VocabularyError::NotAdjustable { name: style.name.clone() });
+            }
+            let new = vocabulary.apply_style(style, state, layouts, darktable_version)?;
+            return Ok((new, Self::ApplyLook { look: style.name.clone(), mask: None, strength: 1.0 }));
         }
         let applied = vocabulary.apply(request, state, facts, layouts, darktable_version)?;
         let entry = vocabulary.get(request.move_name)?;
