@@ -24,6 +24,7 @@ use chemigram::darktable::state::EditState;
 use chemigram::metrics::difference::Difference;
 use chemigram::vocabulary::table::title;
 use contract::{Verdict, contract};
+use demo::Demo;
 use serde::{Deserialize, Serialize};
 
 /// One move on one darktable.
@@ -53,56 +54,69 @@ fn main() {
 }
 
 fn measure() {
-    let mut demo = demo::Demo::open();
-    let folder = folder(demo.version());
+    let mut demos = Demo::open_all();
+    let version = demos[0].version().to_owned();
+    let folder = folder(&version);
     // Where CHEMIGRAM_ONLY names some, what was found about the others stays.
     let known = match demo::only() {
-        Some(_) => verdicts(demo.version()),
+        Some(_) => verdicts(&version),
         None => Vec::new(),
     };
     if known.is_empty() {
         let _ = fs::remove_dir_all(&folder);
     }
     fs::create_dir_all(&folder).unwrap();
-    let (outcomes, timing) = contract(&demo);
+    let mut rows: Vec<Row> = known.into_iter().filter(|row| !demo::wanted(&row.name)).collect();
+    for demo in &mut demos {
+        let values = judge(demo, &mut rows);
+        photograph(demo, &values, &folder);
+    }
+    rows.sort_by(|a, b| (&a.group, &a.name).cmp(&(&b.group, &b.name)));
+    fs::write(folder.join("verdicts.json"), serde_json::to_vec_pretty(&rows).unwrap()).unwrap();
+}
+
+/// Adds the verdicts on what a photo shows to the rows; the default values of these moves.
+fn judge(demo: &Demo, rows: &mut Vec<Row>) -> BTreeMap<String, BTreeMap<String, f64>> {
+    let (outcomes, timing) = contract(demo);
+    println!("on the photo `{}`:", demo.kind.as_deref().unwrap_or("demo"));
     for (what, pictures, took) in timing {
         println!("{what}: {pictures} pictures, {:.1} s", took.as_secs_f64());
     }
     let mut values = BTreeMap::new();
-    let mut rows: Vec<Row> = outcomes
-        .into_iter()
-        .map(|outcome| {
-            let entry = outcome.entry;
-            values.insert(entry.name.to_owned(), entry.values(|p| p.default));
-            let (verdict, reasons) = match outcome.verdict {
-                Verdict::Green => ("green", Vec::new()),
-                Verdict::NotOffered(why) => ("not offered", vec![why]),
-                Verdict::Red(broken) => ("red", broken),
-            };
-            Row {
-                group: title(entry.file),
-                name: entry.name.to_owned(),
-                verdict: verdict.to_owned(),
-                reasons,
-            }
-        })
-        .collect();
-    rows.extend(known.into_iter().filter(|row| !demo::wanted(&row.name)));
-    rows.sort_by(|a, b| (&a.group, &a.name).cmp(&(&b.group, &b.name)));
-    fs::write(folder.join("verdicts.json"), serde_json::to_vec_pretty(&rows).unwrap()).unwrap();
+    rows.extend(outcomes.into_iter().map(|outcome| {
+        let entry = outcome.entry;
+        values.insert(entry.name.to_owned(), entry.values(|p| p.default));
+        let (verdict, reasons) = match outcome.verdict {
+            Verdict::Green => ("green", Vec::new()),
+            Verdict::NotOffered(why) => ("not offered", vec![why]),
+            Verdict::Red(broken) => ("red", broken),
+        };
+        if !reasons.is_empty() {
+            println!("{}: {verdict}: {reasons:?}", entry.name);
+        }
+        Row { group: title(entry.file), name: entry.name.to_owned(), verdict: verdict.to_owned(), reasons }
+    }));
+    values
+}
 
-    // The same edit for every darktable, so that what differs is the module and not the defaults.
-    let start = Path::new("target/contract/start.json");
+/// Leaves a picture of each of these moves on the same edit for every darktable, so that what differs is the module and
+/// not the defaults.
+fn photograph(demo: &mut Demo, values: &BTreeMap<String, BTreeMap<String, f64>>, folder: &Path) {
+    let kind = demo.kind.clone();
+    let start = PathBuf::from(format!("target/contract/start-{}.json", kind.as_deref().unwrap_or("demo")));
     if demo.version() == MEASURED[0] {
-        fs::write(start, demo.facts.baseline.canonical()).unwrap();
+        fs::write(&start, demo.facts.baseline.canonical()).unwrap();
     }
     let start = fs::read(start).unwrap_or_else(|_| panic!("measure with darktable {} first", MEASURED[0]));
     demo.facts.baseline = serde_json::from_slice(&start).unwrap();
     let baseline = demo.facts.baseline.clone();
-    let mut states: Vec<(&str, EditState)> = vec![(START, baseline.clone())];
-    for (name, values) in &values {
-        if let Ok(applied) = demo.try_apply(&baseline, name, values, None) {
-            states.push((name, applied.state));
+    let mut states: Vec<(&str, EditState)> = Vec::new();
+    if kind.is_none() {
+        states.push((START, baseline.clone()));
+    }
+    for (name, values) in values {
+        if let Ok(state) = demo.try_state(&baseline, name, values, None) {
+            states.push((name, state));
         }
     }
     let (names, states): (Vec<&str>, Vec<EditState>) = states.into_iter().unzip();

@@ -16,7 +16,8 @@ const SPOT: &str = r#"{"shape":"circle","center":[0.7,0.3],"radius":0.25,"feathe
 /// Forty edits: moves of all kinds, masked ones, several on one another.
 fn states(demo: &Demo) -> Vec<EditState> {
     let baseline = &demo.facts.baseline;
-    let names: Vec<&str> = demo.vocabulary.moves().map(|entry| entry.name.as_str()).collect();
+    let listed = demo.vocabulary.list(&Default::default(), &demo.layouts, demo.version()).unwrap();
+    let names: Vec<&str> = listed.iter().map(|entry| entry.name).collect();
     let mut states = vec![baseline.clone()];
     states.extend(names.iter().step_by(2).take(27).map(|name| demo.apply(baseline, name, &[], None).state));
     let mut grown = baseline.clone();

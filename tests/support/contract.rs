@@ -129,7 +129,7 @@ impl<'a> Case<'a> {
             }
         };
         let apply = |state: &EditState, values: &BTreeMap<String, f64>| {
-            demo.try_apply(state, name, values, None).map(|applied| applied.state).map_err(|e| refusal(&e))
+            demo.try_state(state, name, values, None).map_err(|e| refusal(&e))
         };
         let (neutral, defaults) = (entry.values(|p| p.neutral), entry.values(|p| p.default));
         let ladder = ladder(entry);
@@ -144,7 +144,7 @@ impl<'a> Case<'a> {
         let remove = |state: &EditState, selector: &Selector| {
             demo.vocabulary.remove_module(state, selector, &demo.facts).ok()
         };
-        let itself = Selector::Move(name.to_owned());
+        let itself = demo.vocabulary.selector(name, None);
         promise(remove(default, &itself).as_ref() == Some(baseline), "removed, it leaves something behind");
         let all_off = entry.modules.iter().try_fold(default.clone(), |state, op| {
             remove(&state, &Selector::Module { op: (*op).to_owned(), instance: None })
@@ -156,18 +156,18 @@ impl<'a> Case<'a> {
             None => None,
             Some(_) => Some(apply(
                 baseline,
-                &entry.values(|p| match p.direction {
+                &entry.values(|p| match p.direction || p.whole {
                     true => p.default,
                     false => p.neutral + A_TOUCH * (p.default - p.neutral),
                 }),
             )?),
         };
 
-        let masked = match demo.try_apply(baseline, name, &strongest(entry), Some(MASK)) {
-            Ok(applied) => {
-                let undone = remove(&applied.state, &itself);
+        let masked = match demo.try_state(baseline, name, &strongest(entry), Some(MASK)) {
+            Ok(masked) => {
+                let undone = remove(&masked, &itself);
                 promise(undone.as_ref() == Some(baseline), "removed, its mask leaves something behind");
-                Some(applied.state)
+                Some(masked)
             }
             Err(VocabularyError::NotMaskable { .. }) => None,
             Err(error) => return Err(refusal(&error)),
@@ -178,7 +178,7 @@ impl<'a> Case<'a> {
             Some(other) => {
                 let values = other.values(|p| p.default);
                 let with = |state: &EditState| {
-                    demo.try_apply(state, other.name, &values, None).map(|a| a.state).map_err(|e| refusal(&e))
+                    demo.try_state(state, other.name, &values, None).map_err(|e| refusal(&e))
                 };
                 let (alone, both) = (with(baseline)?, with(default)?);
                 let what = format!("after {} it is another state than before it", other.name);
@@ -303,19 +303,17 @@ fn strongest(entry: &Entry<'_>) -> BTreeMap<String, f64> {
     entry.values(|p| if p.direction { p.default } else { p.max })
 }
 
-/// The next move of one of the same modules that sets other fields.
+/// The next move of the same module that sets other fields; none for a look, whose moves have been held to it.
 fn companion<'e>(demo: &Demo, entry: &Entry<'_>, entries: &'e [Entry<'_>]) -> Option<&'e Entry<'e>> {
-    let fields = |entry: &Entry<'_>| -> BTreeSet<String> {
-        let found = demo.vocabulary.get(entry.name).unwrap();
-        found.set.keys().chain(found.scale.keys()).map(ToString::to_string).collect()
+    let fields = |entry: &Entry<'_>| -> Option<BTreeSet<String>> {
+        let found = demo.vocabulary.get(entry.name).ok()?;
+        Some(found.set.keys().chain(found.scale.keys()).map(ToString::to_string).collect())
     };
-    let mine = fields(entry);
+    let mine = fields(entry)?;
     let at = entries.iter().position(|other| other.name == entry.name).unwrap();
     let (before, after) = entries.split_at(at);
     let fits = |other: &&Entry<'_>| {
-        other.modules.len() == 1
-            && entry.modules.contains(&other.modules[0])
-            && fields(other).is_disjoint(&mine)
+        entry.modules == other.modules && fields(other).is_some_and(|others| others.is_disjoint(&mine))
     };
     after.iter().skip(1).chain(before).find(fits)
 }

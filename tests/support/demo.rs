@@ -25,6 +25,7 @@ use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
 use chemigram::darktable::xmp;
 use chemigram::ids::Hash;
+use chemigram::photo::Operation;
 use chemigram::vocabulary::{
     Applied, ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary, VocabularyError,
 };
@@ -134,6 +135,20 @@ impl Demo {
         let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
         let request = ApplyRequest { move_name: name, values, mask: mask.as_ref() };
         self.vocabulary.apply(&request, state, &self.facts, &self.layouts, self.version())
+    }
+
+    /// The state that a move or a look makes.
+    pub fn try_state(
+        &self,
+        state: &EditState,
+        name: &str,
+        values: &BTreeMap<String, f64>,
+        mask: Option<&str>,
+    ) -> Result<EditState, VocabularyError> {
+        let mask: Option<MaskSpec> = mask.map(|text| serde_json::from_str(text).unwrap());
+        let request = ApplyRequest { move_name: name, values, mask: mask.as_ref() };
+        Operation::apply(&request, &self.vocabulary, state, &self.facts, &self.layouts, self.version())
+            .map(|(state, _)| state)
     }
 
     pub fn apply(
