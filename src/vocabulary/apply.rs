@@ -198,16 +198,18 @@ impl Vocabulary {
     }
 
     /// Why the move takes no mask, if it takes none.
-    pub(crate) fn mask_refusal(&self, entry: &Move, module: &ModuleLayout) -> Option<&'static str> {
-        if self.rules(&entry.module).exclusive.is_some() {
-            Some("a picture has one tone mapper, for the whole frame")
+    pub(crate) fn mask_refusal(&self, entry: &Move, module: &ModuleLayout) -> Option<String> {
+        let rules = self.rules(&entry.module);
+        let reason = if rules.exclusive.is_some() {
+            "a picture has one tone mapper, for the whole frame"
         } else if !module.masks {
-            Some("darktable's module works on the whole frame only")
+            "darktable's module works on the whole frame only"
         } else if !entry.scale.is_empty() {
-            Some("it is relative to the whole photo's own setting")
+            "it is relative to the whole photo's own setting"
         } else {
-            None
-        }
+            return rules.whole_frame;
+        };
+        Some(reason.to_owned())
     }
 
     /// Puts instance 0 of a module back as the baseline has it, with the rivals it had switched off.

@@ -95,6 +95,8 @@ pub struct ModuleRules {
     pub exclusive: Option<String>,
     /// What has to be worked out beyond what forms can say.
     pub geometry: Option<Geometry>,
+    /// Why its moves take no mask, though darktable would let them.
+    pub whole_frame: Option<String>,
 }
 
 /// A fixed value of a field.
@@ -127,6 +129,8 @@ struct ModuleEntry {
     start: BTreeMap<String, Constant>,
     #[serde(default)]
     geometry: Option<Geometry>,
+    #[serde(default)]
+    whole_frame: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -248,8 +252,8 @@ impl Vocabulary {
             for (field, constant) in entry.start {
                 start.insert(field.parse().map_err(bad)?, constant);
             }
-            let ModuleEntry { exclusive, geometry, .. } = entry;
-            let rules = ModuleRules { driven: BTreeMap::new(), start, exclusive, geometry };
+            let ModuleEntry { exclusive, geometry, whole_frame, .. } = entry;
+            let rules = ModuleRules { driven: BTreeMap::new(), start, exclusive, geometry, whole_frame };
             self.modules.insert(op, rules);
         }
         for entry in parsed.moves {

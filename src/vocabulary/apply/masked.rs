@@ -18,10 +18,7 @@ impl Work<'_> {
         mask: &MaskSpec,
     ) -> Result<(u32, Option<i32>), VocabularyError> {
         if let Some(reason) = self.vocabulary.mask_refusal(self.entry, &self.module) {
-            return Err(VocabularyError::NotMaskable {
-                name: self.entry.name.clone(),
-                reason: reason.to_owned(),
-            });
+            return Err(VocabularyError::NotMaskable { name: self.entry.name.clone(), reason });
         }
         let op = &self.entry.module;
         let target = (op.as_str(), self.module.blend_colorspace);
