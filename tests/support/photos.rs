@@ -81,7 +81,7 @@ fn fringed(photo: &Picture) -> Picture {
     let mut rgb = Vec::with_capacity(photo.rgb.len());
     for y in 0..photo.height {
         for x in 0..photo.width {
-            for (channel, scale) in [(0, 0.996), (1, 1.0), (2, 1.004)] {
+            for (channel, scale) in [(0, 0.994), (1, 1.0), (2, 1.006)] {
                 let at = |along: u32, length: f64| length / 2.0 + (f64::from(along) - length / 2.0) * scale;
                 rgb.push(sample(at(x, width), at(y, height), channel));
             }
