@@ -201,7 +201,7 @@ impl Bench {
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", &self.made)
             .env("TMPDIR", &self.made)
-            .env("MALLOC_PERTURB_", "255")
+            .env("MALLOC_MMAP_THRESHOLD_", "65536")
             .env("OMP_NUM_THREADS", "1")
             .output()
             .unwrap();
