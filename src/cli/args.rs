@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
+use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
@@ -214,6 +215,8 @@ pub enum Verb {
         #[arg(long)]
         force: bool,
     },
+    /// Export states as files to give away, at full size: JPEG, TIFF or PNG
+    Export(Box<ExportArgs>),
     /// Apply one move or look of the vocabulary to the current branch
     #[command(
         after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'"

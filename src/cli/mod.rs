@@ -9,6 +9,8 @@ mod demo;
 mod doctor;
 mod edit;
 pub mod edit_args;
+mod export;
+mod export_args;
 mod failure;
 mod generate;
 mod history;
@@ -108,6 +110,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Render { photo, at, output, size, show_mask, force } => {
             done(edit::render(app, photo, at, output, *size, show_mask.as_ref(), *force))
         }
+        Verb::Export(args) => done(export::export(app, args)),
         Verb::Apply { photo, name, values, mask, label } => {
             done(edit::apply(app, photo, name, values, mask.as_ref(), label.as_deref()))
         }

@@ -125,7 +125,12 @@ impl App {
 
     /// darktable itself.
     pub fn uncached_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
-        Ok(Arc::new(OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?))
+        Ok(Arc::new(self.oneshot()?))
+    }
+
+    /// darktable itself, which exports too.
+    pub fn oneshot(&self) -> Result<OneShot, Failure> {
+        Ok(OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?)
     }
 
     fn encoder(&self) -> Arc<Encoder> {
