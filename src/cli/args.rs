@@ -80,6 +80,15 @@ pub enum Color {
     Never,
 }
 
+/// How much care a render gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Care {
+    /// Scaled first and developed then: quick, as an agent sees it while it chooses.
+    Preview,
+    /// Developed at full size, then scaled: as it is judged.
+    Judge,
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -208,6 +217,9 @@ pub enum Verb {
         /// Longest side in pixels; a smaller picture is not enlarged
         #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(16..=32_768))]
         size: u32,
+        /// How much care is taken
+        #[arg(long, value_enum, default_value_t = Care::Judge)]
+        quality: Care,
         /// Draw a mask over it, in red: as JSON or @FILE
         #[arg(long, value_name = "JSON|@FILE")]
         show_mask: Option<String>,

@@ -6,6 +6,7 @@ use std::path::Path;
 use image::{ExtendedColorType, ImageEncoder as _, ImageFormat};
 use serde_json::json;
 
+use super::args::Care;
 use super::failure::Failure;
 use super::history::current_branch;
 use super::photos::{refuse_existing, write_new};
@@ -83,17 +84,26 @@ fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     })
 }
 
+/// How a state is to be looked at.
+pub struct Look<'a> {
+    /// Longest side in pixels.
+    pub size: u32,
+    /// The level.
+    pub quality: Care,
+    /// A mask to draw over it, as JSON or @FILE.
+    pub mask: Option<&'a String>,
+}
+
 /// Renders a state into a file, with a mask drawn over it if one is given.
 pub fn render(
     app: &App,
     photo: &PhotoId,
     at: &str,
     file: &Path,
-    size: u32,
-    mask: Option<&String>,
+    look: &Look<'_>,
     force: bool,
 ) -> Result<(), Failure> {
-    let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
+    let mask = resolve::optional_text(look.mask)?.map(|text| mask_spec(&text)).transpose()?;
     let format = format_of(file)?;
     refuse_existing(file, force)?;
     let workspace = app.photo(photo)?;
@@ -101,8 +111,12 @@ pub fn render(
     let state = workspace.state_of(&commit)?;
     let raw = workspace.raw();
     let renderer = app.renderer()?;
+    let quality = match look.quality {
+        Care::Preview => Quality::Preview,
+        Care::Judge => Quality::Judge,
+    };
     let develop = |state: &EditState| {
-        let request = RenderRequest { raw: &raw, state, long_edge: size, quality: Quality::Judge };
+        let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };
         renderer.render(&request, &patience())
     };
     let probe = match &mask {

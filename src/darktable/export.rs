@@ -336,12 +336,13 @@ fn look(bytes: &[u8], settings: &Settings) -> Result<Picture, String> {
 
 /// The profile and the pixels.
 fn decoded(mut decoder: impl ImageDecoder) -> ImageResult<(Option<Vec<u8>>, DynamicImage)> {
+    // First: under the limits, a TIFF's tags may not be larger than its pixels.
+    let profile = decoder.icc_profile()?;
     let mut limits = image::Limits::default();
     limits.max_image_width = Some(LARGEST_EDGE);
     limits.max_image_height = Some(LARGEST_EDGE);
     limits.max_alloc = Some(DECODE_BYTES);
     decoder.set_limits(limits)?;
-    let profile = decoder.icc_profile()?;
     Ok((profile, DynamicImage::from_decoder(decoder)?))
 }
 

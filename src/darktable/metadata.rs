@@ -196,3 +196,114 @@ impl<'a> Tiff<'a> {
         (0..count).map(entry).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::darktable::export::Depth;
+
+    const TIFF: Format = Format::Tiff(Depth::Sixteen);
+    const PNG: Format = Format::Png(Depth::Eight);
+    const JPEG: Format = Format::Jpeg(90);
+
+    fn has(file: &[u8], word: &str) -> bool {
+        file.windows(word.len()).any(|window| window == word.as_bytes())
+    }
+
+    /// Which of these words are left for each of [`Metadata`].
+    fn left<const N: usize>(file: &[u8], format: Format, words: [&str; N]) -> [[bool; N]; 3] {
+        [Metadata::All, Metadata::Camera, Metadata::None].map(|keep| {
+            let kept = cut(file.to_vec(), format, keep).unwrap();
+            words.map(|word| has(&kept, word))
+        })
+    }
+
+    fn segment(marker: u8, data: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(data.len() + 2).unwrap().to_be_bytes();
+        [&[0xff, marker], &length[..], data].concat()
+    }
+
+    #[test]
+    fn segments_of_a_jpeg_go_and_its_scan_stays() {
+        let parts = [
+            vec![0xff, 0xd8],
+            segment(0xe0, b"JFIF\0"),
+            segment(0xe1, b"Exif\0\0camera"),
+            segment(0xe1, b"http://ns.adobe.com/xap/1.0/\0edit"),
+            segment(0xe2, b"ICC_PROFILE\0colour"),
+            segment(0xfe, b"remark"),
+            segment(0xda, b"x"),
+            b"pixels\xff\xd9".to_vec(),
+        ];
+        let file = parts.concat();
+        let words = ["camera", "edit", "colour", "remark", "pixels", "JFIF"];
+        let expected =
+            [[true; 6], [true, false, true, true, true, true], [false, false, true, false, true, true]];
+        assert_eq!(left(&file, JPEG, words), expected);
+        let scan = file.len() - 13;
+        assert!((0..scan).all(|end| cut(file[..end].to_vec(), JPEG, Metadata::Camera).is_none()));
+    }
+
+    #[test]
+    fn chunks_of_a_png_go_and_its_pixels_stay() {
+        let chunk = |kind: &[u8; 4], data: &[u8]| {
+            [&u32::try_from(data.len()).unwrap().to_be_bytes(), &kind[..], data, b"crc!"].concat()
+        };
+        let file = [
+            b"\x89PNG\r\n\x1a\n".to_vec(),
+            chunk(b"iCCP", b"colour"),
+            chunk(b"eXIf", b"camera"),
+            chunk(b"zTXt", b"Raw profile type exif\0\0zipped"),
+            chunk(b"iTXt", b"XML:com.adobe.xmp\0edit"),
+            chunk(b"IDAT", b"pixels"),
+        ]
+        .concat();
+        let expected = [[true; 5], [true, true, true, false, true], [true, false, false, false, true]];
+        assert_eq!(left(&file, PNG, ["colour", "camera", "zipped", "edit", "pixels"]), expected);
+        assert!(cut(file[..file.len() - 1].to_vec(), PNG, Metadata::Camera).is_none());
+    }
+
+    #[test]
+    fn tags_of_a_tiff_go_with_what_they_point_to_in_either_order_of_bytes() {
+        for little in [true, false] {
+            let short = |v: u16| if little { v.to_le_bytes() } else { v.to_be_bytes() };
+            let long = |v: u32| if little { v.to_le_bytes() } else { v.to_be_bytes() };
+            let entry = |tag: u16, kind: u16, count: u32, value: u32| {
+                [&short(tag)[..], &short(kind), &long(count), &long(value)].concat()
+            };
+            let head: &[u8] = if little { b"II*\0" } else { b"MM\0*" };
+            let file = [
+                head.to_vec(),
+                long(20).to_vec(),
+                b"--pixels----".to_vec(),
+                // At 20, five entries to 82 and the next directory to 86.
+                short(5).to_vec(),
+                entry(256, 4, 1, 600),
+                entry(DOCUMENT_NAME, 2, 8, 86),
+                entry(XMP, 1, 8, 94),
+                entry(EXIF, 4, 1, 110),
+                entry(34_675, 7, 8, 102),
+                long(0).to_vec(),
+                b"scratch\0the-editcolour--".to_vec(),
+                // At 110, one entry to 128.
+                short(1).to_vec(),
+                entry(271, 2, 8, 128),
+                long(0).to_vec(),
+                b"camera--".to_vec(),
+            ]
+            .concat();
+            let words = ["scratch", "the-edit", "camera", "colour", "pixels"];
+            let expected = [
+                [false, true, true, true, true],
+                [false, false, true, true, true],
+                [false, false, false, true, true],
+            ];
+            assert_eq!(left(&file, TIFF, words), expected);
+            let kept = cut(file.clone(), TIFF, Metadata::Camera).unwrap();
+            let view = Tiff::open(&kept).unwrap();
+            let tags: Vec<u16> = view.entries(20).unwrap().iter().map(|entry| entry.tag).collect();
+            assert_eq!((tags, view.long(20 + 2 + 36)), (vec![256, EXIF, 34_675], Some(0)));
+            assert!((0..110).all(|end| cut(file[..end].to_vec(), TIFF, Metadata::None).is_none()));
+        }
+    }
+}
