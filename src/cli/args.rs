@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
+use crate::darktable::proxy::Choice;
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
 use crate::transcript::Vector;
@@ -220,6 +221,9 @@ pub enum Verb {
         /// How much care is taken
         #[arg(long, value_enum, default_value_t = Care::Judge)]
         quality: Care,
+        /// With --quality preview: from a copy of the raw that is N times smaller [default: off]
+        #[arg(long, value_name = "auto|off|N")]
+        proxy: Option<Choice>,
         /// Draw a mask over it, in red: as JSON or @FILE
         #[arg(long, value_name = "JSON|@FILE")]
         show_mask: Option<String>,
@@ -431,6 +435,9 @@ pub struct RunArgs {
     /// Longest side of the previews in pixels
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=4096))]
     pub preview_size: u32,
+    /// Preview from a copy of the raw that is N times smaller: quicker, and a little off [default: off]
+    #[arg(long, value_name = "auto|off|N", conflicts_with = "resume")]
+    pub proxy: Option<Choice>,
     /// Who does it.
     #[command(flatten)]
     pub choice: ChoiceArgs,

@@ -12,6 +12,7 @@ use super::history::current_branch;
 use super::photos::{refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
+use crate::darktable::proxy::Choice;
 use crate::darktable::render::{Picture, Quality, RenderRequest};
 use crate::darktable::state::EditState;
 use crate::error::ErrorCode;
@@ -90,6 +91,8 @@ pub struct Look<'a> {
     pub size: u32,
     /// The level.
     pub quality: Care,
+    /// Whether a smaller copy of the raw will do.
+    pub proxy: Choice,
     /// A mask to draw over it, as JSON or @FILE.
     pub mask: Option<&'a String>,
 }
@@ -110,11 +113,15 @@ pub fn render(
     let commit = workspace.resolve(at)?;
     let state = workspace.state_of(&commit)?;
     let raw = workspace.raw();
-    let renderer = app.renderer()?;
     let quality = match look.quality {
         Care::Preview => Quality::Preview,
         Care::Judge => Quality::Judge,
     };
+    if quality == Quality::Judge && look.proxy != Choice::Off {
+        return Err(Failure::input("a smaller copy of the raw is good for previews only")
+            .remedy("add --quality preview, or leave out --proxy"));
+    }
+    let (renderer, proxy) = app.proxied(app.renderer()?, &raw, look.proxy, look.size)?;
     let develop = |state: &EditState| {
         let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };
         renderer.render(&request, &patience())
@@ -141,6 +148,7 @@ pub fn render(
     let mut result = json!({
         "file": file, "commit": commit, "width": width, "height": height,
         "pixel_hash": rendered.pixel_hash, "seconds": rendered.elapsed.as_secs_f64(), "cached": rendered.cached,
+        "proxy": proxy,
     });
     let covered = shown.as_ref().map(|(_, covered)| covered * 100.0);
     if let (Some(covered), Some(mask)) = (covered, &mask) {

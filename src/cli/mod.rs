@@ -107,8 +107,13 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Reset(arg) => done(history::reset(app, &arg.photo)),
         Verb::Fsck { photo, .. } => history::fsck(app, photo.as_ref()),
         Verb::Gc { photo, yes } => done(history::gc(app, photo, *yes)),
-        Verb::Render { photo, at, output, size, quality, show_mask, force } => {
-            let look = edit::Look { size: *size, quality: *quality, mask: show_mask.as_ref() };
+        Verb::Render { photo, at, output, size, quality, proxy, show_mask, force } => {
+            let look = edit::Look {
+                size: *size,
+                quality: *quality,
+                proxy: proxy.unwrap_or_default(),
+                mask: show_mask.as_ref(),
+            };
             done(edit::render(app, photo, at, output, &look, *force))
         }
         Verb::Export(args) => done(export::export(app, args)),

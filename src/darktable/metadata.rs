@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use crate::darktable::export::Format;
+use crate::darktable::tiff::{Entry, Tiff};
 
 /// How much a file may tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +120,7 @@ fn tiff(mut file: Vec<u8>, keep: Metadata) -> Option<Vec<u8>> {
             blank.push(below..below + 6 + 12 * inside.len());
         }
     }
-    let mut table = view.to_bytes(u16::try_from(kept.len()).ok()?).to_vec();
+    let mut table = view.short_bytes(u16::try_from(kept.len()).ok()?).to_vec();
     for entry in &kept {
         table.extend_from_slice(file.get(entry.at..entry.at + 12)?);
     }
@@ -130,71 +131,6 @@ fn tiff(mut file: Vec<u8>, keep: Metadata) -> Option<Vec<u8>> {
     }
     file.get_mut(directory..end + 4)?.copy_from_slice(&table);
     Some(file)
-}
-
-/// A TIFF's bytes and their order.
-struct Tiff<'a> {
-    file: &'a [u8],
-    little: bool,
-}
-
-/// A tag's entry.
-struct Entry {
-    tag: u16,
-    /// Where the entry stands.
-    at: usize,
-    /// Where its value is, if not in the entry.
-    outside: Option<Range<usize>>,
-}
-
-impl<'a> Tiff<'a> {
-    fn open(file: &'a [u8]) -> Option<Self> {
-        match file.get(..4)? {
-            b"II*\0" => Some(Self { file, little: true }),
-            b"MM\0*" => Some(Self { file, little: false }),
-            _ => None,
-        }
-    }
-
-    fn short(&self, at: usize) -> Option<u16> {
-        let bytes = *self.file.get(at..)?.first_chunk()?;
-        Some(if self.little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
-    }
-
-    fn long(&self, at: usize) -> Option<usize> {
-        let bytes = *self.file.get(at..)?.first_chunk()?;
-        let value = if self.little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) };
-        usize::try_from(value).ok()
-    }
-
-    fn to_bytes(&self, value: u16) -> [u8; 2] {
-        if self.little { value.to_le_bytes() } else { value.to_be_bytes() }
-    }
-
-    /// The entries of the directory at `directory`, which must lie in the file with all they point to.
-    fn entries(&self, directory: usize) -> Option<Vec<Entry>> {
-        let count = usize::from(self.short(directory)?);
-        self.file.get(directory..directory + 6 + 12 * count)?;
-        let entry = |n: usize| {
-            let at = directory + 2 + 12 * n;
-            let size = match self.short(at + 2)? {
-                3 | 8 => 2,
-                4 | 9 | 11 | 13 => 4,
-                5 | 10 | 12 => 8,
-                _ => 1,
-            };
-            let length = self.long(at + 4)?.checked_mul(size)?;
-            let outside = match length {
-                0..=4 => None,
-                _ => {
-                    let start = self.long(at + 8)?;
-                    Some(start..start.checked_add(length).filter(|end| *end <= self.file.len())?)
-                }
-            };
-            Some(Entry { tag: self.short(at)?, at, outside })
-        };
-        (0..count).map(entry).collect()
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! darktable: its file formats, and pixels by running it as a process.
 
 pub mod baseline;
+pub mod bayer;
 pub mod blend;
 pub mod cache;
 pub mod checks;
@@ -19,9 +20,11 @@ pub mod order;
 pub mod params;
 pub mod probe;
 pub mod process;
+pub mod proxy;
 pub mod render;
 pub mod scratch;
 pub mod srgb;
 pub mod state;
+pub mod tiff;
 pub mod worker;
 pub mod xmp;
