@@ -30,6 +30,8 @@ const PATTERN_SIZE: u16 = 33_421;
 const TIED: [u16; 9] = [50_712, 50_715, 50_716, 50_719, 50_720, 50_829, 50_830, 51_008, 51_009];
 /// More opcodes.
 const OPCODES: u16 = 51_022;
+/// How many widths are looked at to find one that keeps the form.
+const TRIED: usize = 24;
 /// Bytes that may follow the mosaic: nothing points to them.
 const TRAILING: usize = 64;
 
@@ -101,13 +103,22 @@ impl<'a> Mosaic<'a> {
         self.width.max(self.height)
     }
 
-    /// The file with a mosaic of an `n`th of the width and height; `None` if less than one cell would be left.
+    /// The columns and rows that are left of the mosaic when it is made `n` times smaller: even numbers, and of
+    /// all that are a little larger those that keep the picture's form best, so that pictures of the copy are as
+    /// large as those of the original. `None` if less than one cell would be left.
+    fn less(&self, n: usize) -> Option<(usize, usize)> {
+        let even = |side: f64| 2 * (side / 2.0).round() as usize;
+        let form = self.height as f64 / self.width as f64;
+        let least = 2 * self.width.checked_div(2 * n)?;
+        let sizes =
+            (least..=self.width).step_by(2).take(TRIED).map(|width| (width, even(width as f64 * form)));
+        let off = |(width, height): (usize, usize)| (height as f64 / width as f64 - form).abs();
+        sizes.filter(|size| size.0 > 0 && size.1 > 0).min_by(|a, b| off(*a).total_cmp(&off(*b)))
+    }
+
+    /// The file with a mosaic of about an `n`th of the width and height.
     pub fn shrunk(&self, n: usize) -> Option<Vec<u8>> {
-        let less = |side: usize| 2 * side.checked_div(2 * n).unwrap_or(0);
-        let (width, height) = (less(self.width), less(self.height));
-        if width == 0 || height == 0 {
-            return None;
-        }
+        let (width, height) = self.less(n)?;
         let mut file = self.file.get(..self.start)?.to_vec();
         let long = |value: usize| u32::try_from(value).ok().map(|value| self.view.long_bytes(value));
         for entry in &self.entries {
@@ -203,7 +214,7 @@ mod tests {
         assert_eq!(mosaic.long_edge(), 60);
         let small = mosaic.shrunk(4).unwrap();
         let copy = Mosaic::read(&small).unwrap();
-        assert_eq!((copy.width, copy.height, small.len()), (14, 10, copy.start + 2 * 14 * 10));
+        assert_eq!((copy.width, copy.height, small.len()), (18, 12, copy.start + 2 * 18 * 12));
         let tags = |mosaic: &Mosaic<'_>| mosaic.entries.iter().map(|entry| entry.tag).collect::<Vec<_>>();
         assert_eq!(tags(&copy), tags(&mosaic));
         // A flat mosaic stays as it is, colour by colour.
@@ -218,7 +229,7 @@ mod tests {
             let colour = 2 * (i / copy.width % 2) + i % 2;
             assert_eq!(u16::from_le_bytes(*site), 1000 + 100 * colour as u16, "site {i}");
         }
-        assert!(mosaic.shrunk(30).is_none() && mosaic.shrunk(0).is_none());
+        assert!(mosaic.shrunk(0).is_none());
     }
 
     #[test]
