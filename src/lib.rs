@@ -14,8 +14,7 @@
 //!     provider     wires to language models, and the offline explorer
 //!     prompts      the template store
 //!     metrics      numbers from pixels
-//!  0  budget  gate  transcript  clock  ids  error  hint  durable  assets
-//!  0  budget  gate  transcript  conversation  clock  ids  error  redact  durable  assets
+//!  0  budget  gate  transcript  conversation  clock  ids  error  hint  redact  durable  assets
 //! ```
 //!
 //! Three invariants hold the program together:

@@ -118,6 +118,7 @@ fn bad_input_is_refused_with_its_cause_and_a_remedy() {
         (2, &["tag", "iguana", "../x"], "branch or tag name"),
         (2, &["apply", "iguana", "exposure", "ev=high"], "not a number"),
         (2, &["render", "iguana", "-o", "x.gif"], ".jpg"),
+        (2, &["render", "iguana", "-o", "x.png", "--quality", "preview", "--proxy", "half"], "auto, off"),
         (2, &["log"], "required"),
         (3, &["proposals", "accept", "deadbeef"], "deadbeef"),
         (3, &["vocab", "show", "exposre"], "exposure"),
@@ -266,6 +267,8 @@ fn by_hand(home: &Home) {
         (5, &["log", "cup", "nowhere"], "nowhere"),
         (5, &["render", "cup", "nowhere", "-o", "n.jpg"], "nowhere"),
         (5, &["tag", "cup", "baseline"], "baseline"),
+        (2, &["render", "cup", "-o", "n.png", "--proxy", "2"], "--quality preview"),
+        (2, &["render", "cup", "-o", "n.png", "--quality", "preview", "--proxy", "2"], "--proxy auto"),
     ] {
         let error = home.fails(status, arguments);
         assert!(error.contains(words), "{arguments:?}: {error}");
@@ -292,6 +295,11 @@ fn by_hand(home: &Home) {
         home.json(&["render", "cup", "-o", "c.png", "--size", "200", "--quality", care, "--force"])["pixel_hash"].clone()
     };
     assert_ne!(hash("preview"), hash("judge"));
+    let quick = ["render", "cup", "-o", "quick.png", "--size", "200", "--quality", "preview", "--proxy"];
+    let quick = |proxy| home.json(&[&quick[..], &[proxy, "--force"]].concat());
+    let [none, four] = [quick("off"), quick("4")];
+    assert_eq!((&none["proxy"], &four["proxy"]), (&Value::Null, &Value::from(4)));
+    assert!(none["pixel_hash"] == hash("preview") && four["pixel_hash"] != none["pixel_hash"]);
     let half = r#"{"named":"left_half"}"#;
     let shown = home.json(&["render", "cup", "-o", "mask.jpg", "--size", "200", "--show-mask", half]);
     assert_eq!(shown["mask"]["summary"], "left_half");
@@ -377,8 +385,18 @@ fn places(home: &Home) {
 fn session(home: &Home) {
     std::fs::write(home.path("script.toml"), SCRIPT).unwrap();
     let budget = "time=2m,iterations=10,branches=1";
-    let run =
-        ["run-mode-b", "cup", "--provider", "script", "--model", "script.toml", "--preview-size", "256"];
+    let run = [
+        "run-mode-b",
+        "cup",
+        "--provider",
+        "script",
+        "--model",
+        "script.toml",
+        "--preview-size",
+        "256",
+        "--proxy",
+        "auto",
+    ];
     let with =
         |more: &[&'static str]| [&run[..], &["--vector", "tone=brighter", "--budget", budget], more].concat();
 
@@ -390,6 +408,7 @@ fn session(home: &Home) {
     let lines = home.ok(&with(&["--yes", "--json"]));
     let events: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(events[0]["kind"], "session_start");
+    assert_eq!(events[0]["proxy"], 3, "of 1200 pixels the copy keeps half as many again as the previews");
     assert_eq!(events.last().unwrap()["outcome"], "completed", "{lines}");
     assert!(events.iter().enumerate().all(|(i, e)| e["seq"] == i as u64));
     let id = events[0]["session"].as_str().unwrap();

@@ -438,6 +438,9 @@ pub struct RunArgs {
     /// Preview from a copy of the raw that is N times smaller: quicker, and a little off [default: off]
     #[arg(long, value_name = "auto|off|N", conflicts_with = "resume")]
     pub proxy: Option<Choice>,
+    /// How many pictures darktable may render at once; each takes a core and 0.2 to 1 GB
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub renderers: u8,
     /// Who does it.
     #[command(flatten)]
     pub choice: ChoiceArgs,

@@ -59,7 +59,7 @@ pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
         seed,
     };
     let stop = Stop::default();
-    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), stop.clone())?;
+    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     let proxy = preview_from_copy(app, &mut setup, args.proxy.unwrap_or_default(), args.preview_size)?;
     let mut plan = start::plan(&setup, &request)?;
     plan.start.proxy = proxy;
@@ -85,7 +85,7 @@ pub fn run_request(
 ) -> Result<u8, Failure> {
     let provider = connect(&app.registry(), choice)?;
     let stop = Stop::default();
-    let setup = setup(app, workspace, provider, None, stop.clone())?;
+    let setup = setup(app, workspace, provider, None, 1, stop.clone())?;
     let plan = start::plan(&setup, request)?;
     carry_out(app, stop, false, 0, || Ok(start::start(setup, plan)?))
 }
@@ -116,7 +116,7 @@ fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
     let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
     let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise };
     let stop = Stop::default();
-    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), stop.clone())?;
+    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     // As it began: an agent that goes on must see what it has seen.
     let proxy = begun.proxy.map_or(ProxyChoice::Off, ProxyChoice::By);
     preview_from_copy(app, &mut setup, proxy, begun.preview_edge)?;
@@ -178,6 +178,7 @@ fn setup(
     workspace: Workspace,
     provider: Arc<dyn Provider>,
     prompts: Option<&PathBuf>,
+    renderers: u8,
     stop: Stop,
 ) -> Result<Setup, Failure> {
     Ok(Setup {
@@ -185,6 +186,7 @@ fn setup(
         vocabulary: Arc::new(app.vocabulary()?),
         layouts: Arc::new(app.layouts()),
         renderer: app.steady_renderer()?,
+        renderers: renderers.into(),
         tastes: app.folders.tastes(),
         provider,
         prompts: app.prompts(prompts)?,

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::clock::Deadline;
 use crate::darktable::bayer::Mosaic;
@@ -245,12 +245,20 @@ impl Renderer for Proxied {
         let by_copy = self.by_copy(request).and_then(|by_copy| self.inner.cached(&by_copy));
         by_copy.filter(|rendered| suffices(rendered, request)).or_else(|| self.inner.cached(request))
     }
+
+    fn estimate(&self, raw: &Hash, long_edge: u32, quality: Quality) -> Option<Duration> {
+        let by_copy = quality == Quality::Preview && *raw == self.raw;
+        self.inner.estimate(if by_copy { &self.copy.sha256 } else { raw }, long_edge, quality)
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        self.inner.take_notes()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::Duration;
 
     use super::*;
     use crate::darktable::dng::{DngOptions, write_dng};
