@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// Writes `bytes` to `path` so that a reader sees the old file or the whole new one, never a part:
@@ -9,11 +10,28 @@ use std::path::Path;
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
+    filled(folder, bytes, 0o600)?.persist(path).map_err(|e| e.error)?;
+    sync_folder(folder)
+}
+
+/// [`write`] for a file that somebody asked for: whoever the umask lets may read it. Unless it may `replace`, it
+/// fails with `AlreadyExists` rather than touch a file that is there.
+pub fn publish(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
+    let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
+    fs::create_dir_all(folder)?;
+    let file = filled(folder, bytes, 0o666)?;
+    let persisted = if replace { file.persist(path) } else { file.persist_noclobber(path) };
+    persisted.map_err(|e| e.error)?;
+    sync_folder(folder)
+}
+
+/// A temporary file in `folder` whose content is on disk. The umask is taken off `mode`.
+fn filled(folder: &Path, bytes: &[u8], mode: u32) -> io::Result<tempfile::NamedTempFile> {
+    let mode = fs::Permissions::from_mode(mode);
+    let mut file = tempfile::Builder::new().prefix(".tmp-").permissions(mode).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_data()?;
-    file.persist(path).map_err(|e| e.error)?;
-    sync_folder(folder)
+    Ok(file)
 }
 
 /// Appends `line` and a newline to `path` and syncs it. A torn last line left by a crash is ended first,
@@ -55,7 +73,15 @@ mod tests {
         write(&path, b"one").unwrap();
         write(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(publish(&path, b"three", false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        publish(&path, b"three", true).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let usual = dir.path().join("usual");
+        fs::write(&usual, b"").unwrap();
+        assert_eq!(mode(&path), mode(&usual));
     }
 
     #[test]

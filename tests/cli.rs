@@ -118,6 +118,7 @@ fn bad_input_is_refused_with_its_cause_and_a_remedy() {
         (2, &["tag", "iguana", "../x"], "branch or tag name"),
         (2, &["apply", "iguana", "exposure", "ev=high"], "not a number"),
         (2, &["render", "iguana", "-o", "x.gif"], ".jpg"),
+        (2, &["render", "iguana", "-o", "x.png", "--quality", "preview", "--proxy", "half"], "auto, off"),
         (2, &["log"], "required"),
         (3, &["proposals", "accept", "deadbeef"], "deadbeef"),
         (3, &["vocab", "show", "exposre"], "exposure"),
@@ -266,6 +267,8 @@ fn by_hand(home: &Home) {
         (5, &["log", "cup", "nowhere"], "nowhere"),
         (5, &["render", "cup", "nowhere", "-o", "n.jpg"], "nowhere"),
         (5, &["tag", "cup", "baseline"], "baseline"),
+        (2, &["render", "cup", "-o", "n.png", "--proxy", "2"], "--quality preview"),
+        (2, &["render", "cup", "-o", "n.png", "--quality", "preview", "--proxy", "2"], "--proxy auto"),
     ] {
         let error = home.fails(status, arguments);
         assert!(error.contains(words), "{arguments:?}: {error}");
@@ -288,6 +291,15 @@ fn by_hand(home: &Home) {
     let (before, after) = (mean("baseline", "a.png"), mean("main", "b.jpg"));
     assert!(after > before + 5, "{before} {after}");
     assert!(home.fails(4, &["render", "cup", "-o", "b.jpg"]).contains("--force"));
+    let hash = |care: &str| {
+        home.json(&["render", "cup", "-o", "c.png", "--size", "200", "--quality", care, "--force"])["pixel_hash"].clone()
+    };
+    assert_ne!(hash("preview"), hash("judge"));
+    let quick = ["render", "cup", "-o", "quick.png", "--size", "200", "--quality", "preview", "--proxy"];
+    let quick = |proxy| home.json(&[&quick[..], &[proxy, "--force"]].concat());
+    let [none, four] = [quick("off"), quick("4")];
+    assert_eq!((&none["proxy"], &four["proxy"]), (&Value::Null, &Value::from(4)));
+    assert!(none["pixel_hash"] == hash("preview") && four["pixel_hash"] != none["pixel_hash"]);
     let half = r#"{"named":"left_half"}"#;
     let shown = home.json(&["render", "cup", "-o", "mask.jpg", "--size", "200", "--show-mask", half]);
     assert_eq!(shown["mask"]["summary"], "left_half");
@@ -373,8 +385,18 @@ fn places(home: &Home) {
 fn session(home: &Home) {
     std::fs::write(home.path("script.toml"), SCRIPT).unwrap();
     let budget = "time=2m,iterations=10,branches=1";
-    let run =
-        ["run-mode-b", "cup", "--provider", "script", "--model", "script.toml", "--preview-size", "256"];
+    let run = [
+        "run-mode-b",
+        "cup",
+        "--provider",
+        "script",
+        "--model",
+        "script.toml",
+        "--preview-size",
+        "256",
+        "--proxy",
+        "auto",
+    ];
     let with =
         |more: &[&'static str]| [&run[..], &["--vector", "tone=brighter", "--budget", budget], more].concat();
 
@@ -386,6 +408,7 @@ fn session(home: &Home) {
     let lines = home.ok(&with(&["--yes", "--json"]));
     let events: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(events[0]["kind"], "session_start");
+    assert_eq!(events[0]["proxy"], 3, "of 1200 pixels the copy keeps half as many again as the previews");
     assert_eq!(events.last().unwrap()["outcome"], "completed", "{lines}");
     assert!(events.iter().enumerate().all(|(i, e)| e["seq"] == i as u64));
     let id = events[0]["session"].as_str().unwrap();
@@ -431,6 +454,8 @@ fn session(home: &Home) {
     assert_eq!(status["commit"], review["branches"][0]["commit"]);
     assert!(home.fails(5, &["promote", "cup", "other", "--tag", "v2"]).contains("v2"));
 
+    exports(home, part);
+
     // A transcript without its closing line was interrupted; a damaged one is named with its line.
     let file = home.path(&format!(".local/share/chemigram/photos/cup/sessions/mode_b/{id}/transcript.jsonl"));
     let whole = std::fs::read_to_string(&file).unwrap();
@@ -442,6 +467,57 @@ fn session(home: &Home) {
     let listed = home.ok(&["mode-b", "list"]);
     assert!(listed.contains("damaged") && listed.contains("line "), "{listed}");
     assert!(home.fails(5, &["mode-b", "show", part]).contains("damaged at line"));
+}
+
+/// Files to give away: whole, of what was asked for, or none at all.
+fn exports(home: &Home, session: &str) {
+    for (status, arguments, words) in [
+        (2, &["-o", "n.gif"][..], ".tif"),
+        (2, &["-o", "n"], "/ for a folder"),
+        (2, &["-o", "n.jpg", "--format", "tiff"], "--format"),
+        (2, &["-o", "n.jpg", "--bits", "16"], "8 bits"),
+        (2, &["-o", "n.png", "--jpeg-quality", "90"], "JPEG"),
+        (2, &["-o", "n.jpg", "--jpeg-quality", "0"], "1..=100"),
+        (2, &["-o", "n.tif", "--profile", "cmyk"], "adobe-rgb"),
+        (2, &["-o", "n.jpg", "--profile", "linear-rec2020"], "16 bits"),
+        (3, &["-o", "n.jpg", "--session", "abcdef"], "no session"),
+        (5, &["nowhere", "-o", "n.jpg"], "nowhere"),
+    ] {
+        let error = home.fails(status, &[&["export", "cup"], arguments].concat());
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    let files =
+        home.json(&["export", "cup", "--session", session, "-o", "out", "--size", "200", "--format", "tiff"]);
+    assert_eq!(files[0]["file"], "out/cup-branch_b_tone.tif");
+    assert_eq!(files[0]["bits"], 16);
+    let picture = image::open(home.path("out/cup-branch_b_tone.tif")).unwrap();
+    assert_eq!((picture.color(), picture.width()), (image::ColorType::Rgb16, 200));
+    let two = ["export", "cup", "HEAD", "branch_b_tone", "-o", "out/", "--size", "200"];
+    assert_eq!(home.ok(&two).lines().count(), 2);
+    let whole = std::fs::read(home.path("out/cup-main.jpg")).unwrap();
+    assert!(home.fails(4, &two).contains("--force"));
+    assert_eq!(std::fs::read(home.path("out/cup-main.jpg")).unwrap(), whole);
+    let mut names: Vec<_> =
+        std::fs::read_dir(home.path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["cup-branch_b_tone.jpg", "cup-branch_b_tone.tif", "cup-main.jpg"]);
+
+    // Ctrl-C while darktable works: no file, and nothing of the work is left.
+    let scratch = home.path(".cache/chemigram/darktable/scratch");
+    let working = || std::fs::read_dir(&scratch).unwrap().count();
+    assert_eq!(working(), 0);
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.0.path());
+    command.args(["export", "cup", "-o"]).arg(home.path("cut.tif"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while working() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(25), "{}", text(&output.stderr));
+    assert!(!home.path("cut.tif").exists() && working() == 0);
 }
 
 /// A model that confirms, and then thinks for longer than anybody waits.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
+use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
+use crate::darktable::proxy::Choice;
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
 use crate::transcript::Vector;
@@ -77,6 +79,15 @@ pub enum Color {
     Always,
     /// Never.
     Never,
+}
+
+/// How much care a render gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Care {
+    /// Scaled first and developed then: quick, as an agent sees it while it chooses.
+    Preview,
+    /// Developed at full size, then scaled: as it is judged.
+    Judge,
 }
 
 /// The commands.
@@ -207,6 +218,12 @@ pub enum Verb {
         /// Longest side in pixels; a smaller picture is not enlarged
         #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(16..=32_768))]
         size: u32,
+        /// How much care is taken
+        #[arg(long, value_enum, default_value_t = Care::Judge)]
+        quality: Care,
+        /// With --quality preview: from a copy of the raw that is N times smaller [default: off]
+        #[arg(long, value_name = "auto|off|N")]
+        proxy: Option<Choice>,
         /// Draw a mask over it, in red: as JSON or @FILE
         #[arg(long, value_name = "JSON|@FILE")]
         show_mask: Option<String>,
@@ -214,6 +231,8 @@ pub enum Verb {
         #[arg(long)]
         force: bool,
     },
+    /// Export states as files to give away, at full size: JPEG, TIFF or PNG
+    Export(Box<ExportArgs>),
     /// Apply one move or look of the vocabulary to the current branch
     #[command(
         after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'"
@@ -416,6 +435,9 @@ pub struct RunArgs {
     /// Longest side of the previews in pixels
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=4096))]
     pub preview_size: u32,
+    /// Preview from a copy of the raw that is N times smaller: quicker, and a little off [default: off]
+    #[arg(long, value_name = "auto|off|N", conflicts_with = "resume")]
+    pub proxy: Option<Choice>,
     /// How many pictures darktable may render at once; each takes a core and 0.2 to 1 GB
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub renderers: u8,

@@ -6,11 +6,13 @@ use std::path::Path;
 use image::{ExtendedColorType, ImageEncoder as _, ImageFormat};
 use serde_json::json;
 
+use super::args::Care;
 use super::failure::Failure;
 use super::history::current_branch;
 use super::photos::{refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
+use crate::darktable::proxy::Choice;
 use crate::darktable::render::{Picture, Quality, RenderRequest};
 use crate::darktable::state::EditState;
 use crate::error::ErrorCode;
@@ -83,26 +85,45 @@ fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     })
 }
 
+/// How a state is to be looked at.
+pub struct Look<'a> {
+    /// Longest side in pixels.
+    pub size: u32,
+    /// The level.
+    pub quality: Care,
+    /// Whether a smaller copy of the raw will do.
+    pub proxy: Choice,
+    /// A mask to draw over it, as JSON or @FILE.
+    pub mask: Option<&'a String>,
+}
+
 /// Renders a state into a file, with a mask drawn over it if one is given.
 pub fn render(
     app: &App,
     photo: &PhotoId,
     at: &str,
     file: &Path,
-    size: u32,
-    mask: Option<&String>,
+    look: &Look<'_>,
     force: bool,
 ) -> Result<(), Failure> {
-    let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
+    let mask = resolve::optional_text(look.mask)?.map(|text| mask_spec(&text)).transpose()?;
     let format = format_of(file)?;
     refuse_existing(file, force)?;
     let workspace = app.photo(photo)?;
     let commit = workspace.resolve(at)?;
     let state = workspace.state_of(&commit)?;
     let raw = workspace.raw();
-    let renderer = app.renderer()?;
+    let quality = match look.quality {
+        Care::Preview => Quality::Preview,
+        Care::Judge => Quality::Judge,
+    };
+    if quality == Quality::Judge && look.proxy != Choice::Off {
+        return Err(Failure::input("a smaller copy of the raw is good for previews only")
+            .remedy("add --quality preview, or leave out --proxy"));
+    }
+    let (renderer, proxy) = app.proxied(app.renderer()?, &raw, look.proxy, look.size)?;
     let develop = |state: &EditState| {
-        let request = RenderRequest { raw: &raw, state, long_edge: size, quality: Quality::Judge };
+        let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };
         renderer.render(&request, &patience())
     };
     let probe = match &mask {
@@ -127,6 +148,7 @@ pub fn render(
     let mut result = json!({
         "file": file, "commit": commit, "width": width, "height": height,
         "pixel_hash": rendered.pixel_hash, "seconds": rendered.elapsed.as_secs_f64(), "cached": rendered.cached,
+        "proxy": proxy,
     });
     let covered = shown.as_ref().map(|(_, covered)| covered * 100.0);
     if let (Some(covered), Some(mask)) = (covered, &mask) {

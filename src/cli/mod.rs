@@ -9,6 +9,8 @@ mod demo;
 mod doctor;
 mod edit;
 pub mod edit_args;
+mod export;
+mod export_args;
 mod failure;
 mod generate;
 mod history;
@@ -105,9 +107,16 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Reset(arg) => done(history::reset(app, &arg.photo)),
         Verb::Fsck { photo, .. } => history::fsck(app, photo.as_ref()),
         Verb::Gc { photo, yes } => done(history::gc(app, photo, *yes)),
-        Verb::Render { photo, at, output, size, show_mask, force } => {
-            done(edit::render(app, photo, at, output, *size, show_mask.as_ref(), *force))
+        Verb::Render { photo, at, output, size, quality, proxy, show_mask, force } => {
+            let look = edit::Look {
+                size: *size,
+                quality: *quality,
+                proxy: proxy.unwrap_or_default(),
+                mask: show_mask.as_ref(),
+            };
+            done(edit::render(app, photo, at, output, &look, *force))
         }
+        Verb::Export(args) => done(export::export(app, args)),
         Verb::Apply { photo, name, values, mask, label } => {
             done(edit::apply(app, photo, name, values, mask.as_ref(), label.as_deref()))
         }

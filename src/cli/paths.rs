@@ -71,6 +71,11 @@ impl Folders {
         self.cache.join("renders")
     }
 
+    /// Smaller copies of raws.
+    pub fn proxies(&self) -> PathBuf {
+        self.cache.join("proxies")
+    }
+
     /// The demo, outside a checkout.
     pub fn demo(&self) -> PathBuf {
         self.cache.join("demo")

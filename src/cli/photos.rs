@@ -79,16 +79,24 @@ pub fn demo_raw(app: &App, file: &Path, force: bool) -> Result<(), Failure> {
 pub fn write_new(file: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     refuse_existing(file, force)?;
     let absolute = std::path::absolute(file).map_err(|e| Failure::file("write", file, &e))?;
-    crate::durable::write(&absolute, bytes).map_err(|e| Failure::file("write", file, &e))
+    // Somebody else may have made it meanwhile.
+    crate::durable::publish(&absolute, bytes, force).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => there_already(file),
+        _ => Failure::file("write", file, &e),
+    })
 }
 
 /// Fails for a file that is there.
 pub fn refuse_existing(file: &Path, force: bool) -> Result<(), Failure> {
     if !force && file.exists() {
-        let message = format!("{} is there already", file.display());
-        return Err(Failure::new(ErrorCode::StateError, message).remedy("add --force to replace it"));
+        return Err(there_already(file));
     }
     Ok(())
+}
+
+fn there_already(file: &Path) -> Failure {
+    let message = format!("{} is there already", file.display());
+    Failure::new(ErrorCode::StateError, message).remedy("add --force to replace it")
 }
 
 #[derive(Serialize)]

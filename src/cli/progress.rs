@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 use super::output::Output;
 use crate::budget::Ledger;
@@ -14,6 +14,26 @@ use crate::transcript::{Event, Line};
 
 /// The longest text of what is being done.
 const DOING: usize = 48;
+
+/// How often the line moves.
+const TICK: Duration = Duration::from_millis(120);
+
+/// A line with the time that has passed and a message; hidden where nobody looks.
+fn spinner(output: &Output) -> ProgressBar {
+    let target =
+        if output.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar
+}
+
+/// [`spinner`] for a command that waits; it moves until it is dropped.
+pub fn waiting(output: &Output) -> ProgressBar {
+    let bar = spinner(output).with_finish(ProgressFinish::AndClear);
+    bar.enable_steady_tick(TICK);
+    bar
+}
 
 /// A session's host at the command line.
 pub struct Watch<'a> {
@@ -42,12 +62,7 @@ struct Figures {
 impl<'a> Watch<'a> {
     /// A host that shows its line where somebody looks, and asks where `asks` says that somebody is there.
     pub fn new(output: &'a Output, asks: bool) -> Self {
-        let target =
-            if output.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        Self { output, bar, asks, seen: Mutex::new(Seen::default()) }
+        Self { output, bar: spinner(output), asks, seen: Mutex::new(Seen::default()) }
     }
 
     /// The line itself, for remarks from elsewhere.
@@ -58,7 +73,7 @@ impl<'a> Watch<'a> {
     /// Begins to show the line.
     pub fn start(&self) {
         self.bar.reset_elapsed();
-        self.bar.enable_steady_tick(Duration::from_millis(120));
+        self.bar.enable_steady_tick(TICK);
     }
 
     /// Prints the lines that were written before the session had a host, with `--json`; those before `first`

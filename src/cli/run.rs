@@ -14,6 +14,7 @@ use super::setup::{App, redactor};
 use super::signals;
 use crate::budget::Budget;
 use crate::clock::{Stop, SystemClock};
+use crate::darktable::proxy::Choice as ProxyChoice;
 use crate::error::{Coded as _, ErrorCode, Fault};
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::photo::{IngestOptions, PhotoError, Workspace};
@@ -58,8 +59,10 @@ pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
         seed,
     };
     let stop = Stop::default();
-    let setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
-    let plan = start::plan(&setup, &request)?;
+    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
+    let proxy = preview_from_copy(app, &mut setup, args.proxy.unwrap_or_default(), args.preview_size)?;
+    let mut plan = start::plan(&setup, &request)?;
+    plan.start.proxy = proxy;
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
     }
@@ -113,7 +116,10 @@ fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
     let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
     let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise };
     let stop = Stop::default();
-    let setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
+    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
+    // As it began: an agent that goes on must see what it has seen.
+    let proxy = begun.proxy.map_or(ProxyChoice::Off, ProxyChoice::By);
+    preview_from_copy(app, &mut setup, proxy, begun.preview_edge)?;
     let first = session.lines.len() as u64;
     carry_out(app, stop, !args.yes, first, || Ok(start::resume(setup, &id, with)?))
 }
@@ -188,6 +194,18 @@ fn setup(
         redactor: redactor(&app.folders),
         stop,
     })
+}
+
+/// Lets the previews come from a smaller copy of the raw; by how much it is smaller, if they do.
+fn preview_from_copy(
+    app: &App,
+    setup: &mut Setup,
+    choice: ProxyChoice,
+    long_edge: u32,
+) -> Result<Option<u32>, Failure> {
+    let (renderer, n) = app.proxied(setup.renderer.clone(), &setup.workspace.raw(), choice, long_edge)?;
+    setup.renderer = renderer;
+    Ok(n)
 }
 
 /// The photo that is meant: one of the library, or a raw file, which is taken in unless it was before.

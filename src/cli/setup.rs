@@ -14,7 +14,8 @@ use crate::darktable::cache::{Cache, Cached};
 use crate::darktable::layout::{Layouts, MEASURED};
 use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
-use crate::darktable::render::{RenderError, Renderer};
+use crate::darktable::proxy::{Choice, Proxied, Proxies, ProxyError};
+use crate::darktable::render::{RawFile, RenderError, Renderer};
 use crate::darktable::state::EditState;
 use crate::darktable::worker::Worker;
 use crate::darktable::xmp;
@@ -125,7 +126,37 @@ impl App {
 
     /// darktable itself.
     pub fn uncached_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
-        Ok(Arc::new(OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?))
+        Ok(Arc::new(self.oneshot()?))
+    }
+
+    /// darktable itself, which exports too.
+    pub fn oneshot(&self) -> Result<OneShot, Failure> {
+        Ok(OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?)
+    }
+
+    /// The smaller copies of raws.
+    pub fn proxies(&self) -> Proxies {
+        Proxies::new(self.folders.proxies())
+    }
+
+    /// `renderer`, with previews of `raw` from a smaller copy where that is wanted and can be, and by how much it
+    /// is smaller. Where `auto` cannot, it says so and goes on without.
+    pub fn proxied(
+        &self,
+        renderer: Arc<dyn Renderer>,
+        raw: &RawFile,
+        choice: Choice,
+        long_edge: u32,
+    ) -> Result<(Arc<dyn Renderer>, Option<u32>), Failure> {
+        match self.proxies().of(raw, choice, long_edge) {
+            Ok(Some((n, copy))) => Ok((Arc::new(Proxied::new(renderer, raw, copy)), Some(n))),
+            Ok(None) => Ok((renderer, None)),
+            Err(error @ ProxyError::Kind { .. }) if choice == Choice::Auto => {
+                self.output.remark(&format!("{error}; previews come from the raw itself"));
+                Ok((renderer, None))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn encoder(&self) -> Arc<Encoder> {

@@ -3,7 +3,7 @@
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
-use crate::clock::Stop;
+use crate::clock::{Cancel, Stop};
 use crate::error::ErrorCode;
 
 /// A runtime whose signals are heard while a tool blocks: the session runs on the calling thread, signals on
@@ -42,4 +42,14 @@ pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Fai
         }
     });
     Ok(())
+}
+
+/// A flag that is raised by Ctrl-C and its relatives, for a command that has nothing to wrap up. They are heard
+/// as long as the runtime lives.
+pub fn cancelling() -> Result<(tokio::runtime::Runtime, Cancel), Failure> {
+    let runtime = runtime()?;
+    let cancel = Cancel::default();
+    let stop = Stop { soft: cancel.clone(), hard: Cancel::default() };
+    runtime.block_on(async { listen(stop, |_| {}) })?;
+    Ok((runtime, cancel))
 }

@@ -290,7 +290,10 @@ pub fn cache(app: &App, verb: CacheVerb) -> Result<(), Failure> {
     let folder = app.folders.renders();
     let (info, verb) = match verb {
         CacheVerb::Info => (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds"),
-        CacheVerb::Clear => (cache.clear().map_err(|e| Failure::file("empty", &folder, &e))?, "held"),
+        CacheVerb::Clear => {
+            app.proxies().clear().map_err(|e| Failure::file("empty", &app.folders.proxies(), &e))?;
+            (cache.clear().map_err(|e| Failure::file("empty", &folder, &e))?, "held")
+        }
     };
     app.output.result(&info, || {
         let mb = |bytes: u64| bytes / 1_000_000;

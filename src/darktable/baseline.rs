@@ -32,7 +32,8 @@ pub fn ask_baseline(
     let base = Base::new(base)?;
     let scratch = Scratch::new(&base, raw)?;
     let run = |history| {
-        let order = Order { sidecar: None, long_edge: LONG_EDGE, quality: Quality::Preview, history };
+        let order =
+            Order { sidecar: None, long_edge: LONG_EDGE, quality: Quality::Preview, history, export: None };
         checks::ending(&scratch.run(cli, &base, &order, deadline)?, raw, &scratch.output())
     };
     run(History::Beside)?;

@@ -99,6 +99,14 @@ pub fn output(folder: &Path, long_edge: u32) -> Result<Picture, RenderError> {
 
 /// [`output`] for a photograph that may be blank.
 pub fn decoded(folder: &Path, long_edge: u32) -> Result<Picture, RenderError> {
+    let bytes = only_file(folder, PICTURE)?;
+    let picture = decode(&bytes).map_err(RenderError::Untrusted)?;
+    fits(&picture, long_edge)?;
+    Ok(picture)
+}
+
+/// The content of the one file that a run was to leave in `folder`.
+pub fn only_file(folder: &Path, name: &str) -> Result<Vec<u8>, RenderError> {
     let at = |source| RenderError::Io { path: folder.to_owned(), source };
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(at)? {
@@ -107,14 +115,11 @@ pub fn decoded(folder: &Path, long_edge: u32) -> Result<Picture, RenderError> {
     if names.is_empty() {
         return Err(RenderError::Untrusted("darktable ended well but wrote no file".into()));
     }
-    if names != [PICTURE] {
-        return Err(RenderError::Untrusted(format!("darktable wrote {names:?} instead of {PICTURE}")));
+    if names != [name] {
+        return Err(RenderError::Untrusted(format!("darktable wrote {names:?} instead of {name}")));
     }
-    let path = folder.join(PICTURE);
-    let bytes = fs::read(&path).map_err(|source| RenderError::Io { path, source })?;
-    let picture = decode(&bytes).map_err(RenderError::Untrusted)?;
-    fits(&picture, long_edge)?;
-    Ok(picture)
+    let path = folder.join(name);
+    fs::read(&path).map_err(|source| RenderError::Io { path, source })
 }
 
 /// Decodes an 8-bit RGB PNG in full, within limits of size and memory. The error says what is wrong with it.

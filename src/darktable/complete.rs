@@ -33,8 +33,13 @@ pub fn complete(
     beside.push(".xmp");
     let beside = Path::new(&beside);
     fs::write(beside, sidecar).map_err(at(beside))?;
-    let order =
-        Order { sidecar: None, long_edge: LONG_EDGE, quality: Quality::Preview, history: History::Beside };
+    let order = Order {
+        sidecar: None,
+        long_edge: LONG_EDGE,
+        quality: Quality::Preview,
+        history: History::Beside,
+        export: None,
+    };
     let ended = scratch.run(cli, &base, &order, deadline)?;
     checks::ending(&ended, raw, &scratch.output())?;
     checks::decoded(&scratch.output(), LONG_EDGE)?;

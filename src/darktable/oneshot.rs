@@ -19,9 +19,9 @@ pub type Encoder = dyn Fn(&EditState, &str) -> Result<String, String> + Send + S
 /// Renders by starting `darktable-cli`, waiting for it, and judging what it left behind.
 #[derive(Clone)]
 pub struct OneShot {
-    cli: DarktableCli,
-    base: Base,
-    encode: Arc<Encoder>,
+    pub(super) cli: DarktableCli,
+    pub(super) base: Base,
+    pub(super) encode: Arc<Encoder>,
 }
 
 impl std::fmt::Debug for OneShot {
@@ -53,7 +53,8 @@ impl OneShot {
         }
         let scratch = Scratch::new(&self.base, raw)?;
         let sidecar = scratch.write_sidecar(sidecar)?;
-        let order = Order { sidecar: Some(&sidecar), long_edge, quality, history: History::Unsaid };
+        let order =
+            Order { sidecar: Some(&sidecar), long_edge, quality, history: History::Unsaid, export: None };
         let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
         checks::ending(&ended, raw, &scratch.output())?;
         let picture = Arc::new(checks::output(&scratch.output(), long_edge)?);

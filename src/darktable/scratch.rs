@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::clock::Deadline;
 use crate::darktable::checks;
+use crate::darktable::export::{Profile, Settings};
 use crate::darktable::live::Live;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::{Ended, Job, RunError, arguments};
@@ -113,6 +114,7 @@ impl Base {
         let config = self.folder.join(format!("config-{}-server-{}", cli.version(), quality.as_str()));
         make_private(&config).map_err(|error| RunError::Watch(io::Error::other(error)))?;
         let mut args = arguments(["boot.png", "booted.png", "--width", "8", "--height", "8", "--hq", hq]);
+        args.extend(arguments(["--icc-type", LOOKING.icc_type()]));
         args.extend(arguments(CORE));
         args.push(config.as_os_str().to_owned());
         args.extend(arguments(ALONE));
@@ -125,10 +127,12 @@ impl Base {
     }
 }
 
+/// The colour space of pictures that are looked at.
+const LOOKING: Profile = Profile::Srgb;
 /// What every darktable-cli is started with, up to the folder of its configuration. Measured on 4.2.1:
 /// `--apply-custom-presets false` keeps darktable off its preset database, which otherwise admits one process at a
 /// time.
-const CORE: [&str; 6] = ["--icc-type", "SRGB", "--apply-custom-presets", "false", "--core", "--configdir"];
+const CORE: [&str; 4] = ["--apply-custom-presets", "false", "--core", "--configdir"];
 /// And after it: no library, no GPU, and pictures that are decoded at once and thrown away.
 const ALONE: [&str; 7] = [
     "--library",
@@ -166,6 +170,8 @@ pub struct Order<'a> {
     pub quality: Quality,
     /// Whether the history that was applied is wanted too.
     pub history: History,
+    /// A file to be given away, rather than an 8-bit sRGB PNG to be looked at.
+    pub export: Option<&'a Settings>,
 }
 
 /// Where darktable is to leave the history that it applied.
@@ -257,14 +263,21 @@ impl Scratch {
             History::Beside => ("write_sidecar_files=on import", PICTURE),
             History::Inside => ("write_sidecar_files=never", CARRIER),
         };
+        let picture = order.export.map_or(picture.to_owned(), |export| export.format.file_name());
+        let profile = order.export.map_or(LOOKING, |export| export.profile);
         let mut args = arguments([self.input.as_os_str()]);
         args.extend(order.sidecar.map(|path| path.as_os_str().to_owned()));
         args.push(self.output().join(picture).into_os_string());
         args.extend(arguments(["--width", &edge, "--height", &edge, "--hq", hq(order.quality)]));
+        args.extend(arguments(["--icc-type", profile.icc_type()]));
         args.extend(arguments(CORE));
         args.push(config.as_os_str().to_owned());
         args.extend(arguments(ALONE));
         args.extend(arguments(["--conf", sidecars]));
+        // The last word on a setting counts.
+        for setting in order.export.iter().flat_map(|export| export.format.settings()) {
+            args.extend(arguments(["--conf", &setting]));
+        }
         args
     }
 }

@@ -197,6 +197,7 @@ pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
         system: Hash::of(&rendered.text),
         tools: Hash::of(serde_json::to_vec(&tools).unwrap_or_default()),
         preview_edge: request.preview_edge,
+        proxy: None,
         unattended: request.unattended,
         seed: request.seed,
         darktable: setup.renderer.darktable_version().into(),

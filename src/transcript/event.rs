@@ -70,6 +70,9 @@ pub struct SessionStart {
     pub tools: Hash,
     /// Longest side of previews, in pixels.
     pub preview_edge: u32,
+    /// By how much the copy of the raw is smaller that previews come from; none, and they come from the raw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<u32>,
     /// Whether nobody is at the keyboard.
     pub unattended: bool,
     /// The seed.

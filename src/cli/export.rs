@@ -1,0 +1,170 @@
+//! `export`: states as files to give away.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::export_args::{ExportArgs, FileFormat, Keep};
+use super::failure::Failure;
+use super::photos::{refuse_existing, write_new};
+use super::progress;
+use super::setup::{App, patience};
+use super::signals;
+use crate::darktable::export::{Depth, Format, Settings};
+use crate::darktable::metadata::Metadata;
+use crate::darktable::render::Renderer as _;
+use crate::error::ErrorCode;
+use crate::ids::{Hash, PhotoId};
+use crate::photo::{Head, Workspace};
+use crate::session::listing;
+
+/// Quality of a JPEG when none is given.
+const JPEG_QUALITY: u8 = 95;
+
+/// One exported file, as `--json` tells it.
+#[derive(Serialize)]
+struct Written {
+    file: PathBuf,
+    #[serde(rename = "ref")]
+    at: String,
+    commit: Hash,
+    width: u32,
+    height: u32,
+    bits: u8,
+    profile: &'static str,
+    bytes: usize,
+    seconds: f64,
+}
+
+/// Exports what is named, each file whole or not at all. Files that are done stay when a later one fails.
+pub fn export(app: &App, args: &ExportArgs) -> Result<(), Failure> {
+    let workspace = app.photo(&args.photo)?;
+    let refs = match &args.session {
+        Some(part) => branches(app, &args.photo, part)?,
+        None => args.refs.clone(),
+    };
+    let folder = refs.len() > 1 || args.session.is_some() || is_folder(&args.output);
+    let format = format(args, folder)?;
+    let metadata = match args.metadata {
+        Keep::Camera => Metadata::Camera,
+        Keep::All => Metadata::All,
+        Keep::None => Metadata::None,
+    };
+    let settings = Settings { format, profile: args.profile, metadata, long_edge: args.size };
+    let mut work = Vec::new();
+    for at in refs {
+        let commit = workspace.resolve(&at)?;
+        let file = match folder {
+            true => args.output.join(file_name(&workspace, &at, format)?),
+            false => args.output.clone(),
+        };
+        refuse_existing(&file, args.force)?;
+        work.push((at, commit, file));
+    }
+    let renderer = app.oneshot()?;
+    // Before a picture is waited for.
+    settings.check(renderer.darktable_version())?;
+    let (_heard, cancel) = signals::cancelling()?;
+    let bar = progress::waiting(&app.output);
+    let mut written = Vec::new();
+    let all = work.len();
+    for (at, commit, file) in work {
+        bar.set_message(format!("exporting {at} ({} of {all})", written.len() + 1));
+        let state = workspace.state_of(&commit)?;
+        let deadline = patience().with_cancel(cancel.clone());
+        let exported = renderer.export(&workspace.raw(), &state, &settings, &deadline)?;
+        write_new(&file, &exported.bytes, args.force)?;
+        written.push(Written {
+            file,
+            at,
+            commit,
+            width: exported.width,
+            height: exported.height,
+            bits: format.bits(),
+            profile: args.profile.as_str(),
+            bytes: exported.bytes.len(),
+            seconds: exported.elapsed.as_secs_f64(),
+        });
+    }
+    bar.finish_and_clear();
+    app.output.result(&written, || written.iter().map(line).collect())
+}
+
+fn line(written: &Written) -> String {
+    let Written { file, width, height, bits, profile, bytes, seconds, .. } = written;
+    let megabytes = *bytes as f64 / 1e6;
+    format!(
+        "{}  {width}×{height}  {bits} bits  {profile}  {megabytes:.1} MB  {seconds:.1} s\n",
+        file.display()
+    )
+}
+
+/// The branches that a session made, in their order.
+fn branches(app: &App, photo: &PhotoId, part: &str) -> Result<Vec<String>, Failure> {
+    let (workspace, id) = app.session(part)?;
+    if workspace.id() != photo {
+        let message = format!("session {} is not on `{photo}` but on `{}`", id.short(), workspace.id());
+        return Err(Failure::input(message));
+    }
+    let made = listing::read(&workspace, &id)?.state.branches;
+    if made.is_empty() {
+        let message = format!("session {} made no branch", id.short());
+        return Err(Failure::new(ErrorCode::NotFound, message));
+    }
+    Ok(made.iter().map(|branch| branch.name.to_string()).collect())
+}
+
+/// Whether the path is meant as a folder: it is one, or it ends as one is written.
+fn is_folder(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// The name of a file in a folder: HEAD goes by the branch that it follows.
+fn file_name(workspace: &Workspace, at: &str, format: Format) -> Result<String, Failure> {
+    let at = match (at, workspace.head()?) {
+        ("HEAD", Head::Branch(branch)) => branch.to_string(),
+        _ => at.to_owned(),
+    };
+    Ok(format!("{}-{}.{}", workspace.id(), at.replace('/', "-"), format.extension()))
+}
+
+/// The format that is typed, or that the file's name ends in; both must agree.
+fn format(args: &ExportArgs, folder: bool) -> Result<Format, Failure> {
+    let file = &args.output;
+    let ending = file.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let named = match ending.as_str() {
+        "jpg" | "jpeg" => Some(FileFormat::Jpeg),
+        "tif" | "tiff" => Some(FileFormat::Tiff),
+        "png" => Some(FileFormat::Png),
+        _ => None,
+    };
+    let chosen = match (args.format, named) {
+        (chosen, _) if folder => chosen.unwrap_or(FileFormat::Jpeg),
+        (None, Some(named)) => named,
+        (Some(chosen), Some(named)) if chosen == named => named,
+        (_, None) => {
+            let message = format!("{} is no picture that can be written", file.display());
+            return Err(Failure::input(message)
+                .remedy("let its name end in .jpg, .tif or .png, or in / for a folder"));
+        }
+        (Some(_), Some(_)) => {
+            let message = format!("{} does not end as the format that --format names", file.display());
+            return Err(Failure::input(message).remedy("leave out --format"));
+        }
+    };
+    let depth = |usual| match args.bits.unwrap_or(usual) {
+        16 => Depth::Sixteen,
+        _ => Depth::Eight,
+    };
+    match chosen {
+        FileFormat::Jpeg if args.bits == Some(16) => {
+            Err(Failure::input("a JPEG has 8 bits").remedy("write a .tif or .png for 16 bits"))
+        }
+        FileFormat::Jpeg => Ok(Format::Jpeg(args.jpeg_quality.unwrap_or(JPEG_QUALITY))),
+        _ if args.jpeg_quality.is_some() => {
+            Err(Failure::input("--jpeg-quality is for a JPEG").remedy("leave it out, or write a .jpg"))
+        }
+        FileFormat::Tiff => Ok(Format::Tiff(depth(16))),
+        FileFormat::Png => Ok(Format::Png(depth(8))),
+    }
+}
