@@ -17,6 +17,7 @@ pub mod params;
 pub mod probe;
 pub mod process;
 pub mod render;
+pub mod sandbox;
 pub mod scratch;
 pub mod srgb;
 pub mod state;

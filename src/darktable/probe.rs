@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::clock::Deadline;
-use crate::darktable::process::{Job, RunError, arguments};
+use crate::darktable::process::{self, Job, RunError, arguments};
 use crate::darktable::render::RenderError;
+use crate::darktable::sandbox::{Isolation, Reach, Sandbox};
 
 /// The environment variable that names another `darktable-cli`.
 pub const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
@@ -49,27 +50,59 @@ impl FromStr for Version {
     }
 }
 
-/// A `darktable-cli` that was asked for its version and is new enough.
+/// A `darktable-cli` that was asked for its version and is new enough, and what it is confined by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarktableCli {
     path: PathBuf,
     version: String,
+    /// Or why there is none.
+    sandbox: Result<Sandbox, String>,
 }
 
 impl DarktableCli {
-    /// The one that [`CLI_VARIABLE`] names, else the first on `PATH`.
+    /// The one that [`CLI_VARIABLE`] names, else the first on `PATH`; confined where possible.
     pub fn find(deadline: &Deadline) -> Result<Self, RenderError> {
-        Self::at(&locate()?, deadline)
+        Self::find_as(Isolation::WherePossible, deadline)
     }
 
-    /// Asks the program at `path` for its version, and refuses one older than [`OLDEST`].
+    /// [`Self::find`], confined as told.
+    pub fn find_as(isolation: Isolation, deadline: &Deadline) -> Result<Self, RenderError> {
+        Self::at_as(&locate()?, isolation, deadline)
+    }
+
+    /// Asks the program at `path` for its version, and refuses one older than [`OLDEST`]; confined where possible.
     pub fn at(path: &Path, deadline: &Deadline) -> Result<Self, RenderError> {
+        Self::at_as(path, Isolation::WherePossible, deadline)
+    }
+
+    /// [`Self::at`], confined as told. A sandbox holds when the program tells its version in it.
+    pub fn at_as(path: &Path, isolation: Isolation, deadline: &Deadline) -> Result<Self, RenderError> {
         let path = std::path::absolute(path).map_err(|e| RenderError::Missing(e.to_string()))?;
-        let version = ask(&path, deadline)?;
+        let candidates = if isolation == Isolation::Off { Vec::new() } else { Sandbox::candidates() };
+        let mut problem = "the kernel has no Landlock, and bwrap is not on PATH".to_owned();
+        for sandbox in candidates {
+            match ask(&path, Some(&sandbox), deadline) {
+                Ok(version) => return Self::supported(path, version, Ok(sandbox)),
+                Err(cut @ RenderError::Cut { .. }) => return Err(cut),
+                Err(error) => problem = format!("{sandbox}: {error}"),
+            }
+        }
+        if isolation == Isolation::Required {
+            return Err(RenderError::Unconfined(problem));
+        }
+        let version = ask(&path, None, deadline)?;
+        Self::supported(path, version, Err(problem))
+    }
+
+    fn supported(
+        path: PathBuf,
+        version: Version,
+        sandbox: Result<Sandbox, String>,
+    ) -> Result<Self, RenderError> {
         if version < OLDEST_VERSION {
             return Err(RenderError::TooOld { found: version.to_string(), least: OLDEST });
         }
-        Ok(Self { path, version: version.to_string() })
+        Ok(Self { path, version: version.to_string(), sandbox })
     }
 
     /// The program, as an absolute path.
@@ -80,6 +113,11 @@ impl DarktableCli {
     /// Its version, such as `4.2.1`.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// What it is confined by, or why by nothing.
+    pub fn sandbox(&self) -> Result<&Sandbox, &str> {
+        self.sandbox.as_ref().map_err(String::as_str)
     }
 }
 
@@ -150,7 +188,8 @@ fn locate_in(named: Option<&OsStr>, search: &OsStr) -> Result<PathBuf, RenderErr
     }
 }
 
-fn on_path(program: &str, search: &OsStr) -> Option<PathBuf> {
+/// The first program of that name on `search`, a list in the form of `PATH`; its absolute folders count only.
+pub(super) fn on_path(program: &str, search: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(search)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(program))
@@ -162,7 +201,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-fn ask(path: &Path, deadline: &Deadline) -> Result<Version, RenderError> {
+fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<Version, RenderError> {
     let missing = |why: String| RenderError::Missing(format!("{}: {why}", path.display()));
     let home =
         tempfile::tempdir().map_err(|source| RenderError::Io { path: std::env::temp_dir(), source })?;
@@ -172,6 +211,9 @@ fn ask(path: &Path, deadline: &Deadline) -> Result<Version, RenderError> {
         home: home.path(),
         temp: home.path(),
         env: &[],
+        sandbox,
+        reach: Reach { read: &[], write: &[] },
+        memory: process::memory(),
         watch: |_| false,
     };
     let ended = match job.run(&deadline.at_most(PATIENCE)) {

@@ -8,7 +8,8 @@ use chemigram::darktable::render::{Quality, RenderError, Rendered};
 
 use super::*;
 
-/// The stub sees the photograph as `$1`, the sidecar as `$2` and the output as `$3`; `$here` is its folder.
+/// The stub sees the photograph as `$1`, the sidecar as `$2` and the output as `$3`; `$here` is its folder, and
+/// what it leaves in `$HOME` is found there.
 fn stub(dir: &Path, version: &str, body: &str) -> PathBuf {
     let path = dir.join("darktable-cli");
     let script = format!(
@@ -43,7 +44,11 @@ fn render_in(dir: &Path, body: &str, deadline: &Deadline) -> Result<Rendered, Re
     let cli = DarktableCli::at(&stub(dir, "4.2.1", body), &patient()).unwrap();
     let studio = Studio::with(cli);
     let photo = studio.photo("photo.png");
-    studio.renderer.render_sidecar(&photo, &sidecar(0.0), 64, Quality::Preview, deadline)
+    let rendered = studio.renderer.render_sidecar(&photo, &sidecar(0.0), 64, Quality::Preview, deadline);
+    for left in fs::read_dir(studio.path("base/home")).unwrap().flatten() {
+        fs::copy(left.path(), dir.join(left.file_name())).unwrap();
+    }
+    rendered
 }
 
 fn untrusted(body: &str, word: &str) {
@@ -118,7 +123,7 @@ fn a_hang_is_cut_on_time_with_all_its_children() {
     for body in [
         "sleep 60",
         "exec sleep 60",
-        "trap '' TERM HUP INT; sh -c \"trap '' TERM HUP INT; echo \\$\\$ > '$here/child'; sleep 60\"; sleep 60",
+        "trap '' TERM HUP INT; sh -c \"trap '' TERM HUP INT; echo \\$\\$ > '$HOME/child'; sleep 60\"; sleep 60",
         "while :; do echo flood; done",
     ] {
         let limit = Duration::from_millis(600);
@@ -154,7 +159,7 @@ fn the_child_sees_no_key_of_ours() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    render_in(dir.path(), &format!("env > \"$here/env\"; {GOOD}"), &patient()).unwrap();
+    render_in(dir.path(), &format!("env > \"$HOME/env\"; {GOOD}"), &patient()).unwrap();
     let seen = fs::read_to_string(dir.path().join("env")).unwrap();
     assert!(seen.contains("HOME=") && !seen.contains("canary") && !seen.contains("OPENAI"), "{seen}");
     assert!(!seen.contains(&format!("HOME={}\n", std::env::var("HOME").unwrap())), "{seen}");
