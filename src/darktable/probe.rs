@@ -136,38 +136,73 @@ pub struct Doctor {
     pub problem: Option<String>,
     /// The command that installs darktable here, when it is missing or too old and a package manager is known.
     pub install: Option<&'static str>,
+    /// What confines it, if it runs and anything does.
+    pub sandbox: Option<String>,
+    /// Why nothing confines it, if nothing does.
+    pub unconfined: Option<String>,
+    /// The command that installs what would confine it, when nothing does and a package manager is known.
+    pub install_sandbox: Option<&'static str>,
 }
 
 /// Looks at the installed darktable; never fails.
-pub fn doctor(deadline: &Deadline) -> Doctor {
+pub fn doctor(isolation: Isolation, deadline: &Deadline) -> Doctor {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    diagnose(locate(), &path, deadline)
+    diagnose(locate(), isolation, &path, deadline)
 }
 
-fn diagnose(located: Result<PathBuf, RenderError>, search: &OsStr, deadline: &Deadline) -> Doctor {
+fn diagnose(
+    located: Result<PathBuf, RenderError>,
+    isolation: Isolation,
+    search: &OsStr,
+    deadline: &Deadline,
+) -> Doctor {
     let path = located.as_ref().ok().cloned();
-    let found = located.and_then(|path| DarktableCli::at(&path, deadline));
+    let found = located.and_then(|path| DarktableCli::at_as(&path, isolation, deadline));
     let version = match &found {
         Ok(cli) => Some(cli.version.clone()),
         Err(RenderError::TooOld { found, .. }) => Some(found.clone()),
         Err(_) => None,
     };
-    let problem = found.as_ref().err().map(ToString::to_string);
-    let install = problem.as_ref().and_then(|_| install_command(search));
-    Doctor { path, version, oldest: OLDEST, supported: found.is_ok(), problem, install }
+    let unconfined = match &found {
+        Ok(cli) => cli.sandbox().err().map(str::to_owned),
+        Err(RenderError::Unconfined(reason)) => Some(reason.clone()),
+        Err(_) => None,
+    };
+    let install = match &found {
+        Ok(_) | Err(RenderError::Unconfined(_)) => None,
+        Err(_) => install_command(&DARKTABLE, search),
+    };
+    Doctor {
+        path,
+        version,
+        oldest: OLDEST,
+        supported: found.is_ok(),
+        install,
+        sandbox: found.as_ref().ok().and_then(|cli| cli.sandbox().ok()).map(ToString::to_string),
+        install_sandbox: unconfined.as_ref().and_then(|_| install_command(&BUBBLEWRAP, search)),
+        unconfined,
+        problem: found.err().map(|error| error.to_string()),
+    }
 }
 
+/// Package managers, and how each installs darktable.
+const DARKTABLE: [(&str, &str); 4] = [
+    ("apt-get", "sudo apt-get install darktable"),
+    ("dnf", "sudo dnf install darktable"),
+    ("pacman", "sudo pacman -S darktable"),
+    ("brew", "brew install --cask darktable"),
+];
+/// The same for bubblewrap.
+const BUBBLEWRAP: [(&str, &str); 3] = [
+    ("apt-get", "sudo apt-get install bubblewrap"),
+    ("dnf", "sudo dnf install bubblewrap"),
+    ("pacman", "sudo pacman -S bubblewrap"),
+];
+
 /// The command of the first package manager on `search`, a list in the form of `PATH`.
-fn install_command(search: &OsStr) -> Option<&'static str> {
-    [
-        ("apt-get", "sudo apt-get install darktable"),
-        ("dnf", "sudo dnf install darktable"),
-        ("pacman", "sudo pacman -S darktable"),
-        ("brew", "brew install --cask darktable"),
-    ]
-    .into_iter()
-    .find(|(program, _)| on_path(program, search).is_some())
-    .map(|(_, command)| command)
+fn install_command(commands: &[(&str, &'static str)], search: &OsStr) -> Option<&'static str> {
+    let there = commands.iter().find(|(program, _)| on_path(program, search).is_some());
+    there.map(|(_, command)| *command)
 }
 
 fn locate() -> Result<PathBuf, RenderError> {
@@ -271,9 +306,11 @@ mod tests {
         {
             std::os::unix::fs::symlink("/bin/sh", dir.path().join(manager)).unwrap();
             let search = dir.path().as_os_str();
-            let report = diagnose(locate_in(None, search), search, &Deadline::never());
+            let report =
+                diagnose(locate_in(None, search), Isolation::WherePossible, search, &Deadline::never());
             assert!(!report.supported && report.path.is_none() && report.problem.is_some());
             assert!(report.install.is_some_and(|c| c.contains(words)), "{report:?}");
+            assert!(report.sandbox.is_none() && report.unconfined.is_none(), "{report:?}");
         }
     }
 }

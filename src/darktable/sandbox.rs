@@ -47,10 +47,27 @@ pub struct Reach<'a> {
     pub write: &'a [&'a Path],
 }
 
-/// Where systems keep programs, libraries and what these read. Nothing of a person's is there, as a rule.
-const SYSTEM: [&str; 14] = [
-    "/bin", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/opt", "/proc", "/sbin", "/sys",
-    "/usr", "/var",
+/// Where systems keep programs, libraries and what these read. Nothing of a person's is there, as a rule. Of
+/// `/proc` only what tells of the machine: the folder of a process holds its environment, with its keys.
+const SYSTEM: [&str; 18] = [
+    "/bin",
+    "/etc",
+    "/gnu",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix",
+    "/opt",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/var",
 ];
 
 impl Sandbox {

@@ -10,7 +10,7 @@ use super::*;
 
 /// The stub sees the photograph as `$1`, the sidecar as `$2` and the output as `$3`; `$here` is its folder, and
 /// what it leaves in `$HOME` is found there.
-fn stub(dir: &Path, version: &str, body: &str) -> PathBuf {
+pub fn stub(dir: &Path, version: &str, body: &str) -> PathBuf {
     let path = dir.join("darktable-cli");
     let script = format!(
         "#!/bin/sh\nhere=$(dirname \"$0\")\n\
@@ -58,7 +58,7 @@ fn untrusted(body: &str, word: &str) {
     }
 }
 
-const GOOD: &str = "cp \"$here/good.png\" \"$3\"";
+pub const GOOD: &str = "cp \"$here/good.png\" \"$3\"";
 
 #[test]
 fn a_stub_that_behaves_is_believed() {

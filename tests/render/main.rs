@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod faults;
+mod isolation;
 mod real;
 
 use std::collections::BTreeMap;
