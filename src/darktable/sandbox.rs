@@ -84,14 +84,15 @@ impl Sandbox {
             Self::Kernel => Command::new(program),
             Self::Bubblewrap(bwrap) => {
                 let mut command = Command::new(bwrap);
-                command.args(["--unshare-net", "--unshare-ipc", "--dev", "/dev"]);
+                // Processes of its own too: `/proc` has the environments, with the keys, of those it shows.
+                command.args(["--unshare-net", "--unshare-ipc", "--unshare-pid", "--dev", "/dev"]);
                 for path in readable(program, reach) {
                     command.arg("--ro-bind-try").arg(&path).arg(&path);
                 }
                 for path in reach.write {
                     command.arg("--bind").arg(path).arg(path);
                 }
-                command.arg("--").arg(program);
+                command.args(["--proc", "/proc", "--"]).arg(program);
                 command
             }
         }

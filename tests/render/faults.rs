@@ -83,14 +83,15 @@ fn output_that_cannot_be_believed_is_refused() {
 #[test]
 fn a_crash_is_told_with_status_and_last_words() {
     for (body, status) in [
-        ("echo 'free(): invalid next size' >&2; exit 134", "exit status: 134"),
-        ("echo 'free(): invalid next size' >&2; kill -ABRT $$", "signal: 6"),
+        ("echo 'free(): invalid next size' >&2; exit 134", ["exit status: 134"; 2]),
+        // Bubblewrap says it as a shell does.
+        ("echo 'free(): invalid next size' >&2; kill -ABRT $$", ["signal: 6", "exit status: 134"]),
         // Even with a good picture.
-        (&format!("{GOOD}; echo 'free(): invalid next size'; exit 1"), "exit status: 1"),
+        (&format!("{GOOD}; echo 'free(): invalid next size'; exit 1"), ["exit status: 1"; 2]),
     ] {
         match render(body, &patient()) {
             Err(RenderError::Failed { status: s, stderr }) => {
-                assert!(s.contains(status), "{s}");
+                assert!(status.iter().any(|status| s.contains(status)), "{s}");
                 assert!(stderr.contains("invalid next size"), "{stderr}");
             }
             other => panic!("{other:?}"),
@@ -134,9 +135,9 @@ fn a_hang_is_cut_on_time_with_all_its_children() {
         assert!(took < limit + Duration::from_millis(900), "{body}: {took:?}");
     }
     let child = fs::read_to_string(dir.path().join("child")).unwrap();
-    // Dead is gone, or a zombie that the system has not collected yet.
-    let stat = Path::new("/proc").join(child.trim()).join("stat");
-    let lives = || fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z ") && !s.contains(") X "));
+    // The dead have no command line. (And in bubblewrap that number is another process's out here.)
+    let words = Path::new("/proc").join(child.trim()).join("cmdline");
+    let lives = || fs::read_to_string(&words).is_ok_and(|words| words.contains("trap"));
     let patience = Instant::now();
     while lives() && patience.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(20));

@@ -13,7 +13,7 @@ use chemigram::darktable::worker::Worker;
 use super::faults::{GOOD, stub};
 use super::*;
 
-/// Tells a process of these tests that it is the child: where the folders are, and the port.
+/// Tells a process of these tests that it is the child: where the folders are, the port, and whose child it is.
 const ORDER: &str = "CHEMIGRAM_TEST_CHILD";
 /// What no child may do.
 const FORBIDDEN: [&str; 11] =
@@ -28,22 +28,23 @@ fn tries(order: &str) -> Vec<&'static str> {
     let [user, base] = [next(), next()];
     let port: u16 = next().to_str().unwrap().parse().unwrap();
     let photo = base.join("given/photo.dng");
+    // Sent into a network of its own, it arrives nowhere: the parent looks.
+    let _ = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(b"key", ("127.0.0.1", port)));
     let append = |path: &Path| {
         fs::OpenOptions::new()
             .append(true)
             .open(path)
             .and_then(|mut f| std::io::Write::write_all(&mut f, b"!"))
     };
-    let parent = std::os::unix::process::parent_id();
+    let parent = next();
     let outcomes = [
         ("tcp", TcpStream::connect(("127.0.0.1", port)).is_ok()),
-        ("udp", UdpSocket::bind("127.0.0.1:0").and_then(|s| s.send_to(b"key", ("127.0.0.1", port))).is_ok()),
         ("unix", UnixStream::connect(user.join("socket")).is_ok()),
         ("new file", fs::write(user.join("new"), "x").is_ok()),
         ("sidecar", fs::write(user.join("photo.dng.xmp"), "x").is_ok()),
         ("key", fs::read(user.join("key")).is_ok()),
         ("photo", append(&photo).is_ok()),
-        ("environment", fs::read(format!("/proc/{parent}/environ")).is_ok()),
+        ("environment", fs::read(Path::new("/proc").join(parent).join("environ")).is_ok()),
         ("link", fs::hard_link(&photo, base.join("temp/link")).is_ok()),
         ("read", fs::read(&photo).is_ok()),
         ("home", fs::write(base.join("home/own"), "x").is_ok()),
@@ -72,7 +73,9 @@ fn reached(sandbox: Option<&Sandbox>) -> Vec<String> {
     let _socket = UnixListener::bind(user.join("socket")).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let order = format!("{}\n{}\n{port}", user.display(), base.display());
+    let datagrams = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    datagrams.set_nonblocking(true).unwrap();
+    let order = format!("{}\n{}\n{port}\n{}", user.display(), base.display(), std::process::id());
     let ended = Job {
         program: &std::env::current_exe().unwrap(),
         args: arguments([
@@ -96,7 +99,9 @@ fn reached(sandbox: Option<&Sandbox>) -> Vec<String> {
         assert_eq!(fs::read_dir(&user).unwrap().count(), 3, "something new lies beside the photograph");
     }
     let [line] = &ended.watched[..] else { panic!("{sandbox:?}: {} {}", ended.stdout, ended.stderr) };
-    line.split_once("did: ").unwrap().1.split(", ").map(str::to_owned).collect()
+    let mut reached: Vec<_> = line.split_once("did: ").unwrap().1.split(", ").map(str::to_owned).collect();
+    reached.extend(datagrams.recv(&mut [0; 8]).is_ok().then(|| "udp".to_owned()));
+    reached
 }
 
 #[test]
