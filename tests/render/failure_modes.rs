@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | raw missing, empty | exit 1 | `Raw`, before a start | `real::photographs_that_cannot…`, `a_kept_darktable_survives…` |
 //! | raw of random bytes, cut, of no known kind | exit 1, or half a picture | `Raw` | the same |
-//! | sidecar empty, not XML | exit 1; kept: ignores it | `Encode` | `real::an_edit_that…`, `sidecars_that…` |
+//! | sidecar empty, not XML | exit 1; kept: passes over it, so it is not asked | `Encode` | `real::an_edit_that…`, `sidecars_that…` |
 //! | sidecar missing | exit 1 | `Encode` | `sidecars_that_cannot_be_read…` |
 //! | sidecar cut, item dropped or misread | exit 0 | `Dropped`; `Untrusted` if black or flat | `real::an_edit_that…` |
 //! | output folder missing | makes it | a picture | `output_folders…` |
@@ -95,6 +95,7 @@ fn a_kept_darktable_survives_photographs_that_cannot_be_read() {
             other => panic!("{name}: {other:?}"),
         }
         assert_eq!(ask(&worker, &good, &patient()).unwrap().pixel_hash, expected, "after {name}");
+        assert_eq!((worker.children(), worker.troubles()), (1, 0), "after {name}");
     }
 }
 
