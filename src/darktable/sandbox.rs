@@ -109,10 +109,10 @@ impl Sandbox {
             Self::Bubblewrap(_) => command.spawn(),
             // Both restrictions are a thread's, and are handed down to what it starts. This one does nothing else.
             Self::Kernel => std::thread::scope(|scope| {
-                let confined = scope.spawn(|| {
+                let confined = std::thread::Builder::new().spawn_scoped(scope, || {
                     kernel::confine(&readable(program, reach), reach.write).map_err(io::Error::other)?;
                     command.spawn()
-                });
+                })?;
                 confined.join().unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be set up")))
             }),
         }
@@ -122,12 +122,16 @@ impl Sandbox {
 /// Everything that a child may read but not write: the system's folders, where the program is installed, and
 /// what it was given.
 fn readable(program: &Path, reach: &Reach<'_>) -> Vec<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let holds_home = |folder: &Path| home.as_deref().is_some_and(|home| home.starts_with(folder));
-    let system = SYSTEM.map(PathBuf::from).into_iter().filter(|folder| !holds_home(folder));
-    let installed = installation(program).into_iter().filter(|folder| !holds_home(folder));
+    let home = std::env::var_os("HOME").map(PathBuf::from);
     let given = reach.read.iter().map(|&path| path.to_owned());
-    system.chain(installed).chain([program.to_owned()]).chain(given).collect()
+    common(program, home.as_deref()).into_iter().chain(given).collect()
+}
+
+/// What of this every child may read. No folder that `home` lies in is.
+fn common(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let folders = SYSTEM.map(PathBuf::from).into_iter().chain(installation(program));
+    let foreign = folders.filter(|folder| !home.is_some_and(|home| home.starts_with(folder)));
+    foreign.chain([program.to_owned()]).collect()
 }
 
 /// The folder that a program lies in and, where that is a `bin`, the one around it, which has its libraries.
@@ -138,7 +142,7 @@ fn installation(program: &Path) -> Vec<PathBuf> {
     folder.into_iter().chain(around).collect()
 }
 
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(target_os = "linux")]
 mod kernel {
     use std::error::Error;
     use std::path::{Path, PathBuf};
@@ -165,7 +169,8 @@ mod kernel {
 
     /// Whether this kernel lets a program restrict itself. Tried on a thread that ends at once.
     pub fn works() -> bool {
-        std::thread::spawn(|| confine(&[], &[]).is_ok()).join().unwrap_or(false)
+        let trial = std::thread::Builder::new().spawn(|| confine(&[], &[]).is_ok());
+        trial.is_ok_and(|thread| thread.join().unwrap_or(false))
     }
 
     /// Restricts the calling thread, and whatever it starts from now on, for good.
@@ -192,7 +197,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+#[cfg(not(target_os = "linux"))]
 mod kernel {
     use std::path::{Path, PathBuf};
 
@@ -201,6 +206,40 @@ mod kernel {
     }
 
     pub fn confine(_read: &[PathBuf], _write: &[&Path]) -> Result<(), &'static str> {
-        Err("only Linux on a 64-bit processor has Landlock")
+        Err("only Linux has Landlock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_ones_own_does_not_open_the_home_it_lies_in() {
+        let [home, service] = ["/home/ann", "/var/lib/service"].map(Path::new);
+        let may_read = |program: &str, home| common(Path::new(program), Some(home));
+        let has = |folders: &[PathBuf], folder: &str| folders.iter().any(|f| f == Path::new(folder));
+        let own = may_read("/home/ann/bin/darktable-cli", home);
+        assert!(has(&own, "/home/ann/bin") && has(&own, "/usr") && has(&own, "/var"));
+        assert!(!has(&own, "/home/ann") && !has(&own, "/home"), "{own:?}");
+        let loose = may_read("/home/ann/darktable-cli", home);
+        assert!(has(&loose, "/home/ann/darktable-cli") && !has(&loose, "/home/ann"), "{loose:?}");
+        let built = may_read("/home/ann/darktable/bin/darktable-cli", home);
+        assert!(has(&built, "/home/ann/darktable") && !has(&built, "/home/ann"), "{built:?}");
+        assert!(!has(&may_read("/usr/bin/darktable-cli", service), "/var"));
+    }
+
+    #[test]
+    fn bubblewrap_gets_nothing_but_what_is_allowed() {
+        let sandbox = Sandbox::Bubblewrap("/usr/bin/bwrap".into());
+        let reach = Reach { read: &[Path::new("/given")], write: &[Path::new("/own")] };
+        let command = sandbox.command(Path::new("/bin/true"), &reach);
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        let line = words.join(" ");
+        assert!(line.starts_with("--unshare-net ") && line.ends_with(" -- /bin/true"), "{line}");
+        assert!(line.contains("--ro-bind-try /given /given --bind /own /own"), "{line}");
+        let writable: Vec<_> =
+            words.iter().filter(|word| word.ends_with("bind") && !word.contains("ro-")).collect();
+        assert_eq!(writable, ["--bind"]);
     }
 }
