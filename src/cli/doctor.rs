@@ -79,7 +79,8 @@ fn of_darktable(doctor: &Doctor) -> Check {
         ok: doctor.supported,
         needed: true,
         found,
-        remedy: Some(doctor.install.map_or(by_hand, str::to_owned)),
+        // One that was not started for want of a sandbox needs what the next check names.
+        remedy: doctor.unconfined.is_none().then(|| doctor.install.map_or(by_hand, str::to_owned)),
     }
 }
 

@@ -241,7 +241,7 @@ fn servers_that_hang_flood_lie_or_leave_are_told_from_good_ones() {
         let request = RenderRequest { raw: &raw, state: &state, long_edge: 300, quality: Quality::Preview };
         let hangs = ["sleep", "while"].iter().any(|word| server.contains(word));
         let answer = worker.render(&request, &if hangs { within(limit) } else { patient() });
-        assert!(!hangs || began.elapsed() < limit + Duration::from_millis(900), "{server}: too late");
+        assert!(!hangs || began.elapsed() < limit + Duration::from_secs(2), "{server}: too late");
         assert_eq!(worker.children(), usize::from(answer.is_err() && !hangs), "{server}");
         (answer.map(|rendered| rendered.picture.width), worker.troubles())
     };
