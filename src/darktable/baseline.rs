@@ -30,7 +30,7 @@ pub fn ask_baseline(
     deadline: &Deadline,
 ) -> Result<Vec<u8>, RenderError> {
     let base = Base::new(base)?;
-    let scratch = Scratch::new(&base, raw)?;
+    let scratch = Scratch::writable(&base, raw)?;
     let run = |history| {
         let order =
             Order { sidecar: None, long_edge: LONG_EDGE, quality: Quality::Preview, history, export: None };

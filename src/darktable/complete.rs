@@ -28,7 +28,7 @@ pub fn complete(
     deadline: &Deadline,
 ) -> Result<Vec<u8>, RenderError> {
     let base = Base::new(base)?;
-    let scratch = Scratch::new(&base, raw)?;
+    let scratch = Scratch::writable(&base, raw)?;
     let mut beside = scratch.input().as_os_str().to_owned();
     beside.push(".xmp");
     let beside = Path::new(&beside);

@@ -227,7 +227,9 @@ impl Renderer for Worker {
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
         let oneshot =
             || self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline);
-        if request.long_edge == 0 || !ends_in_srgb(request.state) || !self.trusted() {
+        // An import passes over a sidecar that it cannot read, and says nothing.
+        let whole = sidecar.contains("</darktable:history>");
+        if request.long_edge == 0 || !whole || !ends_in_srgb(request.state) || !self.trusted() {
             return oneshot();
         }
         let error = match self.by_child(request, &sidecar, deadline)? {
