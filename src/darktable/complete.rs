@@ -42,7 +42,7 @@ pub fn complete(
     };
     let ended = scratch.run(cli, &base, &order, deadline)?;
     checks::ending(&ended, raw, &scratch.output())?;
-    checks::decoded(&scratch.output(), LONG_EDGE)?;
+    checks::decoded(&scratch.output(), PICTURE, LONG_EDGE)?;
     let size = fs::metadata(beside).map_err(at(beside))?.len();
     if size > xmp::MAX_BYTES as u64 {
         return Err(RenderError::Untrusted(format!("the sidecar that darktable wrote has {size} bytes")));

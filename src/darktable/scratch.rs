@@ -33,6 +33,9 @@ use crate::darktable::sandbox::Reach;
 
 /// The name of the picture that darktable writes.
 pub const PICTURE: &str = "picture.png";
+/// The name of the picture that a darktable that stays alive writes: not packed, which saves both sides a
+/// twentieth of a second.
+pub const SERVED: &str = "picture.tif";
 /// Its name when it is to carry the history that made it.
 pub const CARRIER: &str = "picture.jpg";
 /// The largest long edge that is asked for; darktable never enlarges, so this means full size.
@@ -136,6 +139,9 @@ impl Base {
         args.extend(arguments(ALONE));
         let quality = format!("plugins/lighttable/export/high_quality_processing={hq}");
         args.extend(arguments(["--conf", "write_sidecar_files=never", "--conf", &quality]));
+        for setting in ["bpp=8", "pixelformat=0", "compress=0", "shortfile=0"] {
+            args.extend(arguments(["--conf", &format!("plugins/imageio/format/tiff/{setting}")]));
+        }
         // The working directory is `folder`.
         args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
         Live::start(&Job {

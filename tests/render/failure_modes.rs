@@ -30,7 +30,7 @@ use chemigram::darktable::checks;
 use chemigram::darktable::process::{Job, arguments};
 use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 use chemigram::darktable::sandbox::Reach;
-use chemigram::darktable::scratch::{Base, History, Order, Scratch};
+use chemigram::darktable::scratch::{Base, History, Order, PICTURE, Scratch};
 use chemigram::darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
@@ -52,10 +52,11 @@ impl Studio {
             long_edge: 64,
             quality: Quality::Preview,
             history: History::Unsaid,
+            export: None,
         };
         let ended = scratch.run(&self.cli, &base, &order, &patient())?;
         checks::ending(&ended, photo, &scratch.output())?;
-        checks::output(&scratch.output(), order.long_edge)
+        checks::output(&scratch.output(), PICTURE, order.long_edge)
     }
 
     /// A kept darktable that writes the edit as it stands in `text`.
