@@ -64,6 +64,7 @@ struct Order {
     raw: RawFile,
     state: EditState,
     deadline: Deadline,
+    finish: Box<dyn FnOnce(&Rendered) + Send>,
 }
 
 /// What decides a picture, within one session.
@@ -103,12 +104,20 @@ impl Queue {
 
     /// Begins a render that nobody waits for yet, for which the permit is used up. Jobs that have not begun
     /// are dropped, because the newest state is the one that will be looked at; their permits' lines come back.
-    pub fn ahead(&self, permit: Permit, request: &RenderRequest<'_>, deadline: &Deadline) -> Vec<u64> {
+    /// `finish` is run on the picture before it is handed to anyone.
+    pub fn ahead(
+        &self,
+        permit: Permit,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        finish: impl FnOnce(&Rendered) + Send + 'static,
+    ) -> Vec<u64> {
         let key = Key::of(request);
         let order = Order {
             raw: request.raw.clone(),
             state: request.state.clone(),
             deadline: deadline.clone().with_cancel(self.shared.closed.clone()),
+            finish: Box::new(finish),
         };
         let mut board = self.shared.lock();
         let stale = |job: &mut Job| matches!(job.standing, Standing::Waiting(_));
@@ -242,7 +251,10 @@ impl Shared {
                 quality: key.quality,
             };
             let standing = match self.renderer.render(&request, &order.deadline) {
-                Ok(rendered) => Standing::Done(rendered),
+                Ok(rendered) => {
+                    (order.finish)(&rendered);
+                    Standing::Done(rendered)
+                }
                 Err(error) => {
                     tracing::debug!(%error, "a render that was begun ahead failed");
                     Standing::Failed
@@ -361,7 +373,7 @@ mod tests {
 
         fn ahead(&mut self, queue: &Queue, long_edge: u32) -> Vec<u64> {
             let permit = self.permit(long_edge);
-            queue.ahead(permit, &self.ask(long_edge), &Deadline::never())
+            queue.ahead(permit, &self.ask(long_edge), &Deadline::never(), |_| {})
         }
 
         fn ask(&self, long_edge: u32) -> RenderRequest<'_> {

@@ -449,8 +449,7 @@ fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {
         raw: workspace.raw(),
         tastes: setup.tastes.clone(),
         commits: std::sync::Mutex::default(),
-        stats: std::sync::Mutex::default(),
-        differences: std::sync::Mutex::default(),
+        measures: Arc::default(),
     })
 }
 

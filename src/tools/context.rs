@@ -16,11 +16,9 @@ use crate::error::{ErrorCode, Fault};
 use crate::gate::Gate;
 use crate::ids::{Hash, RefName};
 use crate::metrics::axes::Axis;
-use crate::metrics::difference::Difference;
-use crate::metrics::stats::ImageStats;
 use crate::metrics::vectors::vector_axes;
 use crate::photo::{AppliedMove, Commit, Writer};
-use crate::tools::{BlobStore, moves_of};
+use crate::tools::{BlobStore, Measures, moves_of};
 use crate::transcript::{HeadState, Judgment, SessionStart, Vector};
 use crate::vocabulary::{PhotoFacts, Vocabulary};
 
@@ -40,10 +38,8 @@ pub struct Engine {
     pub tastes: PathBuf,
     /// Commits that were read and proved once: they never change, and a long branch is walked often.
     pub commits: Mutex<HashMap<Hash, Commit>>,
-    /// The numbers of pictures that were measured once, by their pixels.
-    pub stats: Mutex<HashMap<Hash, ImageStats>>,
-    /// The differences of pairs that were measured once, by the pixels of both.
-    pub differences: Mutex<HashMap<(Hash, Hash), Difference>>,
+    /// What was measured of pictures.
+    pub measures: Arc<Measures>,
 }
 
 impl Engine {

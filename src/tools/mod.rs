@@ -14,6 +14,7 @@ mod layers;
 mod learn;
 mod lifecycle;
 mod look;
+mod measures;
 mod pictures;
 mod regions;
 mod spots;
@@ -23,6 +24,7 @@ use serde_json::Value;
 pub use blobs::BlobStore;
 pub use context::{Answer, BranchView, Engine, Look, ToolContext, View, millis};
 pub use judge::{Measured, baseline_preview, default_judgment, moves_of};
+pub use measures::Measures;
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};

@@ -1,7 +1,6 @@
 //! How tools get pictures and their numbers: from the cache, begun ahead, or rendered under a permit.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use crate::metrics::axes::Axis;
 use crate::metrics::check::VectorCheck;
 use crate::metrics::difference::Difference;
 use crate::metrics::stats::ImageStats;
-use crate::tools::context::{Look, ToolContext, millis};
+use crate::tools::context::{Look, Place, ToolContext, millis};
 use crate::transcript::Event;
 
 /// What is reserved for a picture that is asked for.
@@ -119,6 +118,7 @@ impl ToolContext<'_> {
         {
             return Ok(());
         }
+        let against = self.seen_before(&place, long_edge, quality)?;
         let intent = Event::RenderIntent {
             state: place.state_hash,
             long_edge,
@@ -129,8 +129,21 @@ impl ToolContext<'_> {
             estimate_ms: estimate.map(millis),
         };
         let permit = self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?;
-        let dropped = self.engine.renderer.ahead(permit, &request, &self.gate.deadline());
+        // What a look tells beside the picture is measured ahead as well.
+        let measures = self.engine.measures.clone();
+        let finish = move |rendered: &Rendered| measures.measure(rendered, &against);
+        let dropped = self.engine.renderer.ahead(permit, &request, &self.gate.deadline(), finish);
         self.close_ahead(|seq| dropped.contains(&seq), "dropped: a newer state was made before it began")
+    }
+
+    /// The baseline's picture and that of the step before, where they were looked at.
+    fn seen_before(&self, place: &Place, long_edge: u32, quality: Quality) -> Result<Vec<Rendered>, Fault> {
+        let baseline = self.place(Some("baseline"))?;
+        let parent = self.commit(&place.commit)?.parents.first().cloned();
+        let parent = parent.map(|parent| self.place(Some(parent.as_str()))).transpose()?;
+        let states = [Some(baseline.state), parent.map(|parent| parent.state)];
+        let seen = states.iter().flatten().filter_map(|state| self.looked_at(state, long_edge, quality));
+        Ok(seen.collect())
     }
 
     /// Writes down that renders which were begun ahead came to nothing.
@@ -183,21 +196,12 @@ impl ToolContext<'_> {
 
     /// The numbers of a picture, measured once.
     pub fn stats(&self, rendered: &Rendered) -> ImageStats {
-        let mut known = self.engine.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(rendered.pixel_hash.clone()).or_insert_with(|| ImageStats::of(&rendered.picture)).clone()
+        self.engine.measures.stats(rendered)
     }
 
     /// The difference of two pictures, measured once.
     pub fn difference(&self, a: &Rendered, b: &Rendered) -> Result<Difference, Fault> {
-        let mut known = self.engine.differences.lock().unwrap_or_else(PoisonError::into_inner);
-        let pair = (a.pixel_hash.clone(), b.pixel_hash.clone());
-        if let Some(found) = known.get(&pair) {
-            return Ok(found.clone());
-        }
-        let found = Difference::between(&a.picture, &b.picture)
-            .map_err(|e| Fault::new(ErrorCode::StateError, e.to_string()))?;
-        known.insert(pair, found.clone());
-        Ok(found)
+        self.engine.measures.difference(a, b)
     }
 
     fn note_render(
