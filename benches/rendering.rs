@@ -1,6 +1,6 @@
 //! How long pictures take, and how much of that a session waits for: `cargo bench --bench rendering`.
 //!
-//! With a word behind `--`, only that part: `previews`, `thinking`, `kept`, `kills`, `together`. Every ratio is
+//! With a word behind `--`, only that part: `previews`, `measuring`, `thinking`, `kept`, `kills`, `together`. Every ratio is
 //! of medians or sums taken in one run, the things compared taking turns.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
@@ -21,9 +21,13 @@ use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
 use chemigram::darktable::xmp;
+use chemigram::metrics::difference::Difference;
+use chemigram::metrics::stats::ImageStats;
 use chemigram::provider::script::Script;
+use chemigram::redact::Redactor;
 use chemigram::session::driver::Session;
 use chemigram::session::start;
+use chemigram::tools::BlobStore;
 use chemigram::transcript::{Event, Line, Outcome};
 use demo::Demo;
 use support::{Studio, confirm, reply, request};
@@ -33,8 +37,9 @@ const SIZES: [(&str, u32, u32); 3] = [("0.24", 600, 400), ("6", 3000, 2000), ("2
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let parts: [(&str, fn()); 5] = [
+    let parts: [(&str, fn()); 6] = [
         ("previews", previews),
+        ("measuring", measuring),
         ("thinking", thinking),
         ("kept", kept),
         ("kills", kills),
@@ -81,6 +86,10 @@ fn by_hand(demo: &Demo, state: &EditState, args: &[&str], home: &Path) -> (Durat
     let mut command = Command::new(demo.cli_path());
     command.arg(&demo.raw.path).arg(&sidecar).arg(output.join("out.jpg")).args(args);
     command.env("HOME", home).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).stdout(Stdio::piped());
+    if args.contains(&"perf") && demo.version().starts_with("4.") {
+        // As this program runs it: with two threads its pixels are not repeatable.
+        command.env("OMP_NUM_THREADS", "1");
+    }
     let started = Instant::now();
     let ended = command.output().unwrap();
     let took = started.elapsed();
@@ -265,6 +274,26 @@ fn thinking() {
             hits.0.iter().max().unwrap()
         );
     }
+}
+
+/// What is done with every picture besides rendering it.
+fn measuring() {
+    const ROUNDS: u32 = 20;
+    let (one, mut two) = (photo(1024, 683), photo(1024, 683));
+    two.rgb.iter_mut().for_each(|value| *value = value.saturating_add(9));
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = BlobStore::new(folder.path().join("blobs"), Redactor::default());
+    let time = |name: &str, work: &mut dyn FnMut()| {
+        work();
+        let started = Instant::now();
+        (0..ROUNDS).for_each(|_| work());
+        println!("{name:<32} {:.2?}", started.elapsed() / ROUNDS);
+    };
+    println!("a picture of 1024 x 683 pixels");
+    time("statistics", &mut || drop(ImageStats::of(&two)));
+    time("difference in CIEDE2000", &mut || drop(Difference::between(&one, &two).unwrap()));
+    time("its identity", &mut || drop(two.pixel_hash()));
+    time("the JPEG for the model", &mut || drop(blobs.put_picture(&two, String::new()).unwrap()));
 }
 
 /// The resident memory of a process, in MiB.

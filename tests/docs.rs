@@ -130,6 +130,9 @@ fn every_dependency_has_its_reason() {
     for table in ["dependencies", "dev-dependencies"] {
         wanted.extend(manifest[table].as_table().unwrap().keys().map(String::as_str));
     }
+    for system in manifest["target"].as_table().unwrap().values() {
+        wanted.extend(system["dependencies"].as_table().unwrap().keys().map(String::as_str));
+    }
     for name in &wanted {
         assert!(named.contains(name), "docs/adr/0007-dependencies.md gives no reason for `{name}`");
     }

@@ -201,7 +201,7 @@ impl Bench {
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", &self.made)
             .env("TMPDIR", &self.made)
-            .env("MALLOC_PERTURB_", "255")
+            .env("MALLOC_MMAP_THRESHOLD_", "65536")
             .env("OMP_NUM_THREADS", "1")
             .output()
             .unwrap();
@@ -400,7 +400,11 @@ fn a_style_looks_as_darktable_applies_it() {
     let states = [style.apply(&bench.facts.baseline), style.apply(&bench.edited())];
     let ours = all(&states, |state| bench.render(&bench.sidecar(state)));
     for (name, ours) in ["plain", "edited"].into_iter().zip(ours) {
-        let theirs = checks::decode(&std::fs::read(bench.made.join(format!("{name}.png"))).unwrap()).unwrap();
+        let theirs = checks::decode(
+            &std::fs::read(bench.made.join(format!("{name}.png"))).unwrap(),
+            image::ImageFormat::Png,
+        )
+        .unwrap();
         assert_eq!(difference(&theirs, &ours), 0, "{name}");
     }
 }

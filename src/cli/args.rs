@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
@@ -20,6 +21,7 @@ Environment:
   CHEMIGRAM_MODEL            its model, as --model
   CHEMIGRAM_BASE_URL         another address for a provider that is reached over HTTP
   CHEMIGRAM_DARKTABLE_CLI    another darktable-cli than the first on PATH
+  CHEMIGRAM_REQUIRE_SANDBOX  1 stands for --require-sandbox
   OPENAI_API_KEY, …          keys; `chemigram providers list` names each provider's
   XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME, NO_COLOR, COLUMNS
 
@@ -68,6 +70,9 @@ pub struct Globals {
     /// When to use colour
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
+    /// Start darktable only where it can be kept from the network and from other files; `doctor` says whether
+    #[arg(long, global = true, env = "CHEMIGRAM_REQUIRE_SANDBOX", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub require_sandbox: bool,
 }
 
 /// When to use colour.

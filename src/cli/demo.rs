@@ -10,7 +10,7 @@ use crate::assets::Overlay;
 use crate::budget::Budget;
 use crate::darktable::dng;
 use crate::error::ErrorCode;
-use crate::photo::{IngestOptions, Library};
+use crate::photo::IngestOptions;
 use crate::provider::Choice;
 use crate::session::start::Request;
 use crate::transcript::Vector;
@@ -39,11 +39,7 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
     say(format!("1. a made-up raw: {}", raw.display()));
     let bytes = dng::demo_raw()?;
     crate::durable::write(&raw, &bytes).map_err(|e| Failure::file("write", &raw, &e))?;
-    let demo = App {
-        output: app.output.clone(),
-        folders: app.folders.clone(),
-        library: Library::new(folder.join("photos")),
-    };
+    let demo = app.with_library(folder.join("photos"));
     say(format!("2. darktable {version} says how it would develop it"));
     let brief = Overlay::demo().text("brief.md").map(std::borrow::Cow::into_owned);
     let workspace = demo.ingest(&raw, IngestOptions { id: Some("espresso".parse()?), brief })?.workspace;

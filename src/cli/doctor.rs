@@ -11,6 +11,7 @@ use super::setup::{App, patience};
 use crate::darktable::dng::{DngOptions, write_dng};
 use crate::darktable::probe::{self, Doctor};
 use crate::darktable::render::{Picture, Quality, RawFile, RenderRequest};
+use crate::darktable::sandbox::Isolation;
 use crate::darktable::{baseline::ask_baseline, xmp};
 use crate::error::{Coded as _, ErrorCode};
 use crate::ids::Hash;
@@ -29,8 +30,9 @@ struct Check {
 
 /// Looks at everything; the status is 6 when something needed is missing.
 pub fn doctor(app: &App) -> Result<u8, Failure> {
-    let darktable = probe::doctor(&patience());
+    let darktable = probe::doctor(app.isolation, &patience());
     let mut checks = vec![of_darktable(&darktable)];
+    checks.extend(of_sandbox(&darktable, app.isolation == Isolation::Required));
     if darktable.supported {
         checks.push(test_render(app));
     }
@@ -77,8 +79,27 @@ fn of_darktable(doctor: &Doctor) -> Check {
         ok: doctor.supported,
         needed: true,
         found,
-        remedy: Some(doctor.install.map_or(by_hand, str::to_owned)),
+        // One that was not started for want of a sandbox needs what the next check names.
+        remedy: doctor.unconfined.is_none().then(|| doctor.install.map_or(by_hand, str::to_owned)),
     }
+}
+
+/// What confines darktable; nothing is said of one that does not run anyway.
+fn of_sandbox(doctor: &Doctor, needed: bool) -> Option<Check> {
+    let by_hand = "a Linux kernel from 5.13 on with Landlock switched on, or bubblewrap; without either, open only \
+                   photographs that you trust";
+    let found = match (&doctor.sandbox, &doctor.unconfined) {
+        (Some(sandbox), _) => format!("{sandbox}: no network, and no files but its own"),
+        (None, Some(reason)) => format!("none: {reason}"),
+        (None, None) => return None,
+    };
+    Some(Check {
+        what: "sandbox".into(),
+        ok: doctor.sandbox.is_some(),
+        needed,
+        found,
+        remedy: Some(doctor.install_sandbox.unwrap_or(by_hand).to_owned()),
+    })
 }
 
 /// Develops a tiny raw, around the cache.

@@ -82,7 +82,7 @@ fn run(globals: &Globals, verb: &Verb, output: Output) -> Result<u8, Failure> {
         _ => {}
     }
     logging::start(globals, setup::redactor(&Folders::find()?))?;
-    let app = App::new(output, globals.library.as_deref())?;
+    let app = App::new(output, globals)?;
     dispatch(&app, verb)
 }
 

@@ -1,9 +1,10 @@
 //! What commands work with, each part made when it is first asked for.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use super::args::Globals;
 use super::failure::Failure;
 use super::output::Output;
 use super::paths::Folders;
@@ -16,6 +17,7 @@ use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::proxy::{Choice, Proxied, Proxies, ProxyError};
 use crate::darktable::render::{RawFile, RenderError, Renderer};
+use crate::darktable::sandbox::Isolation;
 use crate::darktable::state::EditState;
 use crate::darktable::worker::Worker;
 use crate::darktable::xmp;
@@ -42,14 +44,30 @@ pub struct App {
     pub folders: Folders,
     /// The photos.
     pub library: Library,
+    /// How much it matters that darktable is confined.
+    pub isolation: Isolation,
+    /// Passes once it was said that nothing confines it.
+    said: Arc<Once>,
 }
 
 impl App {
-    /// With the library at `library`, or the user's own.
-    pub fn new(output: Output, library: Option<&Path>) -> Result<Self, Failure> {
+    /// With the library that the arguments name, or the user's own.
+    pub fn new(output: Output, globals: &Globals) -> Result<Self, Failure> {
         let folders = Folders::find()?;
-        let library = Library::new(library.map_or_else(|| folders.library(), Path::to_owned));
-        Ok(Self { output, folders, library })
+        let library = Library::new(globals.library.clone().unwrap_or_else(|| folders.library()));
+        let isolation = if globals.require_sandbox { Isolation::Required } else { Isolation::WherePossible };
+        Ok(Self { output, folders, library, isolation, said: Arc::new(Once::new()) })
+    }
+
+    /// The same with another library.
+    pub fn with_library(&self, folder: PathBuf) -> Self {
+        Self {
+            output: self.output.clone(),
+            folders: self.folders.clone(),
+            library: Library::new(folder),
+            isolation: self.isolation,
+            said: Arc::clone(&self.said),
+        }
     }
 
     /// A photo, for reading.
@@ -102,9 +120,15 @@ impl App {
         Cache::new(self.folders.renders(), CACHE_LIMIT)
     }
 
-    /// The installed darktable.
+    /// The installed darktable. Where nothing confines it, that is said once.
     pub fn darktable(&self) -> Result<DarktableCli, Failure> {
-        Ok(DarktableCli::find(&patience())?)
+        let cli = DarktableCli::find_as(self.isolation, &patience())?;
+        if let Err(reason) = cli.sandbox() {
+            self.said.call_once(|| {
+                tracing::warn!("darktable runs without a sandbox ({reason}); `chemigram doctor` says more");
+            });
+        }
+        Ok(cli)
     }
 
     /// The version of the installed darktable; where there is none, the newest that is known.

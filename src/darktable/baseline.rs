@@ -7,7 +7,7 @@ use crate::clock::Deadline;
 use crate::darktable::checks;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::render::{Quality, RenderError};
-use crate::darktable::scratch::{Base, CARRIER, History, Order, Scratch, at};
+use crate::darktable::scratch::{Base, CARRIER, History, Order, PICTURE, Scratch, at};
 
 /// Nobody looks at this picture, but a photograph that cannot be rendered must not become a project.
 const LONG_EDGE: u32 = 128;
@@ -30,7 +30,7 @@ pub fn ask_baseline(
     deadline: &Deadline,
 ) -> Result<Vec<u8>, RenderError> {
     let base = Base::new(base)?;
-    let scratch = Scratch::new(&base, raw)?;
+    let scratch = Scratch::writable(&base, raw)?;
     let run = |history| {
         let order =
             Order { sidecar: None, long_edge: LONG_EDGE, quality: Quality::Preview, history, export: None };
@@ -38,7 +38,7 @@ pub fn ask_baseline(
     };
     run(History::Beside)?;
     // A photograph of a white wall or with the cap on is a photograph: blank is fine here.
-    checks::decoded(&scratch.output(), LONG_EDGE)?;
+    checks::decoded(&scratch.output(), PICTURE, LONG_EDGE)?;
     let mut sidecar = scratch.input().as_os_str().to_owned();
     sidecar.push(".xmp");
     if let Some(sidecar) = read(Path::new(&sidecar))? {

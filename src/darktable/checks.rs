@@ -11,7 +11,7 @@ use image::{DynamicImage, ImageFormat, ImageReader};
 
 use crate::darktable::process::Ended;
 use crate::darktable::render::{Picture, RenderError};
-use crate::darktable::scratch::{LARGEST_EDGE, PICTURE};
+use crate::darktable::scratch::LARGEST_EDGE;
 
 /// Lines that mean: part of the edit was dropped or misread.
 const DROPPED: [&str; 6] = [
@@ -90,17 +90,18 @@ fn first(watched: &[String], list: &[&str]) -> Option<String> {
     watched.iter().find(|line| any(line, list)).map(|line| plain(line))
 }
 
-/// Judges the picture that a run left in `folder`, and decodes it.
-pub fn output(folder: &Path, long_edge: u32) -> Result<Picture, RenderError> {
-    let picture = decoded(folder, long_edge)?;
+/// Judges the picture that a run left in `folder` under that name, and decodes it.
+pub fn output(folder: &Path, name: &str, long_edge: u32) -> Result<Picture, RenderError> {
+    let picture = decoded(folder, name, long_edge)?;
     not_blank(&picture)?;
     Ok(picture)
 }
 
 /// [`output`] for a photograph that may be blank.
-pub fn decoded(folder: &Path, long_edge: u32) -> Result<Picture, RenderError> {
-    let bytes = only_file(folder, PICTURE)?;
-    let picture = decode(&bytes).map_err(RenderError::Untrusted)?;
+pub fn decoded(folder: &Path, name: &str, long_edge: u32) -> Result<Picture, RenderError> {
+    let bytes = only_file(folder, name)?;
+    let format = ImageFormat::from_path(name).unwrap_or(ImageFormat::Png);
+    let picture = decode(&bytes, format).map_err(RenderError::Untrusted)?;
     fits(&picture, long_edge)?;
     Ok(picture)
 }
@@ -122,13 +123,13 @@ pub fn only_file(folder: &Path, name: &str) -> Result<Vec<u8>, RenderError> {
     fs::read(&path).map_err(|source| RenderError::Io { path, source })
 }
 
-/// Decodes an 8-bit RGB PNG in full, within limits of size and memory. The error says what is wrong with it.
-pub fn decode(png: &[u8]) -> Result<Picture, String> {
+/// Decodes an 8-bit RGB picture in full, within limits of size and memory. The error says what is wrong with it.
+pub fn decode(bytes: &[u8], format: ImageFormat) -> Result<Picture, String> {
     let mut limits = image::Limits::default();
     limits.max_image_width = Some(LARGEST_EDGE);
     limits.max_image_height = Some(LARGEST_EDGE);
     limits.max_alloc = Some(DECODE_BYTES);
-    let mut reader = ImageReader::with_format(Cursor::new(png), ImageFormat::Png);
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(limits);
     match reader.decode().map_err(|e| format!("it does not decode: {e}"))? {
         DynamicImage::ImageRgb8(image) => {

@@ -28,7 +28,7 @@ pub fn complete(
     deadline: &Deadline,
 ) -> Result<Vec<u8>, RenderError> {
     let base = Base::new(base)?;
-    let scratch = Scratch::new(&base, raw)?;
+    let scratch = Scratch::writable(&base, raw)?;
     let mut beside = scratch.input().as_os_str().to_owned();
     beside.push(".xmp");
     let beside = Path::new(&beside);
@@ -42,7 +42,7 @@ pub fn complete(
     };
     let ended = scratch.run(cli, &base, &order, deadline)?;
     checks::ending(&ended, raw, &scratch.output())?;
-    checks::decoded(&scratch.output(), LONG_EDGE)?;
+    checks::decoded(&scratch.output(), PICTURE, LONG_EDGE)?;
     let size = fs::metadata(beside).map_err(at(beside))?.len();
     if size > xmp::MAX_BYTES as u64 {
         return Err(RenderError::Untrusted(format!("the sidecar that darktable wrote has {size} bytes")));

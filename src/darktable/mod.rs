@@ -23,6 +23,7 @@ pub mod process;
 pub mod proxy;
 pub mod queue;
 pub mod render;
+pub mod sandbox;
 pub mod scratch;
 pub mod srgb;
 pub mod state;

@@ -10,7 +10,7 @@ use crate::clock::Deadline;
 use crate::darktable::checks;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::scratch::{Base, History, Order, Scratch};
+use crate::darktable::scratch::{Base, History, Order, PICTURE, Scratch};
 use crate::darktable::state::EditState;
 
 /// Spells a state as a sidecar for a picture of the given file name; the error says why it cannot be.
@@ -57,7 +57,7 @@ impl OneShot {
             Order { sidecar: Some(&sidecar), long_edge, quality, history: History::Unsaid, export: None };
         let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
         checks::ending(&ended, raw, &scratch.output())?;
-        let picture = Arc::new(checks::output(&scratch.output(), long_edge)?);
+        let picture = Arc::new(checks::output(&scratch.output(), PICTURE, long_edge)?);
         let pixel_hash = picture.pixel_hash();
         Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: false })
     }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::clock::Deadline;
-use crate::darktable::process::{Job, RunError, arguments};
+use crate::darktable::process::{self, Job, RunError, arguments};
 use crate::darktable::render::RenderError;
+use crate::darktable::sandbox::{Isolation, Reach, Sandbox};
 
 /// The environment variable that names another `darktable-cli`.
 pub const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
@@ -49,27 +50,59 @@ impl FromStr for Version {
     }
 }
 
-/// A `darktable-cli` that was asked for its version and is new enough.
+/// A `darktable-cli` that was asked for its version and is new enough, and what it is confined by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarktableCli {
     path: PathBuf,
     version: String,
+    /// Or why there is none.
+    sandbox: Result<Sandbox, String>,
 }
 
 impl DarktableCli {
-    /// The one that [`CLI_VARIABLE`] names, else the first on `PATH`.
+    /// The one that [`CLI_VARIABLE`] names, else the first on `PATH`; confined where possible.
     pub fn find(deadline: &Deadline) -> Result<Self, RenderError> {
-        Self::at(&locate()?, deadline)
+        Self::find_as(Isolation::WherePossible, deadline)
     }
 
-    /// Asks the program at `path` for its version, and refuses one older than [`OLDEST`].
+    /// [`Self::find`], confined as told.
+    pub fn find_as(isolation: Isolation, deadline: &Deadline) -> Result<Self, RenderError> {
+        Self::at_as(&locate()?, isolation, deadline)
+    }
+
+    /// Asks the program at `path` for its version, and refuses one older than [`OLDEST`]; confined where possible.
     pub fn at(path: &Path, deadline: &Deadline) -> Result<Self, RenderError> {
+        Self::at_as(path, Isolation::WherePossible, deadline)
+    }
+
+    /// [`Self::at`], confined as told. A sandbox holds when the program tells its version in it.
+    pub fn at_as(path: &Path, isolation: Isolation, deadline: &Deadline) -> Result<Self, RenderError> {
         let path = std::path::absolute(path).map_err(|e| RenderError::Missing(e.to_string()))?;
-        let version = ask(&path, deadline)?;
+        let candidates = if isolation == Isolation::Off { Vec::new() } else { Sandbox::candidates() };
+        let mut problem = "the kernel has no Landlock, and bwrap is not on PATH".to_owned();
+        for sandbox in candidates {
+            match ask(&path, Some(&sandbox), deadline) {
+                Ok(version) => return Self::supported(path, version, Ok(sandbox)),
+                Err(cut @ RenderError::Cut { .. }) => return Err(cut),
+                Err(error) => problem = format!("{sandbox}: {error}"),
+            }
+        }
+        if isolation == Isolation::Required {
+            return Err(RenderError::Unconfined(problem));
+        }
+        let version = ask(&path, None, deadline)?;
+        Self::supported(path, version, Err(problem))
+    }
+
+    fn supported(
+        path: PathBuf,
+        version: Version,
+        sandbox: Result<Sandbox, String>,
+    ) -> Result<Self, RenderError> {
         if version < OLDEST_VERSION {
             return Err(RenderError::TooOld { found: version.to_string(), least: OLDEST });
         }
-        Ok(Self { path, version: version.to_string() })
+        Ok(Self { path, version: version.to_string(), sandbox })
     }
 
     /// The program, as an absolute path.
@@ -80,6 +113,11 @@ impl DarktableCli {
     /// Its version, such as `4.2.1`.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// What it is confined by, or why by nothing.
+    pub fn sandbox(&self) -> Result<&Sandbox, &str> {
+        self.sandbox.as_ref().map_err(String::as_str)
     }
 }
 
@@ -98,38 +136,73 @@ pub struct Doctor {
     pub problem: Option<String>,
     /// The command that installs darktable here, when it is missing or too old and a package manager is known.
     pub install: Option<&'static str>,
+    /// What confines it, if it runs and anything does.
+    pub sandbox: Option<String>,
+    /// Why nothing confines it, if nothing does.
+    pub unconfined: Option<String>,
+    /// The command that installs what would confine it, when nothing does and a package manager is known.
+    pub install_sandbox: Option<&'static str>,
 }
 
 /// Looks at the installed darktable; never fails.
-pub fn doctor(deadline: &Deadline) -> Doctor {
+pub fn doctor(isolation: Isolation, deadline: &Deadline) -> Doctor {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    diagnose(locate(), &path, deadline)
+    diagnose(locate(), isolation, &path, deadline)
 }
 
-fn diagnose(located: Result<PathBuf, RenderError>, search: &OsStr, deadline: &Deadline) -> Doctor {
+fn diagnose(
+    located: Result<PathBuf, RenderError>,
+    isolation: Isolation,
+    search: &OsStr,
+    deadline: &Deadline,
+) -> Doctor {
     let path = located.as_ref().ok().cloned();
-    let found = located.and_then(|path| DarktableCli::at(&path, deadline));
+    let found = located.and_then(|path| DarktableCli::at_as(&path, isolation, deadline));
     let version = match &found {
         Ok(cli) => Some(cli.version.clone()),
         Err(RenderError::TooOld { found, .. }) => Some(found.clone()),
         Err(_) => None,
     };
-    let problem = found.as_ref().err().map(ToString::to_string);
-    let install = problem.as_ref().and_then(|_| install_command(search));
-    Doctor { path, version, oldest: OLDEST, supported: found.is_ok(), problem, install }
+    let unconfined = match &found {
+        Ok(cli) => cli.sandbox().err().map(str::to_owned),
+        Err(RenderError::Unconfined(reason)) => Some(reason.clone()),
+        Err(_) => None,
+    };
+    let install = match &found {
+        Ok(_) | Err(RenderError::Unconfined(_)) => None,
+        Err(_) => install_command(&DARKTABLE, search),
+    };
+    Doctor {
+        path,
+        version,
+        oldest: OLDEST,
+        supported: found.is_ok(),
+        install,
+        sandbox: found.as_ref().ok().and_then(|cli| cli.sandbox().ok()).map(ToString::to_string),
+        install_sandbox: unconfined.as_ref().and_then(|_| install_command(&BUBBLEWRAP, search)),
+        unconfined,
+        problem: found.err().map(|error| error.to_string()),
+    }
 }
 
+/// Package managers, and how each installs darktable.
+const DARKTABLE: [(&str, &str); 4] = [
+    ("apt-get", "sudo apt-get install darktable"),
+    ("dnf", "sudo dnf install darktable"),
+    ("pacman", "sudo pacman -S darktable"),
+    ("brew", "brew install --cask darktable"),
+];
+/// The same for bubblewrap.
+const BUBBLEWRAP: [(&str, &str); 3] = [
+    ("apt-get", "sudo apt-get install bubblewrap"),
+    ("dnf", "sudo dnf install bubblewrap"),
+    ("pacman", "sudo pacman -S bubblewrap"),
+];
+
 /// The command of the first package manager on `search`, a list in the form of `PATH`.
-fn install_command(search: &OsStr) -> Option<&'static str> {
-    [
-        ("apt-get", "sudo apt-get install darktable"),
-        ("dnf", "sudo dnf install darktable"),
-        ("pacman", "sudo pacman -S darktable"),
-        ("brew", "brew install --cask darktable"),
-    ]
-    .into_iter()
-    .find(|(program, _)| on_path(program, search).is_some())
-    .map(|(_, command)| command)
+fn install_command(commands: &[(&str, &'static str)], search: &OsStr) -> Option<&'static str> {
+    let there = commands.iter().find(|(program, _)| on_path(program, search).is_some());
+    there.map(|(_, command)| *command)
 }
 
 fn locate() -> Result<PathBuf, RenderError> {
@@ -150,7 +223,8 @@ fn locate_in(named: Option<&OsStr>, search: &OsStr) -> Result<PathBuf, RenderErr
     }
 }
 
-fn on_path(program: &str, search: &OsStr) -> Option<PathBuf> {
+/// The first program of that name on `search`, a list in the form of `PATH`; its absolute folders count only.
+pub(super) fn on_path(program: &str, search: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(search)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(program))
@@ -162,7 +236,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-fn ask(path: &Path, deadline: &Deadline) -> Result<Version, RenderError> {
+fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<Version, RenderError> {
     let missing = |why: String| RenderError::Missing(format!("{}: {why}", path.display()));
     let home =
         tempfile::tempdir().map_err(|source| RenderError::Io { path: std::env::temp_dir(), source })?;
@@ -172,6 +246,9 @@ fn ask(path: &Path, deadline: &Deadline) -> Result<Version, RenderError> {
         home: home.path(),
         temp: home.path(),
         env: &[],
+        sandbox,
+        reach: Reach { read: &[], write: &[] },
+        memory: process::memory(),
         watch: |_| false,
     };
     let ended = match job.run(&deadline.at_most(PATIENCE)) {
@@ -229,9 +306,11 @@ mod tests {
         {
             std::os::unix::fs::symlink("/bin/sh", dir.path().join(manager)).unwrap();
             let search = dir.path().as_os_str();
-            let report = diagnose(locate_in(None, search), search, &Deadline::never());
+            let report =
+                diagnose(locate_in(None, search), Isolation::WherePossible, search, &Deadline::never());
             assert!(!report.supported && report.path.is_none() && report.problem.is_some());
             assert!(report.install.is_some_and(|c| c.contains(words)), "{report:?}");
+            assert!(report.sandbox.is_none() && report.unconfined.is_none(), "{report:?}");
         }
     }
 }

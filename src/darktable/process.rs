@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::clock::Deadline;
+use crate::darktable::sandbox::{Reach, Sandbox};
 
 /// How often a running child is looked at.
 pub(super) const TICK: Duration = Duration::from_millis(4);
@@ -29,6 +30,11 @@ const WATCHED: usize = 256;
 /// The largest file that a child may write.
 #[cfg(target_os = "linux")]
 const FILE_LIMIT: u64 = 8 << 30;
+/// How many files a child may have open at once: what most systems begin with; darktable uses about ten.
+#[cfg(target_os = "linux")]
+const OPEN_LIMIT: u64 = 1024;
+/// The least that [`Job::memory`] may sensibly be: a raw of 100 megapixels takes 7 GiB.
+const LEAST_MEMORY: u64 = 8 << 30;
 
 /// One program to run, without a shell, in a cleared environment.
 #[derive(Debug)]
@@ -43,8 +49,26 @@ pub struct Job<'a> {
     pub temp: &'a Path,
     /// What the program's environment holds beyond the allow-list.
     pub env: &'a [(&'a str, &'a str)],
+    /// What confines it, if anything does.
+    pub sandbox: Option<&'a Sandbox>,
+    /// What it may reach then, beside `home` and `temp`, which it may write in.
+    pub reach: Reach<'a>,
+    /// How many bytes of memory it may map; [`memory`] says how many are sensible.
+    pub memory: u64,
     /// Picks the lines of output that are kept whole, however much else is printed.
     pub watch: fn(&str) -> bool,
+}
+
+/// As many bytes as the machine has memory, or what a very large raw takes, whichever is more. A child that wants
+/// more does not get it, and ends, before the machine is out of memory for everybody.
+pub fn memory() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let info = rustix::system::sysinfo();
+        (info.totalram * u64::from(info.mem_unit)).max(LEAST_MEMORY)
+    }
+    #[cfg(not(target_os = "linux"))]
+    LEAST_MEMORY
 }
 
 /// How a child ended by itself.
@@ -93,12 +117,7 @@ impl Job<'_> {
         if deadline.expired() {
             return Err(cut());
         }
-        let child = self
-            .command()
-            .spawn()
-            .map_err(|source| RunError::Start { program: self.program.to_owned(), source })?;
-        let mut group = Group { child: Some(child) };
-        limit(group.pid());
+        let mut group = self.start(Stdio::null())?;
         let (stdout, stderr) = group.pipes();
         let mut stdout = Drain::new(stdout, self.watch).map_err(RunError::Watch)?;
         let mut stderr = Drain::new(stderr, self.watch).map_err(RunError::Watch)?;
@@ -123,20 +142,30 @@ impl Job<'_> {
 
     /// Starts the child with a pipe to its standard input as well. It is limited as [`Self::run`] limits it.
     pub(super) fn spawn(&self) -> Result<Group, RunError> {
-        let child = self
-            .command()
-            .stdin(Stdio::piped())
-            .spawn()
-            .map_err(|source| RunError::Start { program: self.program.to_owned(), source })?;
+        self.start(Stdio::piped())
+    }
+
+    fn start(&self, input: Stdio) -> Result<Group, RunError> {
+        let write = [self.reach.write, &[self.home, self.temp]].concat();
+        let reach = Reach { read: self.reach.read, write: &write };
+        let mut command = match self.sandbox {
+            Some(sandbox) => sandbox.command(self.program, &reach),
+            None => Command::new(self.program),
+        };
+        self.set(command.stdin(input));
+        let child = match self.sandbox {
+            Some(sandbox) => sandbox.spawn(&mut command, self.program, &reach),
+            None => command.spawn(),
+        };
+        let child = child.map_err(|source| RunError::Start { program: self.program.to_owned(), source })?;
         let group = Group { child: Some(child) };
-        limit(group.pid());
+        limit(group.pid(), self.memory);
         Ok(group)
     }
 
-    /// The command with everything set but the limits. The environment is an allow-list: no key, token or
-    /// setting of the caller reaches the child.
-    fn command(&self) -> Command {
-        let mut command = Command::new(self.program);
+    /// Sets everything but the program, its input and the limits. The environment is an allow-list: no key,
+    /// token or setting of the caller reaches the child.
+    fn set(&self, command: &mut Command) {
         let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
         command
             .args(&self.args)
@@ -148,28 +177,35 @@ impl Job<'_> {
             .env("TMPDIR", self.temp)
             .envs(self.env.iter().copied())
             .current_dir(self.temp)
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        command
     }
 }
 
-/// No core dumps of a photographer's picture, and no runaway file. Best effort: a child that has already
-/// ended, or a system without `prlimit`, is no reason to fail.
+/// No core dumps of a photographer's picture, no runaway file, and no more memory than `memory` bytes; and when
+/// the system runs out of memory all the same, this is the process that it ends. Best effort: a child that has
+/// already ended, or a system without `prlimit`, is no reason to fail.
+///
+/// Processes are not counted: that limit holds for a user, not for a child, and not for root.
 #[cfg(target_os = "linux")]
-fn limit(pid: Option<Pid>) {
+fn limit(pid: Option<Pid>, memory: u64) {
     use rustix::process::{Resource, Rlimit, prlimit};
-    if pid.is_some() {
-        let of = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
-        let _ = prlimit(pid, Resource::Core, of(0));
-        let _ = prlimit(pid, Resource::Fsize, of(FILE_LIMIT));
+    let Some(child) = pid else { return };
+    let limits = [
+        (Resource::Core, 0),
+        (Resource::Fsize, FILE_LIMIT),
+        (Resource::Nofile, OPEN_LIMIT),
+        (Resource::As, memory),
+    ];
+    for (resource, most) in limits {
+        let _ = prlimit(pid, resource, Rlimit { current: Some(most), maximum: Some(most) });
     }
+    let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.as_raw_nonzero()), "1000");
 }
 
 #[cfg(not(target_os = "linux"))]
-fn limit(_pid: Option<Pid>) {}
+fn limit(_pid: Option<Pid>, _memory: u64) {}
 
 /// A child that leads its own process group. Dropping it kills the group and reaps the child.
 pub(super) struct Group {
@@ -326,8 +362,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let args = arguments(["-c", script]);
         let watch = |line: &str| line.contains("drift");
-        Job { program: Path::new("/bin/sh"), args, home: dir.path(), temp: dir.path(), env: &[], watch }
-            .run(deadline)
+        Job {
+            program: Path::new("/bin/sh"),
+            args,
+            home: dir.path(),
+            temp: dir.path(),
+            env: &[],
+            sandbox: None,
+            reach: Reach { read: &[], write: &[] },
+            memory: 1 << 28,
+            watch,
+        }
+        .run(deadline)
     }
 
     fn within(millis: u64) -> Deadline {
@@ -400,9 +446,19 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn the_limits_hold() {
-        let ended = sh("sleep 0.1; ulimit -c; ulimit -f", &within(5_000)).unwrap();
+        let script = "sleep 0.1; for l in c f n v; do ulimit -$l; done; cat /proc/self/oom_score_adj";
+        let ended = sh(script, &within(5_000)).unwrap();
         let limits: Vec<_> = ended.stdout.lines().collect();
-        assert_eq!(limits.first(), Some(&"0"));
-        assert_ne!(limits.last(), Some(&"unlimited"));
+        // Files in blocks of 512 bytes, memory in KiB.
+        assert_eq!(limits, ["0", "16777216", "1024", "262144", "1000"]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_child_that_eats_memory_ends_by_itself() {
+        // A line without an end, which must be held in full.
+        let ended = sh("sleep 0.1; tail -n 1 /dev/zero", &within(20_000)).unwrap();
+        assert!(!ended.status.success());
+        assert!(ended.stderr.contains("memory"), "{}", ended.stderr);
     }
 }

@@ -135,6 +135,9 @@ pub enum RenderError {
         /// What is needed.
         least: &'static str,
     },
+    /// darktable was to be confined, and nothing here confines it.
+    #[error("darktable was not started, because no sandbox holds ({0})")]
+    Unconfined(String),
     /// The raw is missing or unreadable.
     #[error("cannot read the raw {path}: {reason}")]
     Raw {
@@ -199,6 +202,10 @@ impl Coded for RenderError {
             Self::Missing(_) | Self::TooOld { .. } => {
                 Some("run `chemigram doctor`: it names the command that installs darktable".into())
             }
+            Self::Unconfined(_) => Some(
+                "run `chemigram doctor`: it names what confines darktable; or leave --require-sandbox away"
+                    .into(),
+            ),
             Self::Raw { .. } => Some("check that the raw is still where it was ingested from".into()),
             Self::Io { .. } => Some("check free space and permissions".into()),
             _ => None,

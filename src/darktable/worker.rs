@@ -24,7 +24,7 @@ use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::RunError;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::scratch::{Base, PICTURE, Scratch};
+use crate::darktable::scratch::{Base, SERVED, Scratch};
 use crate::darktable::state::{EditState, Params, Value};
 
 const SCRIPT: &str = include_str!("worker/serve.lua");
@@ -149,7 +149,7 @@ impl Worker {
         let raw = request.raw.path.as_path();
         let scratch = Scratch::new(&self.base, raw)?;
         scratch.write_sidecar_beside(sidecar)?;
-        let output = scratch.output().join(PICTURE);
+        let output = scratch.output().join(SERVED);
         let line =
             format!("render\t{}\t{}\t{}", scratch.input().display(), output.display(), request.long_edge);
         let pid = child.live.pid().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Worker {
             return Ok(Err(LiveError::Refused(reply.line)));
         }
         checks::said(&reply.watched, raw)?;
-        let picture = Arc::new(checks::output(&scratch.output(), request.long_edge)?);
+        let picture = Arc::new(checks::output(&scratch.output(), SERVED, request.long_edge)?);
         let pixel_hash = picture.pixel_hash();
         Ok(Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: false }))
     }
@@ -227,7 +227,9 @@ impl Renderer for Worker {
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
         let oneshot =
             || self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline);
-        if request.long_edge == 0 || !ends_in_srgb(request.state) || !self.trusted() {
+        // An import passes over a sidecar that it cannot read, and says nothing.
+        let whole = sidecar.contains("</darktable:history>");
+        if request.long_edge == 0 || !whole || !ends_in_srgb(request.state) || !self.trusted() {
             return oneshot();
         }
         let error = match self.by_child(request, &sidecar, deadline)? {

@@ -9,6 +9,13 @@ use crate::error::{Coded, ErrorCode};
 use crate::metrics::lab::Lab;
 use crate::metrics::resize;
 
+/// ΔE in hundredths; nothing in sRGB is further apart than about 120.
+const BINS: usize = 20_000;
+/// Bytes of pixels that are summed up together.
+const CHUNK: usize = 3 << 14;
+/// Pairs of colours that are kept.
+const SLOTS: usize = 1 << 16;
+
 /// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
@@ -59,43 +66,91 @@ impl Difference {
         let resized = (a.width, a.height) != (b.width, b.height);
         let (width, height) = (a.width.min(b.width), a.height.min(b.height));
         let (a, b) = (scaled(a, width, height)?, scaled(b, width, height)?);
-
-        // ΔE in hundredths; nothing in sRGB is further apart than about 120.
-        let mut bins = vec![0_u64; 20_000];
-        let (mut sum, mut max, mut changed, mut max_channel) = (0.0_f64, 0.0_f32, 0_u64, 0_u8);
-        let mut last = ([0_u8; 3], [0_u8; 3], 0.0_f32);
-        for (one, two) in a.rgb.chunks_exact(3).zip(b.rgb.chunks_exact(3)) {
-            let (&[r1, g1, b1], &[r2, g2, b2]) = (one, two) else { continue };
-            let (one, two) = ([r1, g1, b1], [r2, g2, b2]);
-            // Neighbours are often equal, and the formula is dear.
-            if (one, two) != (last.0, last.1) {
-                let delta = if one == two { 0.0 } else { Lab::from_srgb(one).delta_e(Lab::from_srgb(two)) };
-                last = (one, two, delta);
-            }
-            let delta = last.2;
-            sum += f64::from(delta);
-            max = max.max(delta);
-            changed += u64::from(delta > 1.0);
-            max_channel = max_channel.max(r1.abs_diff(r2)).max(g1.abs_diff(g2)).max(b1.abs_diff(b2));
-            if let Some(bin) = bins.get_mut((delta * 100.0 + 0.5) as usize) {
-                *bin += 1;
-            }
-        }
+        let parts = tallies(&a.rgb, &b.rgb);
         let count = u64::from(width) * u64::from(height);
         let mut seen = 0;
-        let p95 = bins.iter().position(|&bin| {
-            seen += bin;
+        let p95 = (0..BINS).position(|bin| {
+            seen += parts.iter().filter_map(|part| part.bins.get(bin)).sum::<u64>();
             seen * 100 >= count * 95
         });
+        let sum: f64 = parts.iter().flat_map(|part| &part.sums).sum();
+        let changed: u64 = parts.iter().map(|part| part.changed).sum();
         Ok(Self {
             mean: milli(sum / count as f64),
             p95: p95.unwrap_or(0) as f64 / 100.0,
-            max: milli(max.into()),
+            max: milli(parts.iter().fold(0.0_f32, |max, part| max.max(part.max)).into()),
             changed_pct: milli(100.0 * changed as f64 / count as f64),
-            max_channel,
+            max_channel: parts.iter().map(|part| part.max_channel).max().unwrap_or_default(),
             resized,
         })
     }
+}
+
+/// What a stretch of the pixels adds up to.
+struct Tally {
+    /// Pixels by ΔE in hundredths.
+    bins: Vec<u64>,
+    /// Of each [`CHUNK`], so that the whole sum does not depend on how many threads there are.
+    sums: Vec<f64>,
+    max: f32,
+    changed: u64,
+    max_channel: u8,
+}
+
+/// Compares the pixels, by as many threads as there are processors, four at most.
+fn tallies(a: &[u8], b: &[u8]) -> Vec<Tally> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
+    let stretch = a.len().div_ceil(CHUNK).div_ceil(threads).max(1) * CHUNK;
+    let stretches: Vec<_> = a.chunks(stretch).zip(b.chunks(stretch)).collect();
+    std::thread::scope(|scope| {
+        let work: Vec<_> = stretches.into_iter().map(|(a, b)| scope.spawn(move || Tally::of(a, b))).collect();
+        work.into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+impl Tally {
+    fn of(a: &[u8], b: &[u8]) -> Self {
+        let mut tally = Self { bins: vec![0; BINS], sums: Vec::new(), max: 0.0, changed: 0, max_channel: 0 };
+        // A photo has few colours for its pixels, and the formula is dear: the last pair of each slot is kept.
+        let mut known = vec![([0_u8; 6], 0.0_f32); SLOTS];
+        for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
+            let mut sum = 0.0;
+            for (one, two) in a.chunks_exact(3).zip(b.chunks_exact(3)) {
+                let (&[r1, g1, b1], &[r2, g2, b2]) = (one, two) else { continue };
+                let pair = [r1, g1, b1, r2, g2, b2];
+                let delta = match known.get_mut(slot(pair)) {
+                    Some((same, delta)) if *same == pair => *delta,
+                    Some(entry) => {
+                        let (one, two) = ([r1, g1, b1], [r2, g2, b2]);
+                        let delta =
+                            if one == two { 0.0 } else { Lab::from_srgb(one).delta_e(Lab::from_srgb(two)) };
+                        *entry = (pair, delta);
+                        delta
+                    }
+                    None => continue,
+                };
+                sum += f64::from(delta);
+                tally.max = tally.max.max(delta);
+                tally.changed += u64::from(delta > 1.0);
+                let channel = r1.abs_diff(r2).max(g1.abs_diff(g2)).max(b1.abs_diff(b2));
+                tally.max_channel = tally.max_channel.max(channel);
+                if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
+                    *bin += 1;
+                }
+            }
+            tally.sums.push(sum);
+        }
+        tally
+    }
+}
+
+/// Where a pair of colours is kept: multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4).
+fn slot(pair: [u8; 6]) -> usize {
+    let [a, b, c, d, e, f] = pair;
+    let number = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize
 }
 
 fn check(picture: &Picture) -> Result<(), DifferenceError> {

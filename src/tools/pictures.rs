@@ -233,9 +233,10 @@ impl ToolContext<'_> {
         let baseline = self.place(Some("baseline"))?;
         let base = self.render(&baseline.state, long_edge, quality)?;
         let base_stats = self.stats(&base);
+        let stats = self.stats(rendered);
         let difference = self.difference(&base, rendered)?;
         let axes = self.view.axes(branch);
-        let check = VectorCheck::of(&axes, &base_stats, &self.stats(rendered), &difference);
+        let check = VectorCheck::of(&axes, &base_stats, &stats, &difference);
         Ok(Comparison { difference, check, axes, base_stats, base })
     }
 }

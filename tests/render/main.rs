@@ -1,7 +1,9 @@
 //! Rendering: with the real darktable, and with stubs in its place that fail as it may fail.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod failure_modes;
 mod faults;
+mod isolation;
 mod real;
 
 use std::collections::BTreeMap;

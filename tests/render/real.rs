@@ -11,6 +11,7 @@ use chemigram::darktable::cache::{Cache, Cached};
 use chemigram::darktable::faulty::{Fault, Faulty};
 use chemigram::darktable::probe;
 use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use chemigram::darktable::sandbox::Isolation;
 
 use super::*;
 
@@ -38,7 +39,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn the_installed_darktable_is_found_and_new_enough() {
-    let report = probe::doctor(&patient());
+    let report = probe::doctor(Isolation::WherePossible, &patient());
     assert!(report.supported && report.problem.is_none() && report.install.is_none(), "{report:?}");
     assert!(report.path.unwrap().is_absolute());
 }

@@ -22,7 +22,7 @@ local function render(picture, output, edge)
   -- Importing a path that does not exist ends the whole process.
   if not exists(picture) then error("no such picture", 0) end
   local image = darktable.database.import(picture)
-  local format = darktable.new_format("png")
+  local format = darktable.new_format("tiff")
   format.bpp = 8
   format.max_width = edge
   format.max_height = edge
