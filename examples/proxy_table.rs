@@ -1,12 +1,13 @@
 //! How far a preview from a smaller copy of the raw is off, and how much sooner it is there.
 //!
-//! `cargo run --release --example proxy_table -- MEGAPIXELS N…` renders every second tone move and every third
-//! colour move of the vocabulary, at its default values, on a raw of 6 or 24 megapixels: as a preview from the raw,
-//! as it is judged, and as a preview from copies that are N times smaller. Mean ΔE2000 at 1024 pixels. Times are
-//! seconds of the processor in a darktable that is kept alive: they mean the same on a busy machine.
+//! `cargo run --example proxy_table -- dense|smooth MEGAPIXELS STEP N…` renders every STEPth tone move and every STEPth colour
+//! move of the vocabulary, at its default values, on a raw of 6 or 24 megapixels: as a preview from the raw, as it
+//! is judged, and as a preview from copies that are N times smaller. Mean ΔE2000 at 1024 pixels. Times are seconds
+//! of the processor in a darktable that is kept alive: they mean the same on a busy machine, and in any build.
 //!
-//! The raw is the demo's photo, doubled as for `demo-raw`, so that its detail is as fine as its pixels, and laid
-//! out in a mirrored pattern.
+//! The raw is the demo's photo. *Dense*: doubled as for `demo-raw`, so that its detail is as fine as its pixels, and
+//! laid out in a mirrored pattern; more detail than a photograph has. *Smooth*: enlarged until it fills the frame;
+//! less. A photograph lies between.
 #![allow(clippy::unwrap_used, reason = "a tool for developers, who want the backtrace")]
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
@@ -29,13 +30,16 @@ const LONG_EDGE: u32 = 1024;
 const TICKS: f64 = 100.0;
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|word| word.parse::<u32>().unwrap());
+    let mut words = std::env::args().skip(1);
+    let smooth = words.next().unwrap() == "smooth";
+    let mut numbers = words.map(|word| word.parse::<u32>().unwrap());
     let (width, height) = match numbers.next() {
         Some(24) => (6000, 4000),
         _ => (3000, 2000),
     };
+    let step = numbers.next().unwrap_or(1) as usize;
     let factors: Vec<u32> = numbers.collect();
-    let demo = Demo::of(&pattern(width, height));
+    let demo = Demo::of(&picture(smooth, width, height));
     let folder = tempfile::tempdir().unwrap();
     let proxies = Proxies::new(folder.path());
     let copy = |n: &u32| proxies.of(&demo.raw, Choice::By(*n), LONG_EDGE).unwrap().unwrap().1;
@@ -58,7 +62,7 @@ fn main() {
     println!("|\n|---|{}", "---:|".repeat(3 + 3 * factors.len()));
     let mut sums = vec![0.0; 3 + 3 * factors.len()];
     let mut worst = vec![0.0_f64; sums.len()];
-    let states = sample(&demo);
+    let states = sample(&demo, step);
     for (name, state) in &states {
         let (preview, preview_time) = render(&demo.raw, state, Quality::Preview);
         let (judged, judged_time) = render(&demo.raw, state, Quality::Judge);
@@ -95,12 +99,11 @@ fn line(name: &str, row: &[f64]) {
 }
 
 /// The untouched photo, and each move of the sample on it.
-fn sample(demo: &Demo) -> Vec<(String, EditState)> {
+fn sample(demo: &Demo, step: usize) -> Vec<(String, EditState)> {
     let entries = demo.vocabulary.entries();
-    let every = |file: &'static str, step| {
-        entries.iter().filter(move |entry| entry.file.ends_with(file)).step_by(step)
-    };
-    let moves = every("tone.toml", 2).chain(every("color.toml", 3));
+    let every =
+        |file: &'static str| entries.iter().filter(move |entry| entry.file.ends_with(file)).step_by(step);
+    let moves = every("tone.toml").chain(every("color.toml"));
     let mut states = vec![("untouched".to_owned(), demo.facts.baseline.clone())];
     for entry in moves.filter(|entry| entry.shown_on.is_none()) {
         let values = entry.values(|parameter| parameter.default);
@@ -112,20 +115,17 @@ fn sample(demo: &Demo) -> Vec<(String, EditState)> {
     states
 }
 
-/// The doubled photo over and over, each time mirrored, so that there are no seams.
-fn pattern(width: u32, height: u32) -> Picture {
+/// The photo, enlarged, or doubled over and over, each time mirrored, so that there are no seams.
+fn picture(smooth: bool, width: u32, height: u32) -> Picture {
     let photo = demo_photo().unwrap();
     let photo = image::RgbImage::from_raw(photo.width, photo.height, photo.rgb).unwrap();
-    let (across, down) = (2 * photo.width(), 2 * photo.height());
+    let (across, down) = if smooth { (width, height) } else { (2 * photo.width(), 2 * photo.height()) };
     let photo = image::imageops::resize(&photo, across, down, image::imageops::FilterType::Triangle);
     let mirrored = |at: u32, size: u32| match at / size % 2 {
         0 => at % size,
         _ => size - 1 - at % size,
     };
-    let pixel = |x, y| photo.get_pixel(mirrored(x, across), mirrored(y, down)).0;
-    let rgb = (0..height)
-        .flat_map(|y| (0..width).flat_map(move |x| [(x, y)]))
-        .flat_map(|(x, y)| pixel(x, y))
-        .collect();
+    let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let rgb = places.flat_map(|(x, y)| photo.get_pixel(mirrored(x, across), mirrored(y, down)).0).collect();
     Picture { width, height, rgb }
 }

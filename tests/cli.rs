@@ -509,8 +509,9 @@ fn exports(home: &Home, session: &str) {
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.0.path());
     command.args(["export", "cup", "-o"]).arg(home.path("cut.tif"));
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while working() == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it began");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
