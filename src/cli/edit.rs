@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::history::current_branch;
 use super::photos::{refuse_existing, write_new};
 use super::resolve;
+use super::signals;
 use super::setup::{App, patience};
 use crate::darktable::proxy::Choice;
 use crate::darktable::render::{Picture, Quality, RenderRequest};
@@ -122,9 +123,10 @@ pub fn render(
             .remedy("add --quality preview, or leave out --proxy"));
     }
     let (renderer, proxy) = app.proxied(app.renderer()?, &raw, look.proxy, look.size)?;
+    let (_heard, cancel) = signals::cancelling()?;
     let develop = |state: &EditState| {
         let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };
-        renderer.render(&request, &patience())
+        renderer.render(&request, &patience().with_cancel(cancel.clone()))
     };
     let probe = match &mask {
         Some(mask) => {
