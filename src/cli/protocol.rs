@@ -102,12 +102,12 @@ fn told(protocol: &Protocol) -> String {
     }
     for (name, variable) in &protocol.variables {
         let default = match &variable.default {
-            Some(Value::String(empty)) if empty.is_empty() => " [may be left out]".to_owned(),
-            Some(value) => format!(" [default: {value}]"),
-            None => " [required]".to_owned(),
+            Some(Value::String(empty)) if empty.is_empty() => "(may be left out)".to_owned(),
+            Some(value) => format!("(default: {value})"),
+            None => "(required)".to_owned(),
         };
         let who = if variable.trust == Trust::Host { " (set by the program)" } else { "" };
-        let _ = writeln!(text, "  {:14} {}{}{who}", line(name), line(&variable.description), line(&default));
+        let _ = writeln!(text, "  {:14} {} {}{who}", line(name), line(&variable.description), line(&default));
     }
     text.push_str("\nStates:\n");
     for state in &protocol.states {

@@ -148,18 +148,18 @@ impl<'a> Builder<'a> {
                 None => {}
             }
         }
-        self.number("maxIterations", document.max_iterations, 10_000);
-        self.number("maxRetries", document.max_retries, 100);
-        self.number("defaults.maxAttempts", document.defaults.max_attempts, 100);
+        self.number("", "maxIterations", document.max_iterations, 10_000);
+        self.number("", "maxRetries", document.max_retries, 100);
+        self.number("defaults", "maxAttempts", document.defaults.max_attempts, 100);
         if document.max_retries.is_some() && document.defaults.max_attempts.is_some() {
             let message = "`maxRetries` and `defaults.maxAttempts` say the same thing: keep one";
             self.findings.add(Code::P050, "maxRetries", message);
         }
     }
 
-    fn number(&mut self, path: &str, number: Option<u32>, most: u32) {
+    fn number(&mut self, path: &str, field: &str, number: Option<u32>, most: u32) {
         if let Some(number) = number.filter(|n| !(1..=most).contains(n)) {
-            self.findings.add(Code::P001, path, format!("{number} is not in 1..{most}"));
+            self.findings.add(Code::P001, join(path, field), format!("{number} is not in 1..{most}"));
         }
     }
 
@@ -212,10 +212,10 @@ impl<'a> Builder<'a> {
 
     fn state(&mut self, spec: &StateSpec, path: &str) -> State {
         self.fields(spec, path);
-        self.number(&join(path, "maxAttempts"), spec.max_attempts, 100);
-        self.number(&join(path, "maxRetries"), spec.max_retries, 100);
-        self.number(&join(path, "maxVisits"), spec.max_visits, 10_000);
-        self.number(&join(path, "maxSteps"), spec.max_steps, 1_000);
+        self.number(path, "maxAttempts", spec.max_attempts, 100);
+        self.number(path, "maxRetries", spec.max_retries, 100);
+        self.number(path, "maxVisits", spec.max_visits, 10_000);
+        self.number(path, "maxSteps", spec.max_steps, 1_000);
         if spec.max_attempts.is_some() && spec.max_retries.is_some() {
             let message = "`maxRetries` and `maxAttempts` say the same thing: keep one";
             self.findings.add(Code::P050, join(path, "maxRetries"), message);
@@ -429,7 +429,10 @@ impl<'a> Builder<'a> {
             let path = format!("{path}.transitions[{index}]");
             self.fits(one, spec, &possible, &path);
             let earlier = transitions.iter().find(|t| t.on == one.on && t.when.is_none());
-            let when = one.when.as_ref().and_then(|guard| self.guard(guard, &join(&path, "when")));
+            // A condition that cannot be read never holds; that it is wrong was said.
+            let read =
+                |guard: &GuardSpec| self.guard(guard, &join(&path, "when")).unwrap_or(Guard::Any(Vec::new()));
+            let when = one.when.as_ref().map(read);
             let same = transitions.iter().any(|t| t.on == one.on && t.when.is_some() && t.when == when);
             if earlier.is_some() || same {
                 let why = if same { "has the same condition" } else { "has no condition" };

@@ -118,13 +118,24 @@ fn document(source: &Value, name: &str, options: &Options, findings: &mut Findin
         Dialect::Compat => decode::<CompatDocument>(value, "", findings)?.into(),
     };
     document.variables = declared;
-    let protocol = build::build(&document, name, &options.host, &mut bound, findings);
+    Some(assemble(&document, name, &options.host, &mut bound, findings))
+}
+
+/// From decoded fields to a protocol, with everything that can be said of it.
+pub(super) fn assemble(
+    document: &Document,
+    name: &str,
+    host: &Host,
+    bound: &mut Bound,
+    findings: &mut Findings,
+) -> Protocol {
+    let protocol = build::build(document, name, host, bound, findings);
     for variable in bound.slots.keys().filter(|variable| !bound.used.contains(*variable)) {
         let message = format!("nothing uses the variable `{variable}`");
         findings.add(Code::P022, join("variables", variable), message);
     }
-    shape(&document, &protocol, findings);
-    Some(protocol)
+    shape(document, &protocol, findings);
+    protocol
 }
 
 /// How the file wants to be read.
@@ -164,7 +175,10 @@ fn decode<T: DeserializeOwned>(mut value: Value, within: &str, findings: &mut Fi
             (within, path) => join(within, path),
         };
         let Some((field, rest)) = unknown else {
-            findings.add(Code::P001, whole(&path), message.replace('\n', " "));
+            let variant = message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`'));
+            let hint = variant.map(|(name, rest)| did_you_mean(name, rest.split('`').skip(1).step_by(2)));
+            let message = format!("{}{}", message.replace('\n', " "), hint.unwrap_or_default());
+            findings.add(Code::P001, whole(&path), message);
             return None;
         };
         // The path may name the object or the field in it.
@@ -230,7 +244,10 @@ fn shape(document: &Document, protocol: &Protocol, findings: &mut Findings) {
             if !bounded {
                 graph::unbounded(protocol, findings);
             }
-            graph::wrap_up(protocol, findings);
+            // A protocol that does not end has no wrap-up to speak of.
+            if !findings.has(Code::P012) && !findings.has(Code::P013) {
+                graph::wrap_up(protocol, findings);
+            }
         }
         Dialect::Strict => {}
     }

@@ -74,7 +74,7 @@ fn declared<'a>(protocol: &Protocol, id: &dyn Fn(StateId) -> &'a str, text: &mut
             }
         }
         if !targets.is_empty() {
-            notes.push(format!("{words}, else: {}", targets.join(" or ")));
+            notes.push(format!("{words}, else to {}", targets.join(" or ")));
         }
     }
     if !notes.is_empty() {

@@ -219,7 +219,6 @@ impl Bound {
                     Dialect::Compat => "only letters, digits, blanks, `_` and `-` may",
                 };
                 findings.add(Code::P021, path, format!("`{name}` may not stand here: {rule}"));
-                return None;
             }
             whole.push_str(words);
         }

@@ -392,7 +392,7 @@ impl<'a> Step<'a> {
     fn enter(&mut self, id: StateId) -> Came {
         let state = self.protocol.state(id)?;
         if state.kind == Kind::Final {
-            self.run.state = id;
+            self.stand(id);
             let kind = match state.outcome {
                 FinalOutcome::Completed => EndKind::Completed,
                 FinalOutcome::Failed => EndKind::Failed,
@@ -415,7 +415,7 @@ impl<'a> Step<'a> {
             let names: Vec<&str> = names.collect();
             return self.close(EndKind::Loop, format!("{} changed nothing", names.join(" → ")));
         }
-        self.run.state = id;
+        self.stand(id);
         let visited = self.run.visits.get(id).copied().unwrap_or(0);
         if state.max_visits.is_some_and(|most| visited >= most) {
             return came(
@@ -442,6 +442,13 @@ impl<'a> Step<'a> {
         self.run.attempt = 1;
         (self.run.spent, self.run.spent_ms) = (Amounts::default(), 0);
         self.attempt(None)
+    }
+
+    /// The run stands in a state, with no attempt made in it yet.
+    fn stand(&mut self, id: StateId) {
+        self.run.state = id;
+        self.run.attempt = 0;
+        self.run.steps = 0;
     }
 
     /// Whether entering a state goes A, B, A, B with nothing new in between.
