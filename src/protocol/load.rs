@@ -112,7 +112,7 @@ fn document(source: &Value, name: &str, options: &Options, findings: &mut Findin
         }
         Dialect::Compat => Bound::compat(&decode(variables, "variables", findings)?, &options.values),
     };
-    bound.into_structure(&mut value, "", findings);
+    bound.fill_structure(&mut value, "", findings);
     let mut document: Document = match findings.dialect {
         Dialect::Strict => decode(value, "", findings)?,
         Dialect::Compat => decode::<CompatDocument>(value, "", findings)?.into(),

@@ -81,7 +81,7 @@ pub struct State {
     pub max_attempts: u32,
     /// Visits for one item of a loop.
     pub max_visits: Option<u32>,
-    /// Steps in one attempt.
+    /// What the model may do in one attempt: calls and replies.
     pub max_steps: u32,
     /// What becomes of a failed attempt's edits.
     pub on_fail: OnFail,
@@ -211,6 +211,11 @@ impl State {
         works && self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
     }
 
+    /// The most events of one attempt, of whatever kind: ten for each step of the model.
+    pub fn max_events(&self) -> u32 {
+        self.max_steps.saturating_mul(10)
+    }
+
     /// The first target of an outcome that stands without a condition.
     pub fn target(&self, outcome: Outcome) -> Option<Target> {
         self.transitions.iter().find(|t| t.on == outcome && t.when.is_none()).map(|t| t.to)
@@ -233,9 +238,9 @@ impl Protocol {
         self.states.iter().map(|state| state.name.as_str()).collect()
     }
 
-    /// The most steps that a run can take, whatever happens: the promise that every run ends.
-    pub fn max_steps(&self) -> u64 {
-        let longest = |state: &State| u64::from(state.max_attempts) * (u64::from(state.max_steps) + 1);
+    /// The most events that a run can take in, whatever they are: the promise that every run ends.
+    pub fn max_events(&self) -> u64 {
+        let longest = |state: &State| u64::from(state.max_attempts) * (u64::from(state.max_events()) + 1);
         let visit = self.states.iter().map(longest).max().unwrap_or(1);
         let reserve = self.states.iter().filter(|state| state.uses_reserve).count() as u64;
         (u64::from(self.max_transitions) + reserve + 2) * visit

@@ -193,7 +193,7 @@ pub struct StateSpec {
     /// Visits for one item of a loop (in all, where there is no loop).
     #[serde(default)]
     pub max_visits: Option<u32>,
-    /// Steps in one attempt: calls, results, everything; 40 when left out.
+    /// What the model may do in one attempt: calls and replies; 40 when left out.
     #[serde(default)]
     pub max_steps: Option<u32>,
     /// What becomes of a failed attempt's edits.
@@ -465,7 +465,7 @@ impl Op {
     pub fn holds(self, left: f64, right: f64) -> bool {
         match self {
             Self::Equal => left == right,
-            Self::NotEqual => left < right || left > right,
+            Self::NotEqual => left != right && !left.is_nan() && !right.is_nan(),
             Self::Less => left < right,
             Self::AtMost => left <= right,
             Self::Greater => left > right,

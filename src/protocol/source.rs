@@ -256,6 +256,12 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_read_as_toml_writes_them() {
+        let source = Source::read("a = [1_000, 0x1F, +5, -0.5, 1e3, 1_0.5]", Format::Toml).unwrap();
+        assert_eq!(source.value["a"], serde_json::json!([1000, 31, 5, -0.5, 1000.0, 10.5]));
+    }
+
+    #[test]
     fn what_is_no_protocol_says_where() {
         let (at, message) = Source::read("{\"a\": }", Format::Json).err().unwrap();
         assert_eq!((at.unwrap().line, message.as_str()), (1, "expected value"));

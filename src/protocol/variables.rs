@@ -72,6 +72,7 @@ impl Bound {
         let mut slots = BTreeMap::new();
         for (name, variable) in variables {
             let path = join("variables", name);
+            let before = findings.list.len();
             if !is_identifier(name) {
                 findings.add(Code::P021, &path, format!("`{name}` is no name for a variable"));
             }
@@ -93,7 +94,7 @@ impl Bound {
             let mut value = given.or(default);
             if value.is_none() && purpose == Purpose::Check {
                 value = sample(variable);
-            } else if value.is_none() && !findings.has_errors() {
+            } else if value.is_none() && findings.list.len() == before {
                 findings.add(Code::P020, &path, format!("`{name}` has no value: give --var {name}=…"));
             }
             let slot = Slot {
@@ -149,20 +150,20 @@ impl Bound {
 
     /// Puts values into the fields that make the protocol's structure: everything but prose and arguments.
     /// Only what the protocol lists itself may stand there, or a number.
-    pub fn into_structure(&mut self, value: &mut Value, path: &str, findings: &mut Findings) {
+    pub fn fill_structure(&mut self, value: &mut Value, path: &str, findings: &mut Findings) {
         match value {
             Value::Object(fields) => {
                 for (key, value) in fields {
                     let prose = ["instructions", "validationCriteria", "description", "args"];
                     let skipped = prose.contains(&key.as_str()) || (path.is_empty() && key == "variables");
                     if !skipped {
-                        self.into_structure(value, &join(path, key), findings);
+                        self.fill_structure(value, &join(path, key), findings);
                     }
                 }
             }
             Value::Array(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.into_structure(item, &format!("{path}[{index}]"), findings);
+                    self.fill_structure(item, &format!("{path}[{index}]"), findings);
                 }
             }
             Value::String(text) if text.contains("{{") => {

@@ -3,9 +3,9 @@
 //! [`Run::step`] takes one [`Event`] and answers with [`Command`]s, which the driver carries out in their
 //! order. It does no I/O and looks at no clock, so that resuming is folding the same events again.
 //!
-//! Three things are counted apart: *attempts* in a visit, *visits* of a state, *transitions* of the run. Every
-//! event, a refused or senseless one too, is a *step* of the present attempt, and attempts have a limit on
-//! steps; that is why every run ends, whatever it is told ([`Protocol::max_steps`]).
+//! Three things are counted apart: *attempts* in a visit, *visits* of a state, *transitions* of the run. An
+//! attempt has a limit on what the model does in it, and another on events of any kind, senseless ones too;
+//! that is why every run ends, whatever it is told ([`Protocol::max_events`]).
 //!
 //! A cap that fires, too many transitions, a loop and a person's stop all lead the same way: where the state
 //! goes on the outcome `budget`, which is the wrap-up. From then on only states that use the reserve are
@@ -274,7 +274,9 @@ pub struct Run {
     state: StateId,
     phase: Phase,
     attempt: u32,
+    /// What the model did in this attempt, and everything that happened in it.
     steps: u32,
+    events: u32,
     transitions: u32,
     /// Visits by state, since a loop last took an item.
     visits: Vec<u32>,
@@ -323,6 +325,7 @@ impl Run {
             phase: Phase::Ended,
             attempt: 0,
             steps: 0,
+            events: 0,
             transitions: 0,
             visits: vec![0; protocol.states.len()],
             cursors: vec![0; protocol.states.len()],
@@ -364,11 +367,14 @@ impl Run {
         if state.is_some_and(|state| state.allows(tool)) {
             return Ok(());
         }
-        let name = state.map_or("now", |state| state.name.as_str());
-        let legal: Vec<&str> = match state.and_then(|state| state.tools.as_ref()) {
-            Some(tools) => tools.iter().map(String::as_str).collect(),
-            None => Vec::new(),
+        let Some(state) = state else {
+            return Err(Fault::new(
+                ErrorCode::PermissionDenied,
+                format!("`{tool}` may not be called now: no tool may"),
+            ));
         };
+        let (name, tools) = (state.name.as_str(), state.tools.as_ref());
+        let legal: Vec<&str> = tools.into_iter().flatten().map(String::as_str).collect();
         let message = match legal.as_slice() {
             [] => format!("`{tool}` may not be called in `{name}`: no tool may"),
             legal => format!("`{tool}` may not be called in `{name}`; you may call {}", legal.join(", ")),

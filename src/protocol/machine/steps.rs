@@ -24,7 +24,9 @@ pub(super) fn step(protocol: &Protocol, run: Run, event: Event) -> (Run, Vec<Com
         return (run, Vec::new());
     }
     let mut step = Step { protocol, run, commands: Vec::new() };
-    step.run.steps += 1;
+    step.run.events += 1;
+    step.run.steps +=
+        u32::from(matches!(event, Event::ToolAsked { .. } | Event::Spoke | Event::Finished { .. }));
     let came = step.handle(event).or_else(|| step.out_of_steps());
     step.settle(came);
     (step.run, step.commands)
@@ -114,10 +116,14 @@ impl<'a> Step<'a> {
     /// An attempt that takes too many steps has failed, whatever it was about to do.
     fn out_of_steps(&mut self) -> Came {
         let state = self.state()?;
-        if self.run.ending.is_some() || self.run.steps < state.max_steps {
+        let (steps, events) = (state.max_steps, state.max_events());
+        if self.run.ending.is_some() || (self.run.steps < steps && self.run.events < events) {
             return None;
         }
-        let why = format!("the attempt took {} steps, which is all it may", state.max_steps);
+        let why = match self.run.steps < steps {
+            true => format!("{events} events, and the attempt came to no end"),
+            false => format!("the attempt took {steps} steps, which is all it may"),
+        };
         came(if state.kind == Kind::Referee { Outcome::Exhausted } else { Outcome::Fail }, why)
     }
 
@@ -168,6 +174,8 @@ impl<'a> Step<'a> {
     fn moved(&mut self, head: Option<HeadState>) {
         let Some(head) = head else { return };
         if head.state != self.run.head.state {
+            // What was measured was another picture.
+            (self.run.measured, self.run.report) = (None, None);
             if self.run.seen.insert(head.state.clone()) {
                 // Something new: whatever came before was no circle.
                 self.run.trail.clear();
@@ -385,6 +393,7 @@ impl<'a> Step<'a> {
         if unproven && moved && self.run.attempting && state.on_fail == OnFail::Rollback {
             self.commands.push(Command::Rollback { to: self.run.entry.clone() });
             self.run.head = self.run.entry.clone();
+            (self.run.measured, self.run.report) = (None, None);
         }
     }
 
@@ -448,7 +457,7 @@ impl<'a> Step<'a> {
     fn stand(&mut self, id: StateId) {
         self.run.state = id;
         self.run.attempt = 0;
-        self.run.steps = 0;
+        (self.run.steps, self.run.events) = (0, 0);
     }
 
     /// Whether entering a state goes A, B, A, B with nothing new in between.
@@ -464,7 +473,7 @@ impl<'a> Step<'a> {
     fn attempt(&mut self, feedback: Option<String>) -> Came {
         let state = self.state()?;
         let run = &mut self.run;
-        run.steps = 0;
+        (run.steps, run.events) = (0, 0);
         run.open.clear();
         run.failures.clear();
         run.silent = 0;

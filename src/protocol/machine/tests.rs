@@ -662,10 +662,14 @@ fn play(dice: &mut Dice, protocol: &Protocol, tally: &mut Tally) {
         before = Some(run.state());
         (run, commands) = run.step(protocol, event);
         steps += 1;
-        assert!(steps <= protocol.max_steps(), "more than {} steps", protocol.max_steps());
+        assert!(steps <= protocol.max_events(), "more than {} events", protocol.max_events());
         assert!(run.transitions() <= protocol.max_transitions + reserve + 1, "{}", run.transitions());
         let state = &protocol.states[run.state()];
-        assert!(run.attempt() <= state.max_attempts && run.steps <= state.max_steps);
+        assert!(
+            run.attempt() <= state.max_attempts
+                && run.steps <= state.max_steps
+                && run.events <= state.max_events()
+        );
         assert!(state.max_visits.is_none_or(|most| run.visits(run.state()) <= most));
         let wrapping = run.stage() == Stage::WrapUp && run.ending().is_none();
         assert!(!wrapping || state.uses_reserve, "{} works on the reserve", state.name);
