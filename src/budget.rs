@@ -247,7 +247,13 @@ impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cap, used, reserved, limit, .. } = self;
         match cap {
-            Cap::Time => write!(f, "the {cap} cap has fired: {} s of {} s used", used / 1000, limit / 1000),
+            Cap::Time => {
+                write!(f, "the {cap} cap has fired: {} s of {} s used", used / 1000, limit / 1000)?;
+                match self.wanted {
+                    0 => Ok(()),
+                    wanted => write!(f, ", and the next step takes about {} s", wanted.div_ceil(1000)),
+                }
+            }
             _ => write!(f, "the {cap} cap has fired: {used} of {limit} used, {reserved} reserved"),
         }
     }
@@ -443,6 +449,18 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Whether work that takes `wanted` can end before the present stage does, begun at session time `elapsed`.
+    pub fn admit_time(&self, wanted: Duration, elapsed: Duration) -> Result<(), Exhausted> {
+        let end = self.stage_end();
+        if elapsed.saturating_add(wanted) <= end {
+            return Ok(());
+        }
+        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        let limit = millis(self.budget.time());
+        let (reserved, wanted) = (limit.saturating_sub(millis(end)), millis(wanted));
+        Err(Exhausted { cap: Cap::Time, used: millis(elapsed), reserved, limit, wanted })
     }
 
     /// Tokens that a model call may still use, `None` without a cap.

@@ -84,25 +84,25 @@ pub struct Stop {
 pub struct Deadline {
     clock: Arc<dyn Clock>,
     at: Option<Duration>,
-    cancel: Cancel,
+    cancels: Vec<Cancel>,
 }
 
 impl Deadline {
     /// No moment; ends only by cancellation.
     pub fn never() -> Self {
-        Self { clock: Arc::new(SystemClock), at: None, cancel: Cancel::default() }
+        Self { clock: Arc::new(SystemClock), at: None, cancels: Vec::new() }
     }
 
     /// A moment `after` from now.
     pub fn after(clock: Arc<dyn Clock>, after: Duration) -> Self {
         let at = clock.monotonic().checked_add(after);
-        Self { clock, at, cancel: Cancel::default() }
+        Self { clock, at, cancels: Vec::new() }
     }
 
-    /// The same moment, ended early when `cancel` is raised.
+    /// The same moment, ended early when `cancel` is raised too.
     #[must_use]
     pub fn with_cancel(mut self, cancel: Cancel) -> Self {
-        self.cancel = cancel;
+        self.cancels.push(cancel);
         self
     }
 
@@ -114,12 +114,12 @@ impl Deadline {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Self { clock: self.clock.clone(), at, cancel: self.cancel.clone() }
+        Self { clock: self.clock.clone(), at, cancels: self.cancels.clone() }
     }
 
     /// What is left; zero once the moment has passed or the work was cancelled.
     pub fn remaining(&self) -> Duration {
-        if self.cancel.is_cancelled() {
+        if self.is_cancelled() {
             return Duration::ZERO;
         }
         match self.at {
@@ -135,7 +135,7 @@ impl Deadline {
 
     /// Whether it was a cancellation, not the clock, that ended it.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.cancels.iter().any(Cancel::is_cancelled)
     }
 }
 

@@ -141,6 +141,12 @@ impl Gate {
         self.ledger.admit(want, self.elapsed())
     }
 
+    /// Whether a render that is expected to take `estimate` would be admitted now.
+    pub fn check_render(&self, want: &Amounts, estimate: Option<Duration>) -> Result<(), Exhausted> {
+        self.check(want)?;
+        self.ledger.admit_time(estimate.unwrap_or_default(), self.elapsed())
+    }
+
     /// Asks the ledger, writes the intent, gives the permit. `intent` is one of the intent events.
     pub fn admit(&mut self, intent: Event) -> Result<Permit, Refusal> {
         let Some(reserved) = reserved(&intent) else {
@@ -151,7 +157,7 @@ impl Gate {
             };
             return Err(note.into());
         };
-        if let Err(exhausted) = self.check(&reserved) {
+        if let Err(exhausted) = self.check_render(&reserved, estimate(&intent)) {
             self.lease.refuse(exhausted);
             self.refusal = Some(exhausted);
             return Err(Refusal::Exhausted(exhausted));
@@ -234,6 +240,14 @@ fn reserved(event: &Event) -> Option<Amounts> {
     }
 }
 
+/// The time that an intent is expected to take, where that is known.
+fn estimate(event: &Event) -> Option<Duration> {
+    match event {
+        Event::RenderIntent { estimate_ms, .. } => estimate_ms.map(Duration::from_millis),
+        _ => None,
+    }
+}
+
 fn mutates(event: &Event) -> bool {
     // Judging may set an abandoned branch back, so a lifecycle call holds the lease too.
     matches!(event, Event::ToolCall(i) if matches!(i.class, EffectClass::Mutate | EffectClass::Lifecycle))
@@ -243,6 +257,10 @@ fn mutates(event: &Event) -> bool {
 pub fn fold(ledger: &mut Ledger, line: &Line) {
     if let Some(amounts) = reserved(&line.event) {
         ledger.reserve(line.seq, amounts);
+        // What was begun ahead had nothing reserved; whoever asks for it pays.
+        if let Event::RenderIntent { joins: Some(ahead), .. } = &line.event {
+            ledger.settle(*ahead, Amounts::default());
+        }
         return;
     }
     match &line.event {

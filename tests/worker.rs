@@ -4,9 +4,11 @@
 #[path = "support/demo.rs"]
 mod demo;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use demo::{Demo, deadline};
@@ -76,14 +78,13 @@ fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
     assert!(pids.is_empty());
     assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
     let [pid] = worker.pids()[..] else { panic!("one child") };
+    assert!(worker.take_notes().is_empty());
     kill(pid);
     let after = worker.render(&request, &deadline()).unwrap();
-    assert_eq!(after.pixel_hash, expected, "rendered without the child");
-    assert_eq!((worker.troubles(), worker.children()), (1, 0));
-    // After a pause it is tried again, and trouble is forgotten.
-    std::thread::sleep(Duration::from_millis(2_100));
-    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    assert_eq!(after.pixel_hash, expected, "a fresh child renders the same");
     assert_eq!((worker.troubles(), worker.children()), (0, 1));
+    let notes = worker.take_notes();
+    assert!(notes.len() == 1 && notes[0].contains("died and was replaced"), "{notes:?}");
     // A stopped child hangs: the deadline cuts it, at once and for good.
     let [pid] = worker.pids()[..] else { panic!("one child") };
     signal(pid, "-STOP");
@@ -98,6 +99,39 @@ fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
     let [pid] = worker.pids()[..] else { panic!("one child") };
     drop(worker);
     assert!(!alive(pid));
+}
+
+/// A darktable-cli that runs no scripts, but is the real one otherwise.
+fn without_scripts(folder: &std::path::Path, real: &std::path::Path) -> DarktableCli {
+    let stub = folder.join("darktable-cli");
+    let text = format!(
+        "#!/bin/sh\nfor word in \"$@\"; do [ \"$word\" = --luacmd ] && exit 7; done\nexec '{}' \"$@\"\n",
+        real.display()
+    );
+    std::fs::write(&stub, text).unwrap();
+    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
+    DarktableCli::at(&stub, &deadline()).unwrap()
+}
+
+#[test]
+fn without_children_every_picture_still_comes_and_it_is_said() {
+    let demo = Demo::open();
+    let folder = tempfile::tempdir().unwrap();
+    let cli = without_scripts(folder.path(), demo.cli_path());
+    let worker = demo.worker_of(cli);
+    let request = RenderRequest {
+        raw: &demo.raw,
+        state: &demo.facts.baseline,
+        long_edge: demo::LONG_EDGE,
+        quality: Quality::Preview,
+    };
+    let expected = demo.render(&demo.facts.baseline).pixel_hash();
+    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    // Soon after trouble no child is tried.
+    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    assert_eq!((worker.troubles(), worker.children()), (1, 0));
+    let notes = worker.take_notes();
+    assert!(notes.len() == 1 && notes[0].contains("started anew"), "{notes:?}");
 }
 
 fn kill(pid: u32) {

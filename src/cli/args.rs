@@ -423,6 +423,9 @@ pub struct RunArgs {
     /// Longest side of the previews in pixels
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=4096))]
     pub preview_size: u32,
+    /// How many pictures darktable may render at once; each takes a core and 0.2 to 1 GB
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub renderers: u8,
     /// Who does it.
     #[command(flatten)]
     pub choice: ChoiceArgs,

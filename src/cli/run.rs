@@ -58,7 +58,7 @@ pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
         seed,
     };
     let stop = Stop::default();
-    let setup = setup(app, workspace, provider, args.prompts.as_ref(), stop.clone())?;
+    let setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     let plan = start::plan(&setup, &request)?;
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
@@ -82,7 +82,7 @@ pub fn run_request(
 ) -> Result<u8, Failure> {
     let provider = connect(&app.registry(), choice)?;
     let stop = Stop::default();
-    let setup = setup(app, workspace, provider, None, stop.clone())?;
+    let setup = setup(app, workspace, provider, None, 1, stop.clone())?;
     let plan = start::plan(&setup, request)?;
     carry_out(app, stop, false, 0, || Ok(start::start(setup, plan)?))
 }
@@ -113,7 +113,7 @@ fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
     let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
     let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise };
     let stop = Stop::default();
-    let setup = setup(app, workspace, provider, args.prompts.as_ref(), stop.clone())?;
+    let setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     let first = session.lines.len() as u64;
     carry_out(app, stop, !args.yes, first, || Ok(start::resume(setup, &id, with)?))
 }
@@ -172,6 +172,7 @@ fn setup(
     workspace: Workspace,
     provider: Arc<dyn Provider>,
     prompts: Option<&PathBuf>,
+    renderers: u8,
     stop: Stop,
 ) -> Result<Setup, Failure> {
     Ok(Setup {
@@ -179,6 +180,7 @@ fn setup(
         vocabulary: Arc::new(app.vocabulary()?),
         layouts: Arc::new(app.layouts()),
         renderer: app.steady_renderer()?,
+        renderers: renderers.into(),
         tastes: app.folders.tastes(),
         provider,
         prompts: app.prompts(prompts)?,

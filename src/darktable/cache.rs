@@ -1,29 +1,30 @@
 //! Rendered pictures on disk, so that nothing is rendered twice: not in one session, not on another branch,
 //! not next year.
 //!
-//! An entry is a file named by the SHA-256 of everything that decides its pixels. It is a plain PNG that any
-//! viewer opens, followed by the 64 hexadecimal digits of its pixel hash (decoders stop at the PNG's end).
-//! An entry is believed only after that hash was checked. Several processes may share a folder: an entry
-//! appears whole or not at all, and equal names mean equal content.
+//! An entry is a file named by the SHA-256 of everything that decides its pixels. It is a plain PPM that any
+//! viewer opens, followed by the 64 hexadecimal digits of its pixel hash (decoders stop at the last pixel).
+//! An entry is believed only after that hash was checked; without compression this takes a millisecond or two.
+//! Several processes may share a folder: an entry appears whole or not at all, and equal names mean equal
+//! content.
+//!
+//! Beside the pictures it keeps how long they took, so that the next one of its kind can be foreseen.
 
 use std::fs;
-use std::io::{self, Cursor, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use image::codecs::png::{CompressionType, FilterType, PngEncoder};
-use image::{ExtendedColorType, ImageEncoder};
 use serde::Serialize;
 
 use crate::clock::Deadline;
-use crate::darktable::checks;
-use crate::darktable::render::{Picture, RenderError, RenderRequest, Rendered, Renderer};
+use crate::darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use crate::darktable::timings::Timings;
 use crate::ids::Hash;
 
 /// Goes up whenever the key, the entry's form or the way of rendering changes.
-const FORMAT: u32 = 1;
-const SUFFIX: &str = ".png";
+const FORMAT: u32 = 2;
+const SUFFIX: &str = ".ppm";
 /// The prefix of files that are being written.
 const PART: &str = ".part-";
 /// A part this old was left behind by a process that was killed.
@@ -90,7 +91,7 @@ impl Cache {
     fn get(&self, key: &Hash) -> Option<(Picture, Hash)> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
-        let found = open_entry(&bytes);
+        let found = open_entry(bytes);
         match &found {
             Some(_) => {
                 // The order of eviction; nothing else depends on it.
@@ -108,7 +109,7 @@ impl Cache {
     }
 
     fn put(&self, key: &Hash, picture: &Picture, pixel_hash: &Hash) -> io::Result<()> {
-        let bytes = close_entry(picture, pixel_hash)?;
+        let bytes = close_entry(picture, pixel_hash);
         fs::create_dir_all(&self.folder)?;
         // No sync: a torn entry after a power cut is found by its hash and rendered again.
         let mut part = tempfile::Builder::new().prefix(PART).tempfile_in(&self.folder)?;
@@ -164,21 +165,32 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn close_entry(picture: &Picture, pixel_hash: &Hash) -> io::Result<Vec<u8>> {
-    let mut bytes = Cursor::new(Vec::new());
-    PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::Adaptive)
-        .write_image(&picture.rgb, picture.width, picture.height, ExtendedColorType::Rgb8)
-        .map_err(io::Error::other)?;
-    let mut bytes = bytes.into_inner();
+/// Binary PPM, three bytes a pixel, and the digits.
+fn close_entry(picture: &Picture, pixel_hash: &Hash) -> Vec<u8> {
+    let mut bytes = format!("P6\n{} {}\n255\n", picture.width, picture.height).into_bytes();
+    bytes.reserve_exact(picture.rgb.len() + DIGITS);
+    bytes.extend_from_slice(&picture.rgb);
     bytes.extend_from_slice(pixel_hash.as_str().as_bytes());
-    Ok(bytes)
+    bytes
 }
 
 /// `None` if anything about the entry is damaged.
-fn open_entry(bytes: &[u8]) -> Option<(Picture, Hash)> {
-    let (png, digits) = bytes.split_at_checked(bytes.len().checked_sub(DIGITS)?)?;
-    let promised: Hash = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    let picture = checks::decode(png).ok()?;
+fn open_entry(mut bytes: Vec<u8>) -> Option<(Picture, Hash)> {
+    let digits = bytes.split_off(bytes.len().checked_sub(DIGITS)?);
+    let promised: Hash = std::str::from_utf8(&digits).ok()?.parse().ok()?;
+    let mut lines = bytes.splitn(4, |&byte| byte == b'\n');
+    let (magic, size, range, pixels) = (lines.next()?, lines.next()?, lines.next()?, lines.next()?);
+    if (magic, range) != (b"P6", b"255") {
+        return None;
+    }
+    let (width, height) = std::str::from_utf8(size).ok()?.split_once(' ')?;
+    let (width, height) = (width.parse().ok()?, height.parse().ok()?);
+    if u64::from(width) * u64::from(height) * 3 != pixels.len() as u64 {
+        return None;
+    }
+    let header = bytes.len() - pixels.len();
+    bytes.drain(..header);
+    let picture = Picture { width, height, rgb: bytes };
     (picture.pixel_hash() == promised).then_some((picture, promised))
 }
 
@@ -186,6 +198,7 @@ fn open_entry(bytes: &[u8]) -> Option<(Picture, Hash)> {
 pub struct Cached {
     inner: Arc<dyn Renderer>,
     cache: Cache,
+    timings: Timings,
 }
 
 impl std::fmt::Debug for Cached {
@@ -197,7 +210,8 @@ impl std::fmt::Debug for Cached {
 impl Cached {
     /// Puts `cache` before `inner`.
     pub fn new(inner: Arc<dyn Renderer>, cache: Cache) -> Self {
-        Self { inner, cache }
+        let timings = Timings::open(&cache.folder, inner.darktable_version());
+        Self { inner, cache, timings }
     }
 
     /// The name of everything that decides the pixels of an answer. The raw's own hash is taken at its word.
@@ -219,6 +233,7 @@ impl Renderer for Cached {
             return Ok(rendered);
         }
         let rendered = self.inner.render(request, deadline)?;
+        self.timings.add(&request.raw.sha256, request.long_edge, request.quality, rendered.elapsed);
         if let Err(error) = self.cache.put(&self.key(request), &rendered.picture, &rendered.pixel_hash) {
             tracing::warn!(%error, "a render could not be cached");
         }
@@ -233,6 +248,14 @@ impl Renderer for Cached {
         let started = Instant::now();
         let (picture, pixel_hash) = self.cache.get(&self.key(request))?;
         Some(Rendered { picture: Arc::new(picture), pixel_hash, elapsed: started.elapsed(), cached: true })
+    }
+
+    fn estimate(&self, raw: &Hash, long_edge: u32, quality: Quality) -> Option<Duration> {
+        self.timings.expect(raw, long_edge, quality)
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        self.inner.take_notes()
     }
 }
 
@@ -274,11 +297,13 @@ mod tests {
     fn damage_of_any_kind_is_found_and_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::new(dir.path(), u64::MAX);
-        let whole = close_entry(&picture(1), &picture(1).pixel_hash()).unwrap();
+        let whole = close_entry(&picture(1), &picture(1).pixel_hash());
         let mut flipped = whole.clone();
         flipped[whole.len() / 2] ^= 0x40;
-        let wrong = close_entry(&picture(2), &picture(1).pixel_hash()).unwrap();
-        for damaged in [&whole[..whole.len() - 1], &whole[..40], &[], &flipped, &wrong] {
+        let wrong = close_entry(&picture(2), &picture(1).pixel_hash());
+        let mut wide = whole.clone();
+        wide[3..8].copy_from_slice(b"48 64");
+        for damaged in [&whole[..whole.len() - 1], &whole[..40], &[], &flipped, &wrong, &wide] {
             fs::write(cache.path(&key(1)), damaged).unwrap();
             assert!(cache.get(&key(1)).is_none());
             assert!(!cache.path(&key(1)).exists());

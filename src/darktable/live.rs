@@ -32,7 +32,10 @@ pub enum LiveError {
     Run(#[from] RunError),
     /// The child ended instead of answering.
     #[error("it ended: {0}")]
-    Ended(String),
+    Died(String),
+    /// The child answered that it cannot do it.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Live {
@@ -61,7 +64,7 @@ impl Live {
             None => Err(std::io::ErrorKind::BrokenPipe.into()),
         };
         // A child that reads no more has ended, or is about to.
-        written.map_err(|error| LiveError::Ended(error.to_string()))
+        written.map_err(|error| LiveError::Died(error.to_string()))
     }
 
     /// Waits for the next line that begins with `mark`. After an error the child is of no more use.
@@ -87,7 +90,7 @@ impl Live {
             if ended {
                 let words = self.stderr.text();
                 let last = words.lines().rev().find(|line| !line.trim().is_empty());
-                return Err(LiveError::Ended(last.unwrap_or("it said nothing").trim().to_owned()));
+                return Err(LiveError::Died(last.unwrap_or("it said nothing").trim().to_owned()));
             }
             if deadline.expired() {
                 let cancelled = deadline.is_cancelled();

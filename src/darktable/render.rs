@@ -108,6 +108,17 @@ pub trait Renderer: Send + Sync {
     fn cached(&self, _request: &RenderRequest<'_>) -> Option<Rendered> {
         None
     }
+
+    /// How long a picture of that size and level of the raw with that SHA-256 takes on this machine, if any was
+    /// rendered lately.
+    fn estimate(&self, _raw: &Hash, _long_edge: u32, _quality: Quality) -> Option<Duration> {
+        None
+    }
+
+    /// What went wrong behind the answers since the last call, in words, and was made good.
+    fn take_notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Why there is no picture.

@@ -5,8 +5,9 @@
 //! imports the photograph afresh under a new name with its sidecar beside it, so that nothing of one edit is
 //! left for the next.
 //!
-//! A child that hangs past the deadline or misbehaves is killed with its group. Whatever it could not do is done
-//! by the [`OneShot`] renderer, whose word is final: about pixels, and about errors.
+//! A child that hangs past the deadline or misbehaves is killed with its group. One that died is replaced at
+//! once; whatever a fresh one cannot do either is done by the [`OneShot`] renderer, whose word is final: about
+//! pixels, and about errors. After trouble the children rest for a while, and after much of it for good.
 
 use std::fs;
 use std::path::Path;
@@ -34,6 +35,8 @@ const MARK: &str = "@chemigram ";
 const START: Duration = Duration::from_secs(30);
 /// After so many troubles in a row, no further child is started.
 const MOST_TROUBLES: u32 = 3;
+/// Notes that wait to be taken; a worker that nobody asks for them does not collect for ever.
+const MOST_NOTES: usize = 32;
 /// darktable's number of the sRGB profile, in the field `type` of `colorout`.
 const SRGB: i64 = 1;
 
@@ -44,7 +47,10 @@ pub struct Worker {
     base: Base,
     encode: Arc<Encoder>,
     idle: Mutex<Vec<Child>>,
+    /// Process numbers of those at work.
+    busy: Mutex<Vec<u32>>,
     trouble: Mutex<Trouble>,
+    notes: Mutex<Vec<String>>,
 }
 
 /// One living darktable.
@@ -82,7 +88,9 @@ impl Worker {
             base: Base::new(base)?,
             encode,
             idle: Mutex::default(),
+            busy: Mutex::default(),
             trouble: Mutex::default(),
+            notes: Mutex::default(),
         })
     }
 
@@ -91,9 +99,11 @@ impl Worker {
         lock(&self.idle).len()
     }
 
-    /// The process numbers of these.
+    /// The process numbers of these and of those at work.
     pub fn pids(&self) -> Vec<u32> {
-        lock(&self.idle).iter().filter_map(|child| child.live.pid()).collect()
+        let mut pids = lock(&self.busy).clone();
+        pids.extend(lock(&self.idle).iter().filter_map(|child| child.live.pid()));
+        pids
     }
 
     /// How many requests in a row a child failed at, and [`OneShot`] answered.
@@ -101,7 +111,8 @@ impl Worker {
         lock(&self.trouble).in_a_row
     }
 
-    /// Asks a child for the picture; the outer error is final, the inner one means "ask the other renderer".
+    /// Asks a child for the picture, and a fresh one if that has died; the outer error is final, the inner one
+    /// means "ask the other renderer".
     fn by_child(
         &self,
         request: &RenderRequest<'_>,
@@ -109,26 +120,52 @@ impl Worker {
         deadline: &Deadline,
     ) -> Result<Result<Rendered, LiveError>, RenderError> {
         let started = Instant::now();
+        if let Some(child) = self.idle_child(request.quality) {
+            match self.ask(child, request, sidecar, started, deadline)? {
+                Err(LiveError::Died(reason)) => {
+                    self.note(format!("the rendering process died and was replaced: {reason}"));
+                }
+                answered => return Ok(answered),
+            }
+        }
+        match self.start(request.quality, &deadline.at_most(START)) {
+            Ok(child) => self.ask(child, request, sidecar, started, deadline),
+            Err(LiveError::Run(RunError::Cut { cancelled, .. })) if deadline.expired() => {
+                Err(RenderError::Cut { after: started.elapsed(), cancelled })
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Asks this child.
+    fn ask(
+        &self,
+        mut child: Child,
+        request: &RenderRequest<'_>,
+        sidecar: &str,
+        started: Instant,
+        deadline: &Deadline,
+    ) -> Result<Result<Rendered, LiveError>, RenderError> {
         let raw = request.raw.path.as_path();
         let scratch = Scratch::new(&self.base, raw)?;
         scratch.write_sidecar_beside(sidecar)?;
         let output = scratch.output().join(PICTURE);
         let line =
             format!("render\t{}\t{}\t{}", scratch.input().display(), output.display(), request.long_edge);
-        let asked = self.child(request.quality, deadline).and_then(|mut child| {
-            child.live.send(&line)?;
-            Ok((child.live.reply(MARK, deadline)?, child))
-        });
-        let (reply, child) = match asked {
+        let pid = child.live.pid().unwrap_or_default();
+        lock(&self.busy).push(pid);
+        let asked = child.live.send(&line).and_then(|()| child.live.reply(MARK, deadline));
+        lock(&self.busy).retain(|other| *other != pid);
+        let reply = match asked {
             Err(LiveError::Run(RunError::Cut { cancelled, .. })) if deadline.expired() => {
                 return Err(RenderError::Cut { after: started.elapsed(), cancelled });
             }
             Err(error) => return Ok(Err(error)),
-            Ok(answered) => answered,
+            Ok(reply) => reply,
         };
         lock(&self.idle).push(child);
         if reply.line != "done" {
-            return Ok(Err(LiveError::Ended(reply.line)));
+            return Ok(Err(LiveError::Refused(reply.line)));
         }
         checks::said(&reply.watched, raw)?;
         let picture = Arc::new(checks::output(&scratch.output(), request.long_edge)?);
@@ -136,15 +173,16 @@ impl Worker {
         Ok(Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: false }))
     }
 
-    /// An idle child, or a new one.
-    fn child(&self, quality: Quality, deadline: &Deadline) -> Result<Child, LiveError> {
+    fn idle_child(&self, quality: Quality) -> Option<Child> {
         let mut idle = lock(&self.idle);
-        match idle.iter().position(|child| child.quality == quality) {
-            Some(at) => Ok(idle.swap_remove(at)),
-            None => {
-                drop(idle);
-                self.start(quality, &deadline.at_most(START))
-            }
+        idle.iter().position(|child| child.quality == quality).map(|at| idle.swap_remove(at))
+    }
+
+    fn note(&self, text: String) {
+        tracing::warn!("{text}");
+        let mut notes = lock(&self.notes);
+        if notes.len() < MOST_NOTES {
+            notes.push(text);
         }
     }
 
@@ -159,8 +197,19 @@ impl Worker {
         let reply = live.reply(MARK, deadline)?;
         match reply.line.as_str() {
             "ready" => Ok(Child { live, quality, _folder: folder }),
-            other => Err(LiveError::Ended(other.to_owned())),
+            other => Err(LiveError::Refused(other.to_owned())),
         }
+    }
+
+    fn troubled(&self, error: &LiveError) {
+        let mut trouble = lock(&self.trouble);
+        trouble.in_a_row += 1;
+        trouble.last = Some(Instant::now());
+        let how_long = if trouble.in_a_row < MOST_TROUBLES { "for now" } else { "from now on" };
+        drop(trouble);
+        self.note(format!(
+            "the rendering process failed ({error}): {how_long}, darktable is started anew for each picture"
+        ));
     }
 
     /// Whether a child may be asked: not soon after trouble, and not at all after much of it.
@@ -176,25 +225,32 @@ impl Renderer for Worker {
         let raw = request.raw.path.as_path();
         let name = raw.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
-        if request.long_edge > 0 && ends_in_srgb(request.state) && self.trusted() {
-            match self.by_child(request, &sidecar, deadline)? {
-                Ok(rendered) => {
-                    *lock(&self.trouble) = Trouble::default();
-                    return Ok(rendered);
-                }
-                Err(error) => {
-                    let mut trouble = lock(&self.trouble);
-                    trouble.in_a_row += 1;
-                    trouble.last = Some(Instant::now());
-                    tracing::warn!(%error, in_a_row = trouble.in_a_row, "the rendering process failed: rendering without it");
-                }
-            }
+        let oneshot =
+            || self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline);
+        if request.long_edge == 0 || !ends_in_srgb(request.state) || !self.trusted() {
+            return oneshot();
         }
-        self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline)
+        let error = match self.by_child(request, &sidecar, deadline)? {
+            Ok(rendered) => {
+                *lock(&self.trouble) = Trouble::default();
+                return Ok(rendered);
+            }
+            Err(error) => error,
+        };
+        let rendered = oneshot();
+        // A picture that nobody can render is not the child's fault.
+        if rendered.is_ok() || !matches!(error, LiveError::Refused(_)) {
+            self.troubled(&error);
+        }
+        rendered
     }
 
     fn darktable_version(&self) -> &str {
         self.cli.version()
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.notes))
     }
 }
 

@@ -381,7 +381,23 @@ impl Session {
             self.record(Event::CapFired { exhausted })?;
         }
         let ms = tools::millis(self.gate.elapsed().saturating_sub(started));
-        self.close(Some(seq), call, result, settled, ms)
+        let moved = result.as_ref().is_ok_and(|answer| answer.head.is_some());
+        self.close(Some(seq), call, result, settled, ms)?;
+        self.fold(host);
+        if moved { self.look_ahead() } else { Ok(()) }
+    }
+
+    /// Lets darktable render what the model will want to see while it thinks; not while its last reply still has
+    /// a change to make.
+    fn look_ahead(&mut self) -> Result<(), SessionError> {
+        let changes = |call: &ToolCall| {
+            tools::find(&call.name)
+                .is_some_and(|tool| matches!(tool.class, EffectClass::Mutate | EffectClass::Lifecycle))
+        };
+        if self.state.phase != Phase::Running || self.state.pending().any(changes) {
+            return Ok(());
+        }
+        Ok(self.context(0, &|_| {}).render_ahead()?)
     }
 
     /// The one result of one call.
@@ -520,6 +536,7 @@ impl Session {
             head: self.state.head.clone(),
             branches: self.state.branches.clone(),
             proposals: self.state.proposals,
+            ahead: self.state.ahead.clone(),
         }
     }
 
@@ -545,6 +562,8 @@ impl Session {
                 self.fold(host);
             }
         }
+        self.context(0, &busy).close_ahead(|_| true, "nobody asked for it")?;
+        self.fold(host);
         let ledger = self.gate.ledger();
         let end = SessionEnd {
             outcome,

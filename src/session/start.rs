@@ -10,6 +10,7 @@ use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::clock::{Clock, Stop};
 use crate::conversation::ToolSpec;
 use crate::darktable::layout::Layouts;
+use crate::darktable::queue::Queue;
 use crate::darktable::render::{Quality, Renderer};
 use crate::error::{Coded as _, ErrorCode, Fault};
 use crate::gate::{Gate, Lease};
@@ -38,6 +39,8 @@ pub struct Setup {
     pub layouts: Arc<Layouts>,
     /// The eyes.
     pub renderer: Arc<dyn Renderer>,
+    /// How many pictures may be rendered at once.
+    pub renderers: usize,
     /// The folder of taste files.
     pub tastes: PathBuf,
     /// The model.
@@ -394,6 +397,8 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
 /// Time that an effect under way at the crash may have used: as long as the longest of this session did.
 fn hidden_time(lines: &[Line]) -> Duration {
     let open = |line: &Line| match &line.event {
+        // What was begun ahead was beside the session's own work.
+        Event::RenderIntent { ahead: true, .. } => None,
         Event::ModelIntent { .. } | Event::ToolCall(_) | Event::RenderIntent { .. } => Some(line.seq),
         _ => None,
     };
@@ -439,10 +444,12 @@ fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {
         vocabulary: setup.vocabulary.clone(),
         layouts: setup.layouts.clone(),
         facts: workspace.facts(baseline)?,
-        renderer: setup.renderer.clone(),
+        renderer: Queue::new(setup.renderer.clone(), setup.renderers),
         raw: workspace.raw(),
         tastes: setup.tastes.clone(),
         commits: std::sync::Mutex::default(),
+        stats: std::sync::Mutex::default(),
+        differences: std::sync::Mutex::default(),
     })
 }
 

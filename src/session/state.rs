@@ -11,7 +11,7 @@ use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::error::ErrorCode;
 use crate::ids::{Hash, RefName};
 use crate::session::wording;
-use crate::tools::BranchView;
+use crate::tools::{BranchView, Look};
 use crate::transcript::{
     EffectClass, Event, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
 };
@@ -138,8 +138,8 @@ pub struct State {
     pub model_ms: u64,
     /// Time spent waiting for darktable, in milliseconds.
     pub render_ms: u64,
-    /// Wall times of real renders, in milliseconds, by longest side and quality.
-    pub render_times: BTreeMap<(u32, String), Vec<u64>>,
+    /// Pictures that were begun before anyone asked for them and are not paid for, by the line of their intent.
+    pub ahead: BTreeMap<Look, u64>,
     proposal_ids: BTreeSet<String>,
     pending: VecDeque<ToolCall>,
     results: Vec<ToolResult>,
@@ -178,7 +178,7 @@ impl State {
             last_input: None,
             model_ms: 0,
             render_ms: 0,
-            render_times: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             pending: VecDeque::new(),
             results: Vec::new(),
             open_tool: None,
@@ -242,11 +242,14 @@ impl State {
                 }
                 self.answered(result, *code, head);
             }
-            Event::Render { intent: Some(_), long_edge, quality, pixel_hash: Some(_), ms, .. } => {
-                self.render_ms += ms;
-                self.render_times.entry((*long_edge, quality.clone())).or_default().push(*ms);
+            Event::RenderIntent { ahead: true, state, long_edge, quality, .. } => {
+                self.ahead.insert(Look::new(state, *long_edge, quality), line.seq);
             }
-            Event::Render { ms, .. } => self.render_ms += ms,
+            Event::RenderIntent { joins: Some(ahead), .. } => self.ahead.retain(|_, seq| seq != ahead),
+            Event::Render { intent, ms, .. } => {
+                self.render_ms += ms;
+                self.ahead.retain(|_, seq| Some(*seq) != *intent);
+            }
             Event::SnapshotCreated { name, commit, .. } => self.moved(name, commit),
             Event::Judgment(judgment) => {
                 if let Some(branch) = self.branches.iter_mut().find(|b| b.name == judgment.branch) {
@@ -444,14 +447,6 @@ impl State {
     pub fn judged_by_agent(&self) -> u64 {
         let judgments = self.branches.iter().filter_map(|b| b.judgment.as_ref());
         judgments.filter(|j| j.source == JudgmentSource::Agent).count() as u64
-    }
-
-    /// The 90th percentile of this session's renders of that size, if there were any.
-    pub fn render_estimate(&self, long_edge: u32, quality: &str) -> Option<Duration> {
-        let mut times = self.render_times.get(&(long_edge, quality.to_owned()))?.clone();
-        times.sort_unstable();
-        let at = (times.len() * 9).div_ceil(10).saturating_sub(1);
-        times.get(at).copied().map(Duration::from_millis)
     }
 
     /// What to do next at session time `elapsed`, given what a person at the keyboard has asked for.

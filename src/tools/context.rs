@@ -1,28 +1,27 @@
 //! What a tool handler works with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::budget::Amounts;
 use crate::conversation::ImageRef;
 use crate::darktable::layout::Layouts;
-use crate::darktable::render::{Picture, Quality, RawFile, RenderError, RenderRequest, Rendered, Renderer};
+use crate::darktable::queue::Queue;
+use crate::darktable::render::{RawFile, Renderer};
 use crate::darktable::state::EditState;
 use crate::error::{ErrorCode, Fault};
-use crate::gate::{Gate, Permit};
+use crate::gate::Gate;
 use crate::ids::{Hash, RefName};
 use crate::metrics::axes::Axis;
-use crate::metrics::check::VectorCheck;
 use crate::metrics::difference::Difference;
 use crate::metrics::stats::ImageStats;
 use crate::metrics::vectors::vector_axes;
 use crate::photo::{AppliedMove, Commit, Writer};
 use crate::tools::{BlobStore, moves_of};
-use crate::transcript::{Event, HeadState, Judgment, SessionStart, Vector};
+use crate::transcript::{HeadState, Judgment, SessionStart, Vector};
 use crate::vocabulary::{PhotoFacts, Vocabulary};
 
 /// What stays the same for a whole session: the hands.
@@ -34,13 +33,39 @@ pub struct Engine {
     /// What the vocabulary must know of the photo.
     pub facts: PhotoFacts,
     /// The eyes.
-    pub renderer: Arc<dyn Renderer>,
+    pub renderer: Queue,
     /// The raw.
     pub raw: RawFile,
     /// The folder of taste files.
     pub tastes: PathBuf,
     /// Commits that were read and proved once: they never change, and a long branch is walked often.
     pub commits: Mutex<HashMap<Hash, Commit>>,
+    /// The numbers of pictures that were measured once, by their pixels.
+    pub stats: Mutex<HashMap<Hash, ImageStats>>,
+    /// The differences of pairs that were measured once, by the pixels of both.
+    pub differences: Mutex<HashMap<(Hash, Hash), Difference>>,
+}
+
+impl Engine {
+    /// The version of darktable that renders.
+    pub fn darktable_version(&self) -> &str {
+        self.renderer.darktable_version()
+    }
+}
+
+/// What decides a picture of a session's photo: state, size and level.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Look {
+    pub(super) state: Hash,
+    pub(super) long_edge: u32,
+    pub(super) quality: String,
+}
+
+impl Look {
+    /// The picture of that state, longest side and level of quality.
+    pub fn new(state: &Hash, long_edge: u32, quality: &str) -> Self {
+        Self { state: state.clone(), long_edge, quality: quality.into() }
+    }
 }
 
 /// A branch as the session knows it.
@@ -67,6 +92,8 @@ pub struct View {
     pub branches: Vec<BranchView>,
     /// Proposals made so far, (taste, notes).
     pub proposals: (usize, usize),
+    /// Pictures begun ahead and not paid for, by the line of their intent.
+    pub ahead: BTreeMap<Look, u64>,
 }
 
 impl View {
@@ -178,116 +205,6 @@ impl ToolContext<'_> {
             .with("example", r#"branch {"name": "branch_b_tone"}"#)
         })
     }
-
-    /// The picture of a state, if it is there already.
-    pub fn looked_at(&self, state: &EditState, long_edge: u32, quality: Quality) -> Option<Rendered> {
-        self.engine.renderer.cached(&RenderRequest { raw: &self.engine.raw, state, long_edge, quality })
-    }
-
-    /// The picture of a state: from the cache, or rendered under a permit.
-    pub fn render(&mut self, state: &EditState, long_edge: u32, quality: Quality) -> Result<Rendered, Fault> {
-        if let Some(found) = self.looked_at(state, long_edge, quality) {
-            self.note_render(None, state, long_edge, quality, Ok(&found), found.elapsed)?;
-            return Ok(found);
-        }
-        let reserved = Amounts { renders: 1, ..Amounts::default() };
-        let name = quality.as_str().to_owned();
-        let intent = Event::RenderIntent { state: state.hash(), long_edge, quality: name, reserved };
-        let permit = self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?;
-        (self.on_render)(quality.as_str());
-        let started = self.gate.elapsed();
-        let seq = permit.seq();
-        let result = self.develop(permit, state, long_edge, quality);
-        let took = self.gate.elapsed().saturating_sub(started);
-        self.note_render(Some(seq), state, long_edge, quality, result.as_ref(), took)?;
-        result.map_err(|error| match (&error, self.gate.check(&Amounts::default())) {
-            (RenderError::Cut { cancelled: false, .. }, Err(exhausted)) => exhausted.into(),
-            _ => Fault::from(&error),
-        })
-    }
-
-    /// Runs the renderer, for which the permit is used up.
-    fn develop(
-        &self,
-        _permit: Permit,
-        state: &EditState,
-        long_edge: u32,
-        quality: Quality,
-    ) -> Result<Rendered, RenderError> {
-        let request = RenderRequest { raw: &self.engine.raw, state, long_edge, quality };
-        self.engine.renderer.render(&request, &self.gate.deadline())
-    }
-
-    fn note_render(
-        &mut self,
-        intent: Option<u64>,
-        state: &EditState,
-        long_edge: u32,
-        quality: Quality,
-        result: Result<&Rendered, &RenderError>,
-        took: Duration,
-    ) -> Result<(), Fault> {
-        let event = Event::Render {
-            intent,
-            state: state.hash(),
-            long_edge,
-            quality: quality.as_str().into(),
-            pixel_hash: result.ok().map(|r| r.pixel_hash.clone()),
-            settled: Amounts { renders: u64::from(intent.is_some()), ..Amounts::default() },
-            error: result.err().map(ToString::to_string),
-            ms: millis(took),
-        };
-        self.gate.record(event).map(|_| ()).map_err(|e| Fault::from(&e).fatal())
-    }
-
-    /// The numbers of a picture against the baseline's: the difference, and whether the vector's way was taken.
-    pub fn versus_baseline(
-        &mut self,
-        branch: Option<&RefName>,
-        picture: &Picture,
-        stats: &ImageStats,
-        long_edge: u32,
-        quality: Quality,
-    ) -> Result<Comparison, Fault> {
-        let baseline = self.place(Some("baseline"))?;
-        let base = self.render(&baseline.state, long_edge, quality)?;
-        let base_stats = ImageStats::of(&base.picture);
-        let difference = difference(&base.picture, picture)?;
-        let axes = self.view.axes(branch);
-        let check = VectorCheck::of(&axes, &base_stats, stats, &difference);
-        Ok(Comparison { difference, check, axes, base_stats, base })
-    }
-}
-
-/// A picture held against the baseline's.
-pub struct Comparison {
-    /// How far apart.
-    pub difference: Difference,
-    /// Whether the asked direction moved.
-    pub check: VectorCheck,
-    /// The axes that were asked for.
-    pub axes: Vec<(Axis, i8)>,
-    /// The baseline's numbers.
-    pub base_stats: ImageStats,
-    /// The baseline's picture.
-    pub base: Rendered,
-}
-
-impl Comparison {
-    /// As the model reads it.
-    pub fn to_json(&self) -> Value {
-        let axes: Vec<Value> = self
-            .axes
-            .iter()
-            .map(|(axis, sign)| json!({"axis": axis.name(), "asked": if *sign < 0 { "-" } else { "+" }}))
-            .collect();
-        json!({ "difference": self.difference, "vector": self.check, "axes": axes })
-    }
-}
-
-/// The difference of two pictures.
-pub fn difference(a: &Picture, b: &Picture) -> Result<Difference, Fault> {
-    Difference::between(a, b).map_err(|e| Fault::new(ErrorCode::StateError, e.to_string()))
 }
 
 /// Whole milliseconds.

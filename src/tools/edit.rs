@@ -26,7 +26,7 @@ pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive
         values: &args.parameter_values,
         mask: args.mask.as_ref(),
     };
-    let version = engine.renderer.darktable_version();
+    let version = engine.darktable_version();
     let (state, operation) =
         Operation::apply(&request, &engine.vocabulary, &place.state, &engine.facts, &engine.layouts, version)
             .map_err(|e| Fault::from(&e))?;

@@ -9,7 +9,7 @@ pub fn grey_card(context: &mut ToolContext<'_>, args: args::GreyCard) -> Result<
     context.branch()?;
     let here = context.place(None)?;
     let engine = context.engine;
-    let version = engine.renderer.darktable_version();
+    let version = engine.darktable_version();
     let probes = engine
         .vocabulary
         .grey_card_probes(&here.state, &engine.facts, &engine.layouts, version)

@@ -141,9 +141,15 @@ pub fn default_judgment(context: &mut ToolContext<'_>, branch: &RefName, tip: &H
 fn measure(context: &mut ToolContext<'_>, branch: &RefName, commit: &Hash) -> Result<Measured, Fault> {
     let edge = context.view.start.preview_edge;
     let place = context.place(Some(commit.as_str()))?;
-    let rendered = context.render(&place.state, edge, Quality::Judge)?;
-    let stats = ImageStats::of(&rendered.picture);
-    let versus = context.versus_baseline(Some(branch), &rendered.picture, &stats, edge, Quality::Judge)?;
+    // Side by side where there are renderers for it; the comparison below finds the baseline's rendered.
+    let baseline = context.place(Some("baseline"))?;
+    let both = context.render_all(&[&place.state, &baseline.state], edge, Quality::Judge)?;
+    let rendered = both
+        .into_iter()
+        .next()
+        .ok_or_else(|| Fault::new(ErrorCode::StateError, "a picture did not come back"))?;
+    let versus = context.versus_baseline(Some(branch), &rendered, edge, Quality::Judge)?;
+    let stats = context.stats(&rendered);
     let preview = format!("previews/{branch}-{edge}.jpg");
     let baseline = baseline_preview(&context.view.start);
     for (file, picture) in [(&preview, &rendered.picture), (&baseline, &versus.base.picture)] {

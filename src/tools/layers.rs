@@ -38,7 +38,7 @@ pub fn bind_layers(context: &mut ToolContext<'_>, args: BindLayers) -> Result<An
         vocabulary: &engine.vocabulary,
         facts: &engine.facts,
         layouts: &engine.layouts,
-        darktable: engine.renderer.darktable_version(),
+        darktable: engine.darktable_version(),
     };
     let exif = context.photo.workspace().photo().exif.clone();
     let bound = bind(&layers, &place.state, &exif, tools).map_err(|e| Fault::from(&e))?;

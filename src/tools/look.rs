@@ -6,10 +6,9 @@ use crate::darktable::render::Quality;
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::metrics::axes::Axis;
 use crate::metrics::check::VectorCheck;
-use crate::metrics::stats::ImageStats;
 use crate::photo::{AppliedMove, read_context as read_photo_context};
 use crate::tools::args;
-use crate::tools::context::{Place, difference};
+use crate::tools::context::Place;
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::Event;
 use crate::vocabulary::{Filter, ListedMove, MaskSpec, ShownMask};
@@ -55,7 +54,7 @@ pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary
     })?;
     let filter = Filter { tag: args.tag.as_deref(), axis, module: args.module.as_deref() };
     let engine = context.engine;
-    let version = engine.renderer.darktable_version();
+    let version = engine.darktable_version();
     let moves = engine.vocabulary.list(&filter, &engine.layouts, version).map_err(fault)?;
     let looks = engine.vocabulary.list_looks(&filter, &engine.layouts, version).map_err(fault)?;
     let narrowed = args.tag.is_some() || args.axis.is_some() || args.module.is_some();
@@ -91,7 +90,7 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
         // A picture of the step before costs nothing when it was looked at; otherwise it is not worth a render.
         if let Some(before) = context.looked_at(&before.state, edge, Quality::Preview) {
             let now = context.render(&place.state, edge, Quality::Preview)?;
-            data["versus_parent"] = json!(difference(&before.picture, &now.picture)?);
+            data["versus_parent"] = json!(context.difference(&before, &now)?);
         }
     }
     Ok(Answer { data, images: vec![image], head: None })
@@ -117,14 +116,14 @@ fn mask_on(
         .vocabulary
         .mask_probe(mask, &place.state, &engine.facts, &engine.layouts)
         .map_err(|error| fault(error).with("field", "show_mask"))?;
-    let [picture, without, with] = [&place.state, &probe.without, &probe.with]
-        .map(|state| context.render(state, edge, Quality::Preview).map(|rendered| rendered.picture));
-    let (picture, without, with) = (picture?, without?, with?);
-    let shown = ShownMask::read(&without, &with);
+    let states = [&place.state, &probe.without, &probe.with];
+    let rendered = context.render_all(&states, edge, Quality::Preview)?;
+    let [picture, without, with] = rendered.as_slice() else { return Err(missing()) };
+    let shown = ShownMask::read(&without.picture, &with.picture);
     let (shown, drawn) =
-        shown.and_then(|shown| shown.over(&picture).map(|drawn| (shown, drawn))).ok_or_else(|| {
-            Fault::new(ErrorCode::MaskingError, "the mask's picture has another size than the photo's")
-        })?;
+        shown.and_then(|shown| shown.over(&picture.picture).map(|drawn| (shown, drawn))).ok_or_else(
+            || Fault::new(ErrorCode::MaskingError, "the mask's picture has another size than the photo's"),
+        )?;
     let words = mask.summary();
     let caption = format!("mask over {} at {}: {words}", place.name, place.commit.short());
     let image = context.blobs.put_picture(&drawn, caption).map_err(|e| io_fault(&e))?;
@@ -137,6 +136,11 @@ fn mask_on(
         "size": [drawn.width, drawn.height],
     });
     Ok(Answer { data, images: vec![image], head: None })
+}
+
+/// Fewer pictures came back than were asked for, which no renderer does.
+fn missing() -> Fault {
+    Fault::new(ErrorCode::StateError, "a picture did not come back")
 }
 
 /// The mask of a move that stands, the last one of that name.
@@ -158,22 +162,22 @@ pub fn image_stats(context: &mut ToolContext<'_>, args: args::At) -> Result<Answ
     let place = context.place(args.r#ref.as_deref())?;
     let edge = context.view.start.preview_edge;
     let rendered = context.render(&place.state, edge, Quality::Preview)?;
-    Ok(json!({ "at": place.name, "commit": place.commit, "stats": ImageStats::of(&rendered.picture) }).into())
+    Ok(json!({ "at": place.name, "commit": place.commit, "stats": context.stats(&rendered) }).into())
 }
 
 pub fn compare(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer, Fault> {
     let a = context.place(Some(args.a.as_deref().unwrap_or("baseline")))?;
     let b = context.place(args.b.as_deref())?;
     let edge = context.view.start.preview_edge;
-    let left = context.render(&a.state, edge, Quality::Preview)?;
-    let right = context.render(&b.state, edge, Quality::Preview)?;
-    let (left_stats, right_stats) = (ImageStats::of(&left.picture), ImageStats::of(&right.picture));
-    let difference = difference(&left.picture, &right.picture)?;
+    let rendered = context.render_all(&[&a.state, &b.state], edge, Quality::Preview)?;
+    let [left, right] = rendered.as_slice() else { return Err(missing()) };
+    let (left_stats, right_stats) = (context.stats(left), context.stats(right));
+    let difference = context.difference(left, right)?;
     let branch =
         context.view.branches.iter().find(|branch| branch.tip == b.commit).map(|branch| branch.name.clone());
     let check = VectorCheck::of(&context.view.axes(branch.as_ref()), &left_stats, &right_stats, &difference);
     let mut images = Vec::new();
-    for (place, rendered, side) in [(&a, &left, "a"), (&b, &right, "b")] {
+    for (place, rendered, side) in [(&a, left, "a"), (&b, right, "b")] {
         let caption = format!("{side}: {} at {}", place.name, place.commit.short());
         images.push(context.blobs.put_picture(&rendered.picture, caption).map_err(|e| io_fault(&e))?);
     }
@@ -193,11 +197,9 @@ fn picture_of(
     edge: u32,
 ) -> Result<(Value, crate::conversation::ImageRef), Fault> {
     let rendered = context.render(&place.state, edge, Quality::Preview)?;
-    let stats = ImageStats::of(&rendered.picture);
     let branch = context.view.branches.iter().find(|b| b.tip == place.commit).map(|b| b.name.clone());
     let branch = branch.or_else(|| context.view.head.branch.clone());
-    let versus =
-        context.versus_baseline(branch.as_ref(), &rendered.picture, &stats, edge, Quality::Preview)?;
+    let versus = context.versus_baseline(branch.as_ref(), &rendered, edge, Quality::Preview)?;
     let caption = format!("{} at {}", place.name, place.commit.short());
     let image = context.blobs.put_picture(&rendered.picture, caption).map_err(|e| io_fault(&e))?;
     let data = json!({
@@ -207,7 +209,7 @@ fn picture_of(
         "state": place.state_hash,
         "size": [rendered.picture.width, rendered.picture.height],
         "pixel_hash": rendered.pixel_hash,
-        "stats": stats,
+        "stats": context.stats(&rendered),
         "versus_baseline": versus.to_json(),
     });
     Ok((data, image))

@@ -14,13 +14,14 @@ mod layers;
 mod learn;
 mod lifecycle;
 mod look;
+mod pictures;
 mod regions;
 mod spots;
 
 use serde_json::Value;
 
 pub use blobs::BlobStore;
-pub use context::{Answer, BranchView, Engine, ToolContext, View, millis};
+pub use context::{Answer, BranchView, Engine, Look, ToolContext, View, millis};
 pub use judge::{Measured, baseline_preview, default_judgment, moves_of};
 
 use crate::budget::Amounts;

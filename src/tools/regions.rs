@@ -12,7 +12,7 @@ pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegio
     let place = context.place(None)?;
     let engine = context.engine;
     let request = RegionsRequest { move_name: args.primitive_name.as_deref(), regions: &args.regions };
-    let version = engine.renderer.darktable_version();
+    let version = engine.darktable_version();
     let applied = engine
         .vocabulary
         .apply_regions(&request, &place.state, &engine.facts, &engine.layouts, version)

@@ -10,7 +10,7 @@ pub fn apply_spot(context: &mut ToolContext<'_>, args: args::ApplySpot) -> Resul
     let branch = context.branch()?;
     let place = context.place(None)?;
     let engine = context.engine;
-    let version = engine.renderer.darktable_version();
+    let version = engine.darktable_version();
     let applied = engine
         .vocabulary
         .apply_spots(&args.spots, &place.state, &engine.facts, &engine.layouts, version)

@@ -397,8 +397,17 @@ pub enum Event {
         long_edge: u32,
         /// Quality level.
         quality: String,
-        /// One render.
+        /// One render; nothing while nobody has asked for the picture.
         reserved: Amounts,
+        /// Begun before anyone asked for the picture.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ahead: bool,
+        /// Line of the intent that began this picture ahead: it is paid for now that it is asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        joins: Option<u64>,
+        /// Time that it is expected to take, by earlier renders of its kind.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        estimate_ms: Option<u64>,
     },
     /// A render ended, or was found in the cache (`intent` absent).
     Render {

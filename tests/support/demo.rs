@@ -180,7 +180,17 @@ impl Demo {
 
     /// A renderer that keeps darktable alive, working beside the plain one.
     pub fn worker(&self) -> Worker {
-        Worker::new(self.cli.clone(), &self.base, encoder(&self.layouts)).unwrap()
+        self.worker_of(self.cli.clone())
+    }
+
+    /// The same with another program for darktable-cli.
+    pub fn worker_of(&self, cli: DarktableCli) -> Worker {
+        Worker::new(cli, &self.base, encoder(&self.layouts)).unwrap()
+    }
+
+    /// The installed darktable-cli.
+    pub fn cli_path(&self) -> &std::path::Path {
+        self.cli.path()
     }
 
     /// What a state looks like. Equal states are rendered once.

@@ -58,8 +58,13 @@ impl Studio {
     }
 
     fn at(dir: tempfile::TempDir) -> Self {
+        Self::with(dir, &dng::demo_raw().unwrap())
+    }
+
+    /// A studio in `dir` with another raw.
+    pub fn with(dir: tempfile::TempDir, raw_bytes: &[u8]) -> Self {
         let raw = dir.path().join("coffee.dng");
-        std::fs::write(&raw, dng::demo_raw().unwrap()).unwrap();
+        std::fs::write(&raw, raw_bytes).unwrap();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
         let ask = |raw: &Path| {
             let bytes =
@@ -84,6 +89,7 @@ impl Studio {
             vocabulary: Arc::new(Vocabulary::load(&Overlay::vocabulary(None)).unwrap()),
             layouts: self.layouts.clone(),
             renderer: self.renderer.clone(),
+            renderers: 1,
             tastes: self.dir.path().join("tastes"),
             provider,
             prompts: Store::new(Overlay::prompts(None)).unwrap(),

@@ -1,0 +1,415 @@
+//! How long pictures take, and how much of that a session waits for: `cargo bench --bench rendering`.
+//!
+//! With a word behind `--`, only that part: `previews`, `thinking`, `kept`, `kills`, `together`. Every ratio is
+//! of medians or sums taken in one run, the things compared taking turns.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+#[path = "../tests/support/demo.rs"]
+mod demo;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chemigram::clock::Deadline;
+use chemigram::darktable::cache::{Cache, Cached};
+use chemigram::darktable::dng::{DngOptions, demo_photo, write_dng};
+use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
+use chemigram::darktable::state::EditState;
+use chemigram::darktable::worker::Worker;
+use chemigram::darktable::xmp;
+use chemigram::provider::script::Script;
+use chemigram::session::driver::Session;
+use chemigram::session::start;
+use chemigram::transcript::{Event, Line, Outcome};
+use demo::Demo;
+use support::{Studio, confirm, reply, request};
+
+/// Megapixels, by width and height.
+const SIZES: [(&str, u32, u32); 3] = [("0.24", 600, 400), ("6", 3000, 2000), ("24", 6000, 4000)];
+
+fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let parts: [(&str, fn()); 5] = [
+        ("previews", previews),
+        ("thinking", thinking),
+        ("kept", kept),
+        ("kills", kills),
+        ("together", together),
+    ];
+    for (name, part) in parts {
+        if chosen.is_empty() || chosen.iter().any(|word| word == name) {
+            println!("\n## {name}\n");
+            part();
+        }
+    }
+}
+
+/// The demo's photograph at another size.
+fn photo(width: u32, height: u32) -> Picture {
+    let photo = demo_photo().unwrap();
+    let image = image::RgbImage::from_raw(photo.width, photo.height, photo.rgb).unwrap();
+    let image = image::imageops::resize(&image, width, height, image::imageops::FilterType::CatmullRom);
+    Picture { width, height, rgb: image.into_raw() }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// A few edits of the kinds that a session makes, none the same.
+fn edits(demo: &Demo, count: usize) -> Vec<EditState> {
+    let of = |at: usize| {
+        let amount = 0.2 + at as f64 / 20.0;
+        let lit = demo.apply(&demo.facts.baseline, "exposure", &[("ev", amount)], None).state;
+        demo.apply(&lit, ["contrast", "saturation", "shadows_lift"][at % 3], &[], None).state
+    };
+    (0..count).map(of).collect()
+}
+
+/// Runs darktable-cli itself and returns its wall time and, of `-d perf`, its pixel pipe's.
+fn by_hand(demo: &Demo, state: &EditState, args: &[&str], home: &Path) -> (Duration, Option<Duration>) {
+    let sidecar = home.join("edit.xmp");
+    std::fs::write(&sidecar, xmp::write(state, &demo.layouts, "demo.dng").unwrap()).unwrap();
+    let output = home.join("out");
+    let _ = std::fs::remove_dir_all(&output);
+    std::fs::create_dir_all(&output).unwrap();
+    let mut command = Command::new(demo.cli_path());
+    command.arg(&demo.raw.path).arg(&sidecar).arg(output.join("out.jpg")).args(args);
+    command.env("HOME", home).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).stdout(Stdio::piped());
+    let started = Instant::now();
+    let ended = command.output().unwrap();
+    let took = started.elapsed();
+    assert!(ended.status.success() && output.join("out.jpg").exists());
+    let words = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    let pipe = words.lines().find(|line| line.contains("pixel pipeline processing took"));
+    let pipe = pipe.and_then(|line| line.split("took ").nth(1)?.split_whitespace().next()?.parse().ok());
+    (took, pipe.map(Duration::from_secs_f64))
+}
+
+/// One preview: `darktable-cli` as its manual suggests, as this program starts it, and kept alive.
+fn previews() {
+    const ROUNDS: usize = 7;
+    println!(
+        "| raw | picture | darktable-cli by the manual | one-shot | kept alive | ratio | ratio | pipe alone | above the pipe |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for (name, width, height) in SIZES {
+        let demo = Demo::with(&photo(width, height), &DngOptions::default());
+        let worker = demo.worker();
+        let home = tempfile::tempdir().unwrap();
+        for edge in [512, 1024] {
+            let (mut manual, mut oneshot, mut kept, mut pipe) = (vec![], vec![], vec![], vec![]);
+            for (round, state) in edits(&demo, ROUNDS + 1).iter().enumerate() {
+                let ask = RenderRequest { raw: &demo.raw, state, long_edge: edge, quality: Quality::Preview };
+                let edge = edge.to_string();
+                let plain = by_hand(&demo, state, &["--width", &edge, "--height", &edge], home.path()).0;
+                let told = ["--width", &edge, "--height", &edge, "--hq", "false", "--core", "-d", "perf"];
+                let inside = by_hand(&demo, state, &told, home.path()).1.unwrap();
+                let once = demo.renderer.render(&ask, &Deadline::never()).unwrap();
+                let alive = worker.render(&ask, &Deadline::never()).unwrap();
+                assert_eq!(once.pixel_hash, alive.pixel_hash);
+                // The first round warms configuration and page cache.
+                if round > 0 {
+                    manual.push(plain);
+                    oneshot.push(once.elapsed);
+                    kept.push(alive.elapsed);
+                    pipe.push(inside);
+                }
+            }
+            let [manual, oneshot, kept, pipe] = [manual, oneshot, kept, pipe].map(median);
+            let ratio = |slow: Duration| slow.as_secs_f64() / kept.as_secs_f64();
+            println!(
+                "| {name} MP | {edge} px | {manual:.2?} | {oneshot:.2?} | {kept:.2?} | {:.1} | {:.1} | {pipe:.2?} | {:.2?} |",
+                ratio(manual),
+                ratio(oneshot),
+                kept.saturating_sub(pipe)
+            );
+        }
+        assert_eq!(worker.troubles(), 0);
+    }
+}
+
+fn worker(studio: &Studio) -> Arc<Worker> {
+    let layouts = studio.layouts.clone();
+    let encode = move |state: &_, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
+    let base = support::shared().join("darktable");
+    Arc::new(Worker::new(support::darktable(), &base, Arc::new(encode)).unwrap())
+}
+
+fn eyes(studio: &Studio, worker: Arc<Worker>) -> Arc<dyn Renderer> {
+    Arc::new(Cached::new(worker, Cache::new(studio.dir.path().join("renders"), 4 << 30)))
+}
+
+fn studio(raw: &[u8]) -> Studio {
+    Studio::with(tempfile::tempdir().unwrap(), raw)
+}
+
+fn begin(studio: &Studio, eyes: Arc<dyn Renderer>, renderers: usize, script: &str, edge: u32) -> Session {
+    let mut setup = studio.setup(Arc::new(Script::parse("bench", script).unwrap()));
+    setup.renderer = eyes;
+    setup.renderers = renderers;
+    let mut request = request("time=30m,iterations=200,branches=1", &[("tone", "lift the shadows")]);
+    request.preview_edge = edge;
+    let plan = start::plan(&setup, &request).unwrap();
+    start::start(setup, plan).unwrap()
+}
+
+/// Runs a session to its end; its lines, and the time from its first model call to its last reply.
+fn run(studio: &Studio, mut session: Session) -> (Vec<Line>, Duration) {
+    let end = support::run(&mut session);
+    assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
+    let lines = studio.lines(&session.state.start.session);
+    let at = |line: &Line| Duration::from_millis(line.mono_ms);
+    let first = lines.iter().find(|line| matches!(line.event, Event::ModelIntent { .. })).map(at);
+    let last = lines.iter().rfind(|line| matches!(line.event, Event::ModelReply { .. })).map(at);
+    let took = last.unwrap() - first.unwrap();
+    (lines, took)
+}
+
+const THINKING: u64 = 1_500;
+const REPLIES: usize = 40;
+
+fn lift(amount: f64) -> String {
+    format!(r#"{{"primitive_name": "shadows_lift", "parameter_values": {{"amount": {amount:.3}}}}}"#)
+}
+
+fn thoughtful(calls: &[(&str, &str)]) -> String {
+    reply(calls).replacen("[[reply]]\n", &format!("[[reply]]\ndelay_ms = {THINKING}\n"), 1)
+}
+
+const JUDGE: &str = r#"{"branch": "branch_b_tone", "judged_score": 3, "judged_reasoning": "Brighter.", "comparable_to_baseline": true, "key_moves": ["shadows_lift"]}"#;
+
+fn ending() -> String {
+    reply(&[("record_judgment", JUDGE), ("end_mode_b_session", r#"{"session_summary": "Done."}"#)])
+}
+
+/// Forty replies of 1.5 s: changing and looking in turns, and both in every reply.
+fn script(both: bool) -> String {
+    let mut script = confirm(&["tone"]) + &reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]);
+    for at in 0..REPLIES {
+        let change = lift(0.05 + at as f64 / 30.0);
+        let (change, look) = (("apply_primitive", change.as_str()), ("render_preview", "{}"));
+        script += &match (both, at % 2) {
+            (true, _) => thoughtful(&[change, look]),
+            (false, 0) => thoughtful(&[change]),
+            (false, _) => thoughtful(&[look]),
+        };
+    }
+    // The time is taken up to this reply: what the last look needed counts, what a judgment needs does not.
+    script + &ending()
+}
+
+/// The renders of a session: waited for in milliseconds, and how many were hits.
+fn waits(lines: &[Line]) -> (Vec<u64>, usize) {
+    let of = |line: &Line| match &line.event {
+        Event::Render { intent, ms, pixel_hash: Some(_), .. } => Some((*ms, intent.is_none())),
+        _ => None,
+    };
+    let all: Vec<(u64, bool)> = lines.iter().filter_map(of).collect();
+    (all.iter().map(|wait| wait.0).collect(), all.iter().filter(|wait| wait.1).count())
+}
+
+/// darktable's own pipe time of the 6 MP preview, by `-d perf`.
+fn pipe_time(demo: &Demo) -> Duration {
+    let home = tempfile::tempdir().unwrap();
+    let told = ["--width", "1024", "--height", "1024", "--hq", "false", "--core", "-d", "perf"];
+    median(
+        edits(demo, 8)
+            .iter()
+            .map(|state| by_hand(demo, state, &told, home.path()).1.unwrap())
+            .skip(1)
+            .collect(),
+    )
+}
+
+fn thinking() {
+    let raw = write_dng(&photo(3000, 2000), &DngOptions::default()).unwrap();
+    let pipe = pipe_time(&Demo::with(&photo(3000, 2000), &DngOptions::default()));
+    // The two replies before the forty think for no time.
+    let thought = Duration::from_millis(THINKING) * u32::try_from(REPLIES).unwrap();
+    for both in [false, true] {
+        let studio = studio(&raw);
+        let eyes = eyes(&studio, worker(&studio));
+        let (lines, took) = run(&studio, begin(&studio, eyes.clone(), 1, &script(both), 1024));
+        let (waited, _) = waits(&lines);
+        let looks = if both { REPLIES } else { 0 };
+        let bound = thought + pipe * u32::try_from(looks).unwrap();
+        println!(
+            "{}",
+            if both {
+                "a change and a look in each of forty replies"
+            } else {
+                "changing and looking in turns, forty replies"
+            }
+        );
+        println!("thinking                         {thought:.2?}");
+        println!("the forty replies                {took:.2?}");
+        println!("ratio to thinking                {:.3}", took.as_secs_f64() / thought.as_secs_f64());
+        println!("darktable's pipe time a picture  {pipe:.2?}");
+        println!("ratio to thinking and its pipe   {:.3}", took.as_secs_f64() / bound.as_secs_f64());
+        println!("waited for pictures              {:.2?}", Duration::from_millis(waited.iter().sum()));
+        // Once more: everything is in the cache, and nobody thinks.
+        let quick = script(both).replace(&format!("delay_ms = {THINKING}"), "delay_ms = 0");
+        let (lines, took) = run(&studio, begin(&studio, eyes, 1, &quick, 1024));
+        let hits = waits(&lines);
+        assert_eq!(hits.0.len(), hits.1, "the second run renders nothing");
+        let mean = hits.0.iter().sum::<u64>() as f64 / hits.0.len() as f64;
+        println!(
+            "second run: {} pictures, all hits, {mean:.1} ms each (largest {} ms); {took:.2?} in all\n",
+            hits.1,
+            hits.0.iter().max().unwrap()
+        );
+    }
+}
+
+/// The resident memory of a process, in MiB.
+fn memory(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+/// Five hundred renders by one process.
+fn kept() {
+    const RENDERS: usize = 500;
+    let demo = Demo::open();
+    let worker = demo.worker();
+    let states = edits(&demo, 25);
+    let mut after = Vec::new();
+    let started = Instant::now();
+    for at in 0..RENDERS {
+        let ask = RenderRequest {
+            raw: &demo.raw,
+            state: &states[at * 7 % 25],
+            long_edge: 480,
+            quality: Quality::Preview,
+        };
+        worker.render(&ask, &Deadline::never()).unwrap();
+        if at % 50 == 49 {
+            after.push(memory(worker.pids()[0]));
+        }
+    }
+    assert_eq!((worker.troubles(), worker.children(), worker.take_notes().len()), (0, 1, 0));
+    println!("renders      {RENDERS}, none failed, one process, {:.1?}", started.elapsed());
+    println!(
+        "memory, MiB  {:.0} after 50, {:.0} after 500, largest {:.0}",
+        after[0],
+        after[9],
+        after.iter().fold(0.0, |a: f64, b| a.max(*b))
+    );
+    println!("growth       {:.1} %", (after[9] / after[0] - 1.0) * 100.0);
+}
+
+/// Thirty kills at random moments of a session.
+fn kills() {
+    let raw = write_dng(&photo(600, 400), &DngOptions::default()).unwrap();
+    let studio = studio(&raw);
+    let worker = worker(&studio);
+    let mut text = confirm(&["tone"]) + &reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]);
+    for at in 0..150 {
+        text += &reply(&[("apply_primitive", &lift(0.01 + at as f64 / 100.0)), ("render_preview", "{}")]);
+    }
+    let session = begin(&studio, eyes(&studio, worker.clone()), 1, &(text + &ending()), 320);
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let killer = std::thread::spawn({
+        let (stop, worker) = (stop.clone(), worker.clone());
+        move || {
+            let (mut killed, mut seed) = (0_u32, 12_345_u64);
+            while killed < 30 && !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                std::thread::sleep(Duration::from_millis(50 + (seed >> 33) % 900));
+                for pid in worker.pids() {
+                    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+                    killed +=
+                        u32::from(rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
+                }
+            }
+            killed
+        }
+    });
+    let (lines, took) = run(&studio, session);
+    stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    let killed = killer.join().unwrap();
+    let longest = waits(&lines).0.into_iter().max().unwrap();
+    let mut pictures = 0;
+    for line in &lines {
+        if let Event::Render { state, pixel_hash: Some(pixels), quality, long_edge, .. } = &line.event
+            && quality == "preview"
+            && pictures < 40
+        {
+            let state = studio.workspace.state(state).unwrap();
+            let raw = studio.workspace.raw();
+            let ask =
+                RenderRequest { raw: &raw, state: &state, long_edge: *long_edge, quality: Quality::Preview };
+            assert_eq!(&studio.renderer.render(&ask, &Deadline::never()).unwrap().pixel_hash, pixels);
+            pictures += 1;
+        }
+    }
+    println!("kills                       {killed}");
+    println!("session                     completed in {took:.1?}");
+    println!("longest wait for a picture  {longest} ms, restart included");
+    println!("pictures checked            {pictures}, all those of a darktable that nobody touched");
+}
+
+/// Two sessions at once against in turn; and one session with two renderers against one.
+fn together() {
+    let script = script(true).replace(&format!("delay_ms = {THINKING}"), "delay_ms = 0");
+    let raws = [1, 2]
+        .map(|seed| write_dng(&photo(3000, 2000), &DngOptions { seed, ..DngOptions::default() }).unwrap());
+    let prepared = || {
+        raws.each_ref().map(|raw| {
+            let studio = studio(raw);
+            let eyes = eyes(&studio, worker(&studio));
+            let session = begin(&studio, eyes, 1, &script, 1024);
+            (studio, session)
+        })
+    };
+    let started = Instant::now();
+    let alone = prepared().map(|(studio, session)| (run(&studio, session).0, studio));
+    let in_turn = started.elapsed();
+    let started = Instant::now();
+    let both = prepared();
+    let both = std::thread::scope(|scope| {
+        both.map(|(studio, session)| scope.spawn(move || (run(&studio, session).0, studio)))
+            .map(|t| t.join().unwrap())
+    });
+    let at_once = started.elapsed();
+    let pixels = |lines: &[Line]| -> Vec<_> {
+        lines
+            .iter()
+            .filter_map(|line| match &line.event {
+                Event::Render { pixel_hash: Some(pixels), .. } => Some(pixels.clone()),
+                _ => None,
+            })
+            .collect()
+    };
+    for (one, other) in alone.iter().zip(&both) {
+        assert_eq!(pixels(&one.0), pixels(&other.0));
+    }
+    println!("two sessions in turn   {in_turn:.1?}");
+    println!("two sessions at once   {at_once:.1?}");
+    println!("ratio                  {:.2}", in_turn.as_secs_f64() / at_once.as_secs_f64());
+    // Pairs of pictures that are not begun ahead: at another size than the previews.
+    let mut text = confirm(&["tone"]) + &reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]);
+    for at in 0..10 {
+        let mask =
+            format!(r#"{{"show_mask": {{"shape": "circle", "center": [0.5, 0.5], "radius": 0.{at}1}}}}"#);
+        text += &reply(&[("apply_primitive", &lift(0.05 + f64::from(at) / 10.0)), ("render_preview", &mask)]);
+    }
+    text += &ending();
+    let times = [1, 2].map(|renderers| {
+        let studio = studio(&raws[0]);
+        let session = begin(&studio, eyes(&studio, worker(&studio)), renderers, &text, 1024);
+        let (lines, took) = run(&studio, session);
+        (took, pixels(&lines))
+    });
+    assert_eq!(times[0].1, times[1].1);
+    println!("one renderer           {:.1?}", times[0].0);
+    println!("two renderers          {:.1?}", times[1].0);
+    println!("ratio                  {:.2}", times[0].0.as_secs_f64() / times[1].0.as_secs_f64());
+}
