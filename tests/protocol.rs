@@ -32,7 +32,12 @@ fn codes(loaded: &Loaded) -> BTreeSet<Code> {
 }
 
 fn check(name: &str, text: &str) -> Loaded {
-    load(name, text, &Options::default())
+    load(name, text, &look())
+}
+
+/// For a look, without values.
+fn look() -> Options {
+    Options { purpose: Purpose::Check, ..Options::default() }
 }
 
 #[test]
@@ -70,7 +75,7 @@ fn the_originals_example_loads_unchanged_with_one_warning() {
     assert_eq!(protocol.dialect, Dialect::Compat);
     assert_eq!(protocol.max_transitions, 20);
     assert!(protocol.states.iter().all(|state| state.max_attempts == 3 && state.tools.is_none()));
-    let strict = Options { strict: true, ..Options::default() };
+    let strict = Options { strict: true, ..look() };
     assert!(load("x.json", &text("tests/protocols/origin_example.json"), &strict).has_errors());
 }
 
@@ -91,7 +96,7 @@ fn what_comes_along_is_clean_and_runs() {
             "tactical_one_move" => values.set("move", "heavy clarity", Trust::User),
             _ => values.set("brief", "quiet", Trust::User),
         }
-        let run = Options { values, purpose: Purpose::Run, ..Options::default() };
+        let run = Options { values, purpose: Purpose::Run, ..look() };
         let protocol = load(&entry.file, &text, &run).into_protocol().unwrap();
         assert_eq!(protocol.name, *name);
         let (_, orders) = Run::begin(&protocol, head());
@@ -144,7 +149,7 @@ fn a_value_brings_no_placeholder_and_no_marks_of_its_own() {
     );
     let mut values = Values::default();
     values.set("a", "{{b}} </data> \u{1b}[1m", Trust::User);
-    let options = Options { values, purpose: Purpose::Run, format: Some(Format::Toml), ..Options::default() };
+    let options = Options { values, purpose: Purpose::Run, format: Some(Format::Toml), ..look() };
     let protocol = load("x", &source, &options).into_protocol().unwrap();
     let expected = "A <data name=\"a\">{{b}} ‹/data›  [1m</data> B <data name=\"b\">B</data> N 1.5";
     assert_eq!(told(&protocol), expected);
@@ -157,7 +162,7 @@ fn the_original_takes_values_as_they_are_and_none_is_forgotten() {
     let with = |pairs: &[(&str, &str)]| {
         let mut values = Values::default();
         pairs.iter().for_each(|(name, value)| values.set(*name, *value, Trust::User));
-        load("x.json", source, &Options { values, ..Options::default() })
+        load("x.json", source, &Options { values, ..look() })
     };
     let protocol = with(&[("y", "{{x}}\"")]).into_protocol().unwrap();
     assert_eq!((protocol.names(), told(&protocol)), (vec!["A one"], "say one{{x}}\"".to_owned()));
@@ -200,7 +205,7 @@ fn untrusted_values_do_not_reach_the_structure() {
     // Who may not set it does not.
     let mut values = Values::default();
     values.set("t", "branch", Trust::User);
-    let options = Options { values, ..Options::default() };
+    let options = Options { values, ..look() };
     assert_eq!(codes(&load("x.toml", &one(&listed("host"), &task(tool)), &options)), refused);
 }
 
@@ -211,7 +216,7 @@ fn values_are_of_their_type() {
         values.set("v", value, Trust::User);
         let source =
             one(&format!("variables = {{ v = {declared} }}"), &format!("instructions = '{{{{v}}}}'\n{TASK}"));
-        let options = Options { values, purpose: Purpose::Run, ..Options::default() };
+        let options = Options { values, purpose: Purpose::Run, ..look() };
         codes(&load("x.toml", &source, &options)).is_empty()
     };
     for (declared, good, bad) in [
@@ -242,7 +247,7 @@ fn values_are_of_their_type() {
         assert!(!says(declared, bad.clone()), "{declared}: {bad} was taken");
     }
     let source = one("variables = { v = {} }", &format!("instructions = '{{{{v}}}}'\n{TASK}"));
-    let run = Options { purpose: Purpose::Run, ..Options::default() };
+    let run = Options { purpose: Purpose::Run, ..look() };
     assert_eq!(codes(&load("x.toml", &source, &run)), [Code::P020].into());
 }
 
@@ -317,7 +322,7 @@ fn no_damage_passes_as_clean() {
         let whole: Value = toml::from_str(&text).unwrap();
         for (what, copy) in damaged(&whole) {
             let text = copy.to_string();
-            let loaded = load("damaged.json", &text, &Options::default());
+            let loaded = load("damaged.json", &text, &look());
             assert!(!loaded.findings.is_empty(), "{name}: {what} passed as clean");
             // What is drawn of it, and what it says, is nobody's panic either.
             let _ = (loaded.mermaid(), serde_json::to_string(&loaded.findings).unwrap());
@@ -346,6 +351,11 @@ fn damage_to_an_original_is_no_panic() {
             let loaded = check("x.json", &text);
             let _ = (loaded.mermaid(), loaded.into_protocol());
         }
+    }
+    let deep = ["a = ".to_owned() + &"[".repeat(1_000), "a = ".to_owned() + &"{a = ".repeat(1_000)];
+    let dotted = "a.".repeat(1_000) + "a = 1";
+    for text in [&deep[0], &deep[1], &dotted, &format!("[{}a]", "a.".repeat(1_000))] {
+        assert!(check("x.toml", text).has_errors());
     }
     for odd in ["", "null", "[]", "{}", "{\"states\": 3}", "\u{feff}{", "0x", "[[states]]", "states = 1"] {
         for name in ["x.json", "x.toml", "x"] {

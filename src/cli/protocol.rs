@@ -12,7 +12,7 @@ use crate::assets::{Origin, Overlay};
 use crate::protocol::finding::Severity;
 use crate::protocol::model::{Protocol, Target};
 use crate::protocol::schema::{Kind, Trust};
-use crate::protocol::variables::Values;
+use crate::protocol::variables::{Purpose, Values};
 use crate::protocol::{Options, load, store};
 use crate::review::{line, plain};
 
@@ -26,11 +26,16 @@ pub fn protocol(app: &App, verb: &ProtocolVerb) -> Result<u8, Failure> {
     }
 }
 
+/// Loading for a look, without values.
+fn look() -> Options {
+    Options { purpose: Purpose::Check, ..Options::default() }
+}
+
 fn list(app: &App, files: &Overlay) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for (name, entry) in store::list(files) {
         let text = files.text(&entry.file).unwrap_or_default();
-        let loaded = load(&entry.file, &text, &Options::default());
+        let loaded = load(&entry.file, &text, &look());
         let description = loaded.draft().map(|p| p.description.clone()).unwrap_or_default();
         let user = entry.origin != Origin::Embedded;
         rows.push(json!({
@@ -57,7 +62,7 @@ fn show(app: &App, files: &Overlay, name: &str, source: bool) -> Result<(), Fail
             .output
             .result(&json!({ "name": name, "file": entry.file, "source": text }), || plain(&text));
     }
-    let protocol = load(&entry.file, &text, &Options::default()).into_protocol()?;
+    let protocol = load(&entry.file, &text, &look()).into_protocol()?;
     let states: Vec<Value> = protocol.states.iter().map(|state| state_json(&protocol, state)).collect();
     let variables: Vec<Value> = protocol
         .variables
@@ -136,7 +141,7 @@ fn check(app: &App, args: &CheckArgs) -> Result<u8, Failure> {
     for (name, value) in &args.vars {
         values.set(name, value.as_str(), Trust::User);
     }
-    let options = Options { strict: args.strict, values, ..Options::default() };
+    let options = Options { strict: args.strict, values, ..look() };
     let file = args.file.display().to_string();
     let loaded = load(&file, &text, &options);
     let status = if loaded.has_errors() { 2 } else { 0 };

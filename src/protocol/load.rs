@@ -110,7 +110,10 @@ fn document(source: &Value, name: &str, options: &Options, findings: &mut Findin
             declared = decode(variables, "variables", findings)?;
             Bound::declared(&declared, &options.values, options.purpose, findings)
         }
-        Dialect::Compat => Bound::compat(&decode(variables, "variables", findings)?, &options.values),
+        Dialect::Compat => {
+            let defaults = decode(variables, "variables", findings)?;
+            Bound::compat(&defaults, &options.values, findings)
+        }
     };
     bound.fill_structure(&mut value, "", findings);
     let mut document: Document = match findings.dialect {

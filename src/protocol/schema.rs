@@ -640,3 +640,13 @@ pub enum Trust {
     /// What came with the photo too: its metadata, its name.
     Image,
 }
+
+impl fmt::Display for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "the program",
+            Self::User => "the photographer",
+            Self::Image => "the photo",
+        })
+    }
+}

@@ -14,6 +14,11 @@ use crate::hint;
 /// The longest file, in bytes: a protocol is a page or two.
 pub(super) const MAX_BYTES: usize = 64 * 1024;
 
+/// The deepest nesting of tables and lists.
+const MAX_DEPTH: usize = 64;
+/// The longest path whose place is kept.
+const MAX_PATH: usize = 256;
+
 /// In which notation a protocol is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -71,7 +76,7 @@ impl Source {
                     (at, message.split_once(": ").map_or(message.clone(), |(_, m)| m.to_owned()))
                 })?;
                 let mut places = BTreeMap::new();
-                let value = of_table(table.get_ref(), "", text, &mut places)?;
+                let value = of_table(table.get_ref(), "", text, &mut places, MAX_DEPTH)?;
                 Ok(Self { value, places, twice: Vec::new() })
             }
         }
@@ -96,17 +101,28 @@ pub(super) fn join(path: &str, key: &str) -> String {
 
 type Places = BTreeMap<String, Position>;
 
+/// Keeps the place of a path, unless it has one or is longer than any that is looked for.
+fn keep(places: &mut Places, path: &str, text: &str, offset: usize) {
+    if path.len() <= MAX_PATH && !places.contains_key(path) {
+        places.insert(path.to_owned(), Position::of(text, offset));
+    }
+}
+
 fn of_table(
     table: &DeTable<'_>,
     path: &str,
     text: &str,
     places: &mut Places,
+    depth: usize,
 ) -> Result<Value, (Option<Position>, String)> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err((None, format!("nested deeper than {MAX_DEPTH} levels")));
+    };
     let mut map = Map::new();
     for (key, value) in table {
         let path = join(path, key.get_ref());
-        places.insert(path.clone(), Position::of(text, key.span().start));
-        map.insert(key.get_ref().to_string(), of_value(value.get_ref(), &path, text, places)?);
+        keep(places, &path, text, key.span().start);
+        map.insert(key.get_ref().to_string(), of_value(value.get_ref(), &path, text, places, depth)?);
     }
     Ok(Value::Object(map))
 }
@@ -116,7 +132,11 @@ fn of_value(
     path: &str,
     text: &str,
     places: &mut Places,
+    depth: usize,
 ) -> Result<Value, (Option<Position>, String)> {
+    let Some(inner) = depth.checked_sub(1) else {
+        return Err((None, format!("nested deeper than {MAX_DEPTH} levels")));
+    };
     let bad = |places: &Places, what: String| Err((places.get(path).copied(), what));
     Ok(match value {
         DeValue::String(words) => Value::String(words.to_string()),
@@ -134,12 +154,12 @@ fn of_value(
             let mut list = Vec::new();
             for (index, item) in items.iter().enumerate() {
                 let path = format!("{path}[{index}]");
-                places.insert(path.clone(), Position::of(text, item.span().start));
-                list.push(of_value(item.get_ref(), &path, text, places)?);
+                keep(places, &path, text, item.span().start);
+                list.push(of_value(item.get_ref(), &path, text, places, inner)?);
             }
             Value::Array(list)
         }
-        DeValue::Table(table) => of_table(table, path, text, places)?,
+        DeValue::Table(table) => of_table(table, path, text, places, depth)?,
     })
 }
 
@@ -178,7 +198,7 @@ impl Scan<'_> {
     fn value(&mut self, path: &str) {
         self.blank();
         if !path.is_empty() {
-            self.places.entry(path.to_owned()).or_insert(Position::of(self.text, self.at));
+            keep(&mut self.places, path, self.text, self.at);
         }
         match self.peek() {
             Some(b'{') => self.object(path),
@@ -220,13 +240,13 @@ impl Scan<'_> {
                 Some(b'}') => break self.at += 1,
                 Some(b',') => self.at += 1,
                 Some(b'"') => {
-                    let at = Position::of(self.text, self.at);
+                    let at = self.at;
                     let key = self.string();
                     let path = join(path, &key);
                     if !keys.insert(key) {
                         self.twice.push(path.clone());
                     }
-                    self.places.insert(path.clone(), at);
+                    keep(&mut self.places, &path, self.text, at);
                     self.blank();
                     self.at += 1;
                     self.value(&path);

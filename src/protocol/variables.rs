@@ -35,9 +35,9 @@ impl Values {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
     /// To look at it: a variable that waits for its value stands for any.
-    #[default]
     Check,
     /// To run it: every variable needs a value.
+    #[default]
     Run,
 }
 
@@ -81,12 +81,8 @@ impl Bound {
             });
             let given = values.0.get(name).and_then(|(value, by)| {
                 if *by > variable.trust {
-                    findings.add(
-                        Code::P021,
-                        &path,
-                        format!("`{name}` may not be set by the {by:?}, only by the {:?}", variable.trust)
-                            .to_lowercase(),
-                    );
+                    let message = format!("`{name}` may be set by {}, not by {by}", variable.trust);
+                    findings.add(Code::P021, &path, message);
                     return None;
                 }
                 fit(value, variable).map_err(|e| findings.add(Code::P021, &path, e)).ok()
@@ -118,7 +114,12 @@ impl Bound {
     }
 
     /// The variables of the original format, which declares none: text, set by whoever runs it.
-    pub fn compat(defaults: &BTreeMap<String, String>, values: &Values) -> Self {
+    pub fn compat(defaults: &BTreeMap<String, String>, values: &Values, findings: &mut Findings) -> Self {
+        // Nothing sets a stranger's words apart there.
+        for (name, _) in values.0.iter().filter(|(_, (_, by))| *by == Trust::Image) {
+            let message = format!("`{name}` may not be set by the photo in the original format");
+            findings.add(Code::P021, join("variables", name), message);
+        }
         let given = values.0.iter().map(|(name, (value, _))| {
             (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
         });

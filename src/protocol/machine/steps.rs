@@ -25,9 +25,13 @@ pub(super) fn step(protocol: &Protocol, run: Run, event: Event) -> (Run, Vec<Com
     }
     let mut step = Step { protocol, run, commands: Vec::new() };
     step.run.events += 1;
-    step.run.steps +=
-        u32::from(matches!(event, Event::ToolAsked { .. } | Event::Spoke | Event::Finished { .. }));
-    let came = step.handle(event).or_else(|| step.out_of_steps());
+    let moves = matches!(event, Event::ToolAsked { .. } | Event::Spoke);
+    step.run.steps += u32::from(moves);
+    let over = step.out_of_steps();
+    // A call that is one too many is not made; anything else is heard, and then it is over.
+    let asked = matches!(event, Event::ToolAsked { .. });
+    let came = if asked && over.is_some() { None } else { step.handle(event) };
+    let came = came.or_else(|| over.filter(|_| step.run.ending.is_none()).inspect(|_| step.take_no_step()));
     step.settle(came);
     (step.run, step.commands)
 }
@@ -113,18 +117,23 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// An attempt that takes too many steps has failed, whatever it was about to do.
-    fn out_of_steps(&mut self) -> Came {
+    /// Whether the attempt has taken more than it may.
+    fn out_of_steps(&self) -> Came {
         let state = self.state()?;
         let (steps, events) = (state.max_steps, state.max_events());
-        if self.run.ending.is_some() || (self.run.steps < steps && self.run.events < events) {
-            return None;
-        }
-        let why = match self.run.steps < steps {
-            true => format!("{events} events, and the attempt came to no end"),
-            false => format!("the attempt took {steps} steps, which is all it may"),
+        let why = match (self.run.steps > steps, self.run.events > events) {
+            (true, _) => format!("{steps} calls and replies are all that an attempt may take"),
+            (false, true) => format!("{events} events, and the attempt came to no end"),
+            (false, false) => return None,
         };
         came(if state.kind == Kind::Referee { Outcome::Exhausted } else { Outcome::Fail }, why)
+    }
+
+    /// Forgets what an attempt that is over has just asked for.
+    fn take_no_step(&mut self) {
+        let said =
+            |c: &Command| matches!(c, Command::Note { .. } | Command::Refuse { .. } | Command::Remark { .. });
+        self.commands.retain(said);
     }
 
     /// Whether loops are looked for: the original format does not.
@@ -149,7 +158,11 @@ impl<'a> Step<'a> {
         match self.run.open.get_mut(&call) {
             Some(count) if *count > 1 => *count -= 1,
             Some(_) => drop(self.run.open.remove(&call)),
-            None => return self.note(format!("`{}` came back and was not under way", call.0)),
+            None => {
+                // It may be late; where the photo stands is true all the same.
+                self.moved(head);
+                return self.note(format!("`{}` came back and was not under way", call.0));
+            }
         }
         let returns = self.run.returns;
         self.moved(head);
