@@ -11,6 +11,7 @@ use include_dir::{Dir, include_dir};
 static PROMPTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/prompts");
 static PROVIDERS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/providers");
 static VOCABULARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/vocabulary");
+static PROTOCOLS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/protocols");
 static DEMO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/scenarios/demo");
 
 /// One embedded folder, optionally extended by a folder on disk.
@@ -34,6 +35,11 @@ impl Overlay {
     /// `vocabulary/`.
     pub fn vocabulary(user: Option<PathBuf>) -> Self {
         Self { embedded: &VOCABULARY, user }
+    }
+
+    /// `protocols/`.
+    pub fn protocols(user: Option<PathBuf>) -> Self {
+        Self { embedded: &PROTOCOLS, user }
     }
 
     /// The demo scenario.

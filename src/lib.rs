@@ -7,6 +7,7 @@
 //!  7  cli          what a person types; nothing is decided here
 //!  6  review       what a person sees after a session
 //!  5  session      one bounded run: plan, agent loop, wrap-up, resume
+//!     protocol     declared states that steer a run: file, lint, machine
 //!  4  tools        what the model may call: schema, handler, effect class
 //!  3  photo        one photograph as a project: snapshots, refs, op-log, context
 //!  2  vocabulary   moves and masks: from a name and values to an edit state
@@ -39,6 +40,7 @@ pub mod ids;
 pub mod metrics;
 pub mod photo;
 pub mod prompts;
+pub mod protocol;
 pub mod provider;
 pub mod redact;
 pub mod review;

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
+use super::protocol_args::ProtocolVerb;
 use crate::darktable::proxy::Choice;
 use crate::ids::{PhotoId, RefName, VectorName};
 use crate::metrics::axes::Axis;
@@ -337,6 +338,12 @@ pub enum Verb {
         /// What to do
         #[command(subcommand)]
         verb: PromptVerb,
+    },
+    /// Look at the protocols that can steer a session, or check one of your own
+    Protocol {
+        /// What to do
+        #[command(subcommand)]
+        verb: ProtocolVerb,
     },
     /// Look at the cache of rendered pictures, or empty it
     Cache {

@@ -26,6 +26,8 @@ mod photos;
 mod places;
 mod progress;
 mod propagate;
+mod protocol;
+mod protocol_args;
 mod resolve;
 mod run;
 mod setup;
@@ -136,6 +138,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Vocab { verb } => done(stores::vocab(app, verb)),
         Verb::Providers { verb } => stores::providers(app, verb),
         Verb::Prompts { verb } => done(stores::prompts(app, verb)),
+        Verb::Protocol { verb } => protocol::protocol(app, verb),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),
         Verb::Doctor => doctor::doctor(app),
         // Answered before the library is looked for.

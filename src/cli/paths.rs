@@ -56,6 +56,11 @@ impl Folders {
         self.config.join("prompts")
     }
 
+    /// The user's own protocols.
+    pub fn protocols(&self) -> PathBuf {
+        self.config.join("protocols")
+    }
+
     /// The user's own providers.
     pub fn providers(&self) -> PathBuf {
         self.config.join("providers")
