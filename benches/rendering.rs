@@ -163,7 +163,7 @@ fn begin(studio: &Studio, eyes: Arc<dyn Renderer>, renderers: usize, script: &st
     let mut setup = studio.setup(Arc::new(Script::parse("bench", script).unwrap()));
     setup.renderer = eyes;
     setup.renderers = renderers;
-    let mut request = request("time=30m,iterations=200,branches=1", &[("tone", "lift the shadows")]);
+    let mut request = request("time=30m,iterations=400,branches=1", &[("tone", "lift the shadows")]);
     request.preview_edge = edge;
     let plan = start::plan(&setup, &request).unwrap();
     start::start(setup, plan).unwrap()
