@@ -1,5 +1,6 @@
 -- Runs inside darktable-cli, on its main thread: the export of a small picture raises the event.
--- FOLDER has raws with sidecars beside them. darktable writes each sidecar anew, and makes a style.
+-- The folder has raws with sidecars beside them. darktable writes each sidecar anew, and makes a style. For
+-- darktable 4 only: 5 writes no sidecar without a window, and waits for one when a style is put on a picture.
 local dt = require "darktable"
 local folder = os.getenv("TMPDIR")
 local begun = false
