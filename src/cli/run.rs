@@ -23,6 +23,7 @@ use crate::review::plain;
 use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
+use crate::session::opinion::Referee;
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::transcript;
 
@@ -114,7 +115,8 @@ fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
     let chosen = choice(&chosen, args.seed.unwrap_or(begun.seed));
     let provider = connect(&app.registry(), &chosen)?;
     let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
-    let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise };
+    let with =
+        Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise, referee: Referee::default() };
     let stop = Stop::default();
     let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     // As it began: an agent that goes on must see what it has seen.
