@@ -1,6 +1,6 @@
 //! What the host says to the model between its turns.
 
-use crate::budget::Ledger;
+use crate::budget::{Ledger, Stage};
 use crate::error::{ErrorCode, Fault};
 use crate::protocol::machine::Brief;
 use crate::protocol::schema::OnFail;
@@ -97,6 +97,12 @@ pub fn brief(brief: &Brief, state: &State) -> String {
     text.push_str(&format!("\n{}\n\n", brief.instructions.trim()));
     if !brief.criteria.trim().is_empty() {
         text.push_str(&format!("Judged by: {}\n", brief.criteria.trim()));
+    }
+    let closing = state.steering.as_ref().is_some_and(|s| s.run().stage() == Stage::WrapUp);
+    let unjudged = state.unjudged();
+    if closing && !unjudged.is_empty() {
+        let names: Vec<String> = unjudged.iter().map(|(name, _)| format!("`{name}`")).collect();
+        text.push_str(&format!("Not judged yet: {}.\n", names.join(", ")));
     }
     text.push_str(&may_call(
         brief.tools.iter().flatten().map(String::as_str).collect(),
