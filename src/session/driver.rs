@@ -26,7 +26,7 @@ use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
 use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
 
 /// Attempts at one model turn.
-const MAX_ATTEMPTS: u32 = 4;
+pub(super) const MAX_ATTEMPTS: u32 = 4;
 /// How often a wait looks whether it has to end.
 const TICK: Duration = Duration::from_millis(50);
 

@@ -24,7 +24,7 @@ use crate::session::driver::{Session, Unwatched};
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
-use crate::session::{SessionError, listing, wording};
+use crate::session::{SessionError, listing, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{self, Event, Line, Outcome, PlannedBranch, SessionStart, Transcript, Vector};
 use crate::vocabulary::Vocabulary;
@@ -98,15 +98,6 @@ pub struct Plan {
     pub referee: Referee,
 }
 
-impl Plan {
-    /// The same plan, with somebody who gives second opinions.
-    pub fn with_referee(mut self, referee: Referee) -> Self {
-        self.start.referee = referee.start();
-        self.referee = referee;
-        self
-    }
-}
-
 fn invalid(message: impl Into<String>) -> SessionError {
     Fault::new(ErrorCode::InvalidInput, message).into()
 }
@@ -148,23 +139,7 @@ pub(super) fn plan_with(
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
     let info = setup.provider.info();
-    if budget.max_cost_micro_usd.is_some()
-        && !info.free
-        && (info.price.input.is_none() || info.price.output.is_none())
-    {
-        return Err(Fault::new(
-            ErrorCode::InvalidInput,
-            format!(
-                "the budget caps the cost, but the price of `{}` at `{}` is not known",
-                info.model, info.provider
-            ),
-        )
-        .with(
-            "remedy",
-            "give it one in the provider's file of your own (`price = { input = 0.75, output = 4.50, as_of = \"2026-11-21\" }`, US dollars a million tokens; `chemigram providers show NAME` shows the form), or cap `tokens=` in place of `cost=`",
-        )
-        .into());
-    }
+    pricing::payable(info, budget)?;
     let brief = match &request.brief {
         Some(brief) => brief.clone(),
         None => std::fs::read_to_string(workspace.folder().join("brief.md")).unwrap_or_default(),

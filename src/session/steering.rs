@@ -20,6 +20,7 @@ use crate::protocol::machine::{Command, EndKind, Ending, Event as Happened, Phas
 use crate::protocol::model::{Guard, Operand, Protocol};
 use crate::protocol::rules::{Ruling, Verdict};
 use crate::protocol::schema::{Flag as Remark, Output};
+use crate::referee::Side;
 use crate::session::wording;
 use crate::tools::{ATTEMPT_DONE, ROLLBACK};
 use crate::transcript::{
@@ -81,6 +82,13 @@ pub enum Said {
     },
     /// Of criteria.
     Ruling(Ruling),
+}
+
+impl Said {
+    /// An opinion on a pair, told of the picture that lay at `side`.
+    pub fn of(opinion: crate::referee::Opinion, side: Side) -> Self {
+        Self::Verdict { verdict: opinion.verdict(side), why: opinion.why }
+    }
 }
 
 /// What a referee's line comes to.
