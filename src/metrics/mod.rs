@@ -6,7 +6,9 @@
 pub mod axes;
 pub mod check;
 pub mod difference;
+pub mod intensity;
 pub mod lab;
+pub mod likeness;
 mod moments;
 mod resize;
 pub mod stats;
