@@ -9,6 +9,7 @@ use chemigram::assets::Overlay;
 use chemigram::protocol::store;
 use chemigram::provider::explorer::Explorer;
 use chemigram::session::driver::Session;
+use chemigram::session::opinion::Referee;
 use chemigram::session::protocols::{self, Asked};
 use chemigram::session::start::{self, Request};
 use chemigram::transcript::{Event, Flag, Line, Outcome};
@@ -41,9 +42,16 @@ fn the_explorer_walks_through_mode_b_explore() {
     let setup = studio.setup(Arc::new(Explorer::new(1)));
     let request = steered(
         "time=10m,iterations=60,branches=3",
-        &[("tone", "lift the shadows"), ("color", "warmer"), ("contrast", "more contrast")],
+        &[
+            ("tone", "open the shadows"),
+            ("color", "warmer and a little richer"),
+            ("structure", "more texture and clarity"),
+        ],
     );
-    let plan = protocols::plan(&setup, &request, &shipped("mode_b_explore")).unwrap();
+    let plan = protocols::plan(&setup, &request, &shipped("mode_b_explore"))
+        .unwrap()
+        .with_referee(Referee::Offline)
+        .unwrap();
     let mut session: Session = start::start(setup, plan).unwrap();
     let end = support::run(&mut session);
     let lines = studio.lines(&session.state.start.session);

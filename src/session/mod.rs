@@ -8,6 +8,7 @@
 
 mod carry;
 pub mod driver;
+mod effect;
 pub mod listing;
 pub mod opinion;
 pub mod pricing;

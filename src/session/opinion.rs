@@ -5,7 +5,7 @@
 
 use crate::budget::Amounts;
 use crate::darktable::render::{Quality, Rendered};
-use crate::error::{Coded as _, ErrorCode, Fault};
+use crate::error::Fault;
 use crate::gate::{Permit, Refusal};
 use crate::ids::{Hash, RefName};
 use crate::protocol::checks::{Numbers, numbers};
@@ -198,7 +198,8 @@ impl Session {
         planned.vector.clone()
     }
 
-    fn intent(&self, ask: &Ask, subject: &Subject, table: &Table) -> RefereeIntent {
+    /// The line that announces a question.
+    fn question(&self, ask: &Ask, subject: &Subject, table: &Table) -> RefereeIntent {
         let [state, against] = table.states.clone();
         let (against, orders) = match ask {
             Ask::Pair { orders, .. } => (Some(against), *orders),
@@ -227,9 +228,7 @@ impl Session {
                 Ok(Some((permit, RefereeReply { intent, ..reply })))
             }
             Err(Refusal::Transcript(error)) => Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
-                self.unheard(branch, &exhausted.to_string()).map(|()| None)
-            }
+            Err(Refusal::Exhausted(exhausted)) => self.unheard(branch, &exhausted.to_string()).map(|()| None),
         }
     }
 
@@ -240,7 +239,7 @@ impl Session {
         table: &Table,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
-        let (intent, side) = (self.intent(ask, &subject, table), self.side(table));
+        let (intent, side) = (self.question(ask, &subject, table), self.side(table));
         let Some((permit, mut reply)) = self.admitted(intent)? else { return Ok(()) };
         self.fold(host);
         let started = self.gate.elapsed();
@@ -292,10 +291,10 @@ impl Session {
         let info = referee.provider().info().clone();
         let input = pricing::tokens(&info, &asked.system, &asked.tools, &asked.messages);
         let bound = pricing::bound_of(&info, self.gate.ledger(), input, asked.max_output_tokens);
-        let mut intent = self.intent(ask, &subject, table);
+        let mut intent = self.question(ask, &subject, table);
         intent.reserved = bound.reserved;
         intent.request = Some(self.blobs.put(&sent(&asked)).map_err(SessionError::Blob)?);
-        let (failures, seed) = (intent.attempt, self.state.start.seed);
+        let (attempt, seed) = (intent.attempt, self.state.start.seed);
         let Some((permit, mut reply)) = self.admitted(intent)? else { return Ok(()) };
         self.fold(host);
         host.busy("the referee looks");
@@ -321,14 +320,14 @@ impl Session {
                     Err(error) => {
                         reply.error = Some(error.to_string());
                         // Once more, and then it has nothing to say.
-                        reply.pause_ms = (failures < 2).then_some(0);
+                        reply.pause_ms = (attempt < 2).then_some(0);
                     }
                 }
             }
             Some(Err(fault)) => {
                 reply.settled = pricing::settle_failure(&info, &bound, &fault.usage);
-                let pause = (fault.class.retryable() && failures < MAX_ATTEMPTS)
-                    .then(|| backoff(failures, fault.retry_after, seed ^ self.gate.lines()))
+                let pause = (fault.class.retryable() && attempt < MAX_ATTEMPTS)
+                    .then(|| backoff(attempt, fault.retry_after, seed ^ self.gate.lines()))
                     .filter(|pause| *pause < self.gate.deadline().remaining());
                 reply.pause_ms = pause.map(tools::millis);
                 let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
@@ -369,9 +368,10 @@ fn kind<'a>(
 
 /// What is sent, for the record; pictures by their hash.
 fn sent(asked: &Asked) -> Vec<u8> {
-    let prompts = asked.prompts.each_ref().map(|p| {
-        serde_json::json!({ "name": p.name, "template_sha256": p.template_sha256 })
-    });
+    let prompts = asked
+        .prompts
+        .each_ref()
+        .map(|p| serde_json::json!({ "name": p.name, "template_sha256": p.template_sha256 }));
     let text = serde_json::json!({
         "prompts": prompts, "system": asked.system, "tools": asked.tools, "messages": asked.messages,
         "max_output_tokens": asked.max_output_tokens,

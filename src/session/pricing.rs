@@ -2,8 +2,8 @@
 
 use crate::budget::{Amounts, Budget, Ledger};
 use crate::conversation::{Message, ToolSpec, Usage};
-use crate::provider::ModelInfo;
 use crate::error::{ErrorCode, Fault};
+use crate::provider::ModelInfo;
 use crate::session::SessionError;
 use crate::session::state::State;
 use crate::transcript::CostSource;
@@ -51,8 +51,7 @@ fn input_tokens(info: &ModelInfo, state: &State, system: &str, tools: &[ToolSpec
 pub fn tokens(info: &ModelInfo, system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
     let text = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
     let specs: usize = tools.iter().map(|t| t.description.len() + t.parameters.to_string().len() + 64).sum();
-    let said =
-        |m: &Message| text(m.text_bytes()) + info.image_tokens.saturating_mul(m.images() as u64) + 16;
+    let said = |m: &Message| text(m.text_bytes()) + info.image_tokens.saturating_mul(m.images() as u64) + 16;
     text(system.len() + specs) + messages.iter().map(said).sum::<u64>()
 }
 

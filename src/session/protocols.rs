@@ -32,8 +32,6 @@ pub struct Asked {
     pub text: String,
     /// Values for its variables. `brief` and `vectors` come from the session where they are not given.
     pub values: Values,
-    /// Whether a file of the original format is held to version 2.
-    pub strict: bool,
     /// The tools that it may use at all; every one when left out.
     pub allowed: Option<BTreeSet<String>>,
 }
@@ -64,8 +62,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
             .into());
     }
     let values = values(setup, request, asked, &declared, &branches);
-    let options =
-        options(values.clone(), asked.strict, asked.allowed.clone(), Some(&setup.provider.info().model));
+    let options = options(values.clone(), asked.allowed.clone(), &setup.provider.info().model);
     let loaded = load(&asked.file, &asked.text, &options);
     let warnings = loaded.findings.clone();
     let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
@@ -94,7 +91,6 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
         name: protocol.name.clone(),
         file: asked.file.clone(),
         source: Hash::of(&asked.text),
-        strict: asked.strict,
         variables: written(&values),
         allowed: asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
     });
@@ -125,19 +121,19 @@ pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>
         values.set(name, given.value.clone(), by);
     }
     let allowed = asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect());
-    let options = options(values, asked.strict, allowed, Some(&start.model));
+    let options = options(values, allowed, &start.model);
     let protocol = load(&asked.file, &text, &options).into_protocol().map_err(|e| Fault::from(&e))?;
     Ok(Some(Arc::new(protocol)))
 }
 
-fn options(values: Values, strict: bool, tools: Option<BTreeSet<String>>, model: Option<&String>) -> Options {
-    let host = Host { tools, model: model.cloned(), ..Host::default() };
-    Options { strict, values, host, ..Options::default() }
+fn options(values: Values, tools: Option<BTreeSet<String>>, model: &str) -> Options {
+    let host = Host { tools, model: Some(model.to_owned()), ..Host::default() };
+    Options { values, host, ..Options::default() }
 }
 
 /// The variables that a protocol declares, as far as it can be read.
 fn declared(asked: &Asked) -> BTreeSet<String> {
-    let options = Options { purpose: Purpose::Check, strict: asked.strict, ..Options::default() };
+    let options = Options { purpose: Purpose::Check, ..Options::default() };
     let loaded = load(&asked.file, &asked.text, &options);
     loaded.draft().map(|p| p.variables.keys().cloned().collect()).unwrap_or_default()
 }

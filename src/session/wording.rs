@@ -5,8 +5,8 @@ use crate::error::{ErrorCode, Fault};
 use crate::protocol::machine::Brief;
 use crate::protocol::schema::OnFail;
 use crate::session::state::{Phase, State};
-use crate::tools::ATTEMPT_DONE;
-use crate::transcript::{PlannedBranch, SessionStart};
+use crate::tools::{ATTEMPT_DONE, BranchView};
+use crate::transcript::{JudgmentSource, PlannedBranch, SessionStart};
 
 /// The reason of a wrap-up that a person asked for.
 pub const STOPPED: &str = "the photographer asked to stop";
@@ -98,11 +98,17 @@ pub fn brief(brief: &Brief, state: &State) -> String {
     if !brief.criteria.trim().is_empty() {
         text.push_str(&format!("Judged by: {}\n", brief.criteria.trim()));
     }
-    let closing = state.steering.as_ref().is_some_and(|s| s.run().stage() == Stage::WrapUp);
-    let unjudged = state.unjudged();
-    if closing && !unjudged.is_empty() {
-        let names: Vec<String> = unjudged.iter().map(|(name, _)| format!("`{name}`")).collect();
-        text.push_str(&format!("Not judged yet: {}.\n", names.join(", ")));
+    if state.steering.as_ref().is_some_and(|s| s.run().stage() == Stage::WrapUp) {
+        let source = |b: &BranchView| b.judgment.as_ref().map(|j| j.source);
+        for (what, which) in
+            [("Not judged yet", None), ("Given up by the protocol", Some(JudgmentSource::Protocol))]
+        {
+            let names = state.branches.iter().filter(|b| source(b) == which).map(|b| format!("`{}`", b.name));
+            let names: Vec<String> = names.collect();
+            if !names.is_empty() {
+                text.push_str(&format!("{what}: {}.\n", names.join(", ")));
+            }
+        }
     }
     text.push_str(&may_call(
         brief.tools.iter().flatten().map(String::as_str).collect(),

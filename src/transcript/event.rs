@@ -98,9 +98,6 @@ pub struct ProtocolStart {
     pub file: String,
     /// Its text: a blob.
     pub source: Hash,
-    /// Whether it was held to version 2.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub strict: bool,
     /// The values of its variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, VariableValue>,

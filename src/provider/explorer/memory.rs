@@ -10,6 +10,7 @@ use crate::metrics::check::{VectorCheck, Verdict};
 use crate::metrics::difference::Difference;
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::candidate::{Candidate, ListedMove, candidates};
+use crate::provider::explorer::search;
 use crate::provider::explorer::stage::Stage;
 
 /// How the message begins that closes the exploration.
@@ -398,6 +399,9 @@ impl Memory {
             branch.entry = (branch.settings.clone(), branch.ops.clone());
             branch.settled = false;
             (branch.judged, branch.refusals) = (None, 0);
+        }
+        for branch in self.branches.iter_mut().filter(|branch| stage.given_up.contains(&branch.name)) {
+            branch.judged = Some((u64::from(search::ABANDONED), true));
         }
         self.stage = Some(stage);
     }

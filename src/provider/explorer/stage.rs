@@ -13,6 +13,8 @@ pub(super) struct Stage {
     pub taken_back: bool,
     /// Branches that nobody has judged, where the state tells of them.
     pub unjudged: Vec<String>,
+    /// Branches that the protocol gave up.
+    pub given_up: Vec<String>,
     /// The tools that may be called; `None`: any.
     tools: Option<Vec<String>>,
 }
@@ -32,15 +34,17 @@ impl Stage {
         let branch = own.lines().find_map(|line| quoted(line.strip_prefix("You stand on ")?));
         let last = body.lines().rev().find_map(|line| line.strip_prefix("You may call: "))?;
         let list = last.split(". ").next().unwrap_or_default();
-        let unjudged = body.lines().rev().find_map(|line| line.strip_prefix("Not judged yet: "));
+        let names = |what: &str| -> Vec<String> {
+            let line = body.lines().rev().find_map(|line| line.strip_prefix(what)).unwrap_or_default();
+            line.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+        };
         Some(Self {
             attempt: number("attempt ")?,
             visit: number("visit ").unwrap_or(1),
             branch,
             taken_back: own.contains("What it changed was taken back."),
-            unjudged: unjudged
-                .map(|names| names.split('`').skip(1).step_by(2).map(str::to_owned).collect())
-                .unwrap_or_default(),
+            unjudged: names("Not judged yet: "),
+            given_up: names("Given up by the protocol: "),
             tools: (list != "any tool").then(|| list.split(", ").map(str::to_owned).collect()),
         })
     }
