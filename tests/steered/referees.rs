@@ -163,7 +163,8 @@ fn a_tool_outside_the_list_never_runs() {
             && ["branch", "tag", "rollback"].contains(&intent.call.name.as_str()))
     };
     assert_eq!(ran.lines.iter().filter(by_model).count(), 0);
-    let (code, text) = results(&ran.lines, "branch")[0];
+    let refused = results(&ran.lines, "branch").into_iter().find(|(code, _)| code.is_some());
+    let (code, text) = refused.unwrap();
     assert_eq!(code, Some(ErrorCode::PermissionDenied));
     assert!(text.contains("you may call apply_per_region, apply_primitive"), "{text}");
     assert!(studio.tip("branch_b_own").is_none());

@@ -17,7 +17,6 @@ fn mode_b_explore_takes_three_branches_to_a_second_opinion() {
     let vectors = [("light", "brighter"), ("color", "warmer"), ("rich", "richer colours")];
     let request = wanted("time=10m,iterations=60,branches=3", &vectors);
     let ran = run(&studio, Arc::new(Explorer::new(1)), Referee::Offline, &request, &named("mode_b_explore"));
-    eprintln!("{:?}", ran.way());
     assert_eq!((ran.end.outcome, ran.end.reason.as_str()), (Outcome::Completed, ""), "{:?}", ran.way());
     let way = ran.way();
     assert_eq!(way.first().map(String::as_str), Some("Plan"));

@@ -244,7 +244,8 @@ impl Memory {
         if let Some(stage) = Stage::read(text) {
             self.entered(stage);
         }
-        if self.plan.is_empty() {
+        // The first message is the plan; what comes later has no budget in it.
+        if self.max_iterations == 0 {
             self.plan = text.lines().filter_map(planned).collect();
             let budget = text.lines().find_map(|line| line.strip_prefix("Budget: ")).unwrap_or_default();
             let cap = |what: &str| {
