@@ -14,7 +14,8 @@
 //! size      mean ΔE2000 from the start above 12; not for "black and white", nor where the frame changed
 //! noise     noise above 1.5 times the start's, in steps; none where noise was asked for
 //! detail    sharpness below 0.75 times the start's, in steps; none where softness was asked for
-//! aside     half of the mean movement on the other main axes, as far as it exceeds |m|
+//! aside     half of the mean movement on the other main axes, as far as it exceeds |m|; none where
+//!           the wish names no axis
 //! ```
 //!
 //! One step makes a difference that counts: a merit higher by 1 or more is the better picture, less is `same`;
@@ -25,7 +26,7 @@
 use super::{Opinion, Preference, Wish};
 use crate::darktable::render::Picture;
 use crate::metrics::axes::{Axis, Step};
-use crate::metrics::check::VectorCheck;
+use crate::metrics::check::{VectorCheck, aside};
 use crate::metrics::difference::{Difference, DifferenceError};
 use crate::metrics::intensity::Intensity;
 use crate::metrics::likeness::{ALIKE, likeness};
@@ -89,8 +90,9 @@ impl Merit {
         if ![Axis::Sharpness, Axis::LocalContrast, Axis::Noise].iter().any(|axis| asked(*axis, -1)) {
             cost += steps(Axis::Sharpness, SOFTER * base.sharpness - stats.sharpness);
         }
-        let aside = check.leakage.unwrap_or(0.0) * moved.abs();
-        cost += (aside - moved.abs()).max(0.0) / 2.0;
+        if !axes.is_empty() {
+            cost += (aside(&axes, &base, &stats) - moved.abs()).max(0.0) / 2.0;
+        }
         Ok(Self { moved, gain: moved.min(wanted) - beyond, cost, alike })
     }
 
