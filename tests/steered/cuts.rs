@@ -100,8 +100,9 @@ fn cut(studio: &Studio, mut session: Session, model: &dyn Fn() -> Arc<dyn Provid
         first.entry(kind.clone()).or_insert(*seq);
         last.insert(kind.clone(), *seq);
     }
-    let chosen =
-        |seq: &u64| seq % step == 0 || first.values().any(|s| s == seq) || last.values().any(|s| s == seq);
+    let chosen = |seq: &u64| {
+        seq.is_multiple_of(step) || first.values().any(|s| s == seq) || last.values().any(|s| s == seq)
+    };
     drop(session);
     let mut tried = 0;
     for seq in made.keys().filter(|seq| chosen(seq)) {
