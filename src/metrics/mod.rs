@@ -5,9 +5,11 @@
 
 pub mod axes;
 pub mod check;
+mod ciede;
 pub mod difference;
 pub mod lab;
 mod moments;
+pub(crate) mod parallel;
 mod resize;
 pub mod stats;
 mod structure;
