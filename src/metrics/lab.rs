@@ -35,6 +35,7 @@ impl Lab {
     }
 
     /// Chroma C*.
+    #[inline]
     pub fn chroma(self) -> f32 {
         (self.a * self.a + self.b * self.b).sqrt()
     }
@@ -47,15 +48,18 @@ impl Lab {
 }
 
 /// The linear light of an sRGB colour, 0 to 1.
+#[inline]
 pub fn linear([r, g, b]: [u8; 3]) -> [f32; 3] {
     [decode(r), decode(g), decode(b)]
 }
 
+#[inline]
 fn decode(code: u8) -> f32 {
     srgb::LINEAR[usize::from(code)] as f32
 }
 
 /// Relative luminance (Rec. 709 weights) of linear light.
+#[inline]
 pub fn luminance([r, g, b]: [f32; 3]) -> f32 {
     0.212_673 * r + 0.715_152 * g + 0.072_175 * b
 }
