@@ -19,6 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use chat_stub::{ChatStub, StubReply};
 use chemigram::assets::Overlay;
 use chemigram::darktable::render::Picture;
+use chemigram::metrics::likeness::{ALIKE, likeness};
 use chemigram::metrics::stats::ImageStats;
 use chemigram::prompts::Store;
 use chemigram::protocol::checks::{Numbers, numbers};
@@ -147,6 +148,15 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 
+    // However strong, and whatever becomes of the frame, it stays the same photograph.
+    let kept = ["turn", "straighten", "perspective_horizontal", "perspective_vertical", "border", "relight"];
+    let kept_states: Vec<_> = kept.iter().map(|name| state(name, &[])).collect();
+    for (name, now) in kept.iter().zip(demo.render_all(&kept_states)) {
+        let found = likeness(before, &small(&now)).unwrap();
+        println!("{name}: likeness {found:.2}");
+        assert!(found >= ALIKE, "{name}: {found}");
+    }
+
     // Of two moves the one that was asked for, whatever the order.
     let at = |name: &str| &after[PLANTED.iter().position(|(planted, ..)| *planted == name).unwrap()];
     let (magenta, dark) = (at("tint"), at("vignette"));
@@ -159,6 +169,7 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
 
     // The cases that every referee must pass.
     let (other, _) = demo::photos::photo(Some("rainbow"));
+    println!("another photo: likeness {:.2}", likeness(before, &small(&other)).unwrap());
     let mut tally = Tally::default();
     for case in cases(before, &small(&other)) {
         let first = offline::opinion(None, before, &case.candidate, before).unwrap().verdict(Side::A);
