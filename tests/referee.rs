@@ -5,10 +5,13 @@
 #[path = "common/chat_stub.rs"]
 mod chat_stub;
 
+#[path = "common/pictures.rs"]
+mod pictures;
+
 #[path = "support/demo.rs"]
 mod demo;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -16,16 +19,17 @@ use base64::engine::general_purpose::STANDARD;
 use chat_stub::{ChatStub, StubReply};
 use chemigram::assets::Overlay;
 use chemigram::darktable::render::Picture;
-use chemigram::ids::Hash;
+use chemigram::metrics::likeness::{ALIKE, likeness};
 use chemigram::metrics::stats::ImageStats;
 use chemigram::prompts::Store;
 use chemigram::protocol::checks::{Numbers, numbers};
 use chemigram::protocol::rules::{Ruling, Verdict};
-use chemigram::provider::{Blobs, Choice, ImageRef, Provider, Registry, connect};
+use chemigram::provider::{Choice, Provider, Registry, connect};
 use chemigram::referee::offline;
 use chemigram::referee::qualify::{Tally, cases};
 use chemigram::referee::{Answer, Kind, ModelReferee, Opinion, Question, Shown, Side, Wish};
 use demo::Demo;
+use pictures::Pictures;
 use serde_json::json;
 
 const KEY: &str = "sk-canary-5e1d0c8b4a";
@@ -144,6 +148,15 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 
+    // However strong, and whatever becomes of the frame, it stays the same photograph.
+    let kept = ["turn", "straighten", "perspective_horizontal", "perspective_vertical", "border", "relight"];
+    let kept_states: Vec<_> = kept.iter().map(|name| state(name, &[])).collect();
+    for (name, now) in kept.iter().zip(demo.render_all(&kept_states)) {
+        let found = likeness(before, &small(&now)).unwrap();
+        println!("{name}: likeness {found:.2}");
+        assert!(found >= ALIKE, "{name}: {found}");
+    }
+
     // Of two moves the one that was asked for, whatever the order.
     let at = |name: &str| &after[PLANTED.iter().position(|(planted, ..)| *planted == name).unwrap()];
     let (magenta, dark) = (at("tint"), at("vignette"));
@@ -156,6 +169,7 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
 
     // The cases that every referee must pass.
     let (other, _) = demo::photos::photo(Some("rainbow"));
+    println!("another photo: likeness {:.2}", likeness(before, &small(&other)).unwrap());
     let mut tally = Tally::default();
     for case in cases(before, &small(&other)) {
         let first = offline::opinion(None, before, &case.candidate, before).unwrap().verdict(Side::A);
@@ -182,30 +196,6 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
     assert!(matches!(ruled(over, true), Ruling::Failed { .. }));
     assert_eq!(ruled(at("exposure"), false), Ruling::Passed { next: None });
     assert_eq!(ruled(at("exposure"), true), Ruling::Unavailable);
-}
-
-#[derive(Default)]
-struct Pictures(HashMap<Hash, Vec<u8>>);
-
-impl Blobs for Pictures {
-    fn bytes(&self, name: &Hash) -> std::io::Result<Vec<u8>> {
-        self.0.get(name).cloned().ok_or_else(|| std::io::ErrorKind::NotFound.into())
-    }
-}
-
-impl Pictures {
-    fn add(&mut self, bytes: &[u8], caption: &str) -> ImageRef {
-        let sha256 = Hash::of(bytes);
-        self.0.insert(sha256.clone(), bytes.to_vec());
-        ImageRef {
-            sha256,
-            media_type: "image/jpeg".to_owned(),
-            width: 2,
-            height: 2,
-            bytes: bytes.len() as u64,
-            caption: caption.to_owned(),
-        }
-    }
 }
 
 /// What a picture of one grey measures.

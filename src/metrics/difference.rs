@@ -6,15 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::darktable::render::Picture;
 use crate::error::{Coded, ErrorCode};
-use crate::metrics::lab::Lab;
+use crate::metrics::ciede::{TILE, Tile};
 use crate::metrics::resize;
 
 /// ΔE in hundredths; nothing in sRGB is further apart than about 120.
 const BINS: usize = 20_000;
 /// Bytes of pixels that are summed up together.
 const CHUNK: usize = 3 << 14;
-/// Pairs of colours that are kept.
-const SLOTS: usize = 1 << 16;
 
 /// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,44 +111,28 @@ fn tallies(a: &[u8], b: &[u8]) -> Vec<Tally> {
 impl Tally {
     fn of(a: &[u8], b: &[u8]) -> Self {
         let mut tally = Self { bins: vec![0; BINS], sums: Vec::new(), max: 0.0, changed: 0, max_channel: 0 };
-        // A photo has few colours for its pixels, and the formula is dear: the last pair of each slot is kept.
-        let mut known = vec![([0_u8; 6], 0.0_f32); SLOTS];
+        let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
         for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
             let mut sum = 0.0;
-            for (one, two) in a.chunks_exact(3).zip(b.chunks_exact(3)) {
-                let (&[r1, g1, b1], &[r2, g2, b2]) = (one, two) else { continue };
-                let pair = [r1, g1, b1, r2, g2, b2];
-                let delta = match known.get_mut(slot(pair)) {
-                    Some((same, delta)) if *same == pair => *delta,
-                    Some(entry) => {
-                        let (one, two) = ([r1, g1, b1], [r2, g2, b2]);
-                        let delta =
-                            if one == two { 0.0 } else { Lab::from_srgb(one).delta_e(Lab::from_srgb(two)) };
-                        *entry = (pair, delta);
-                        delta
-                    }
-                    None => continue,
-                };
-                sum += f64::from(delta);
-                tally.max = tally.max.max(delta);
-                tally.changed += u64::from(delta > 1.0);
-                let channel = r1.abs_diff(r2).max(g1.abs_diff(g2)).max(b1.abs_diff(b2));
+            for (a, b) in a.chunks(3 * TILE).zip(b.chunks(3 * TILE)) {
+                let channel = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or_default();
                 tally.max_channel = tally.max_channel.max(channel);
-                if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
-                    *bin += 1;
+                left.fill(a);
+                right.fill(b);
+                left.distances(&right, &mut distances);
+                for &delta in distances.iter().take(a.len() / 3) {
+                    sum += f64::from(delta);
+                    tally.max = tally.max.max(delta);
+                    tally.changed += u64::from(delta > 1.0);
+                    if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
+                        *bin += 1;
+                    }
                 }
             }
             tally.sums.push(sum);
         }
         tally
     }
-}
-
-/// Where a pair of colours is kept: multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4).
-fn slot(pair: [u8; 6]) -> usize {
-    let [a, b, c, d, e, f] = pair;
-    let number = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize
 }
 
 fn check(picture: &Picture) -> Result<(), DifferenceError> {
@@ -175,6 +157,7 @@ fn milli(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::lab::Lab;
     use crate::metrics::synthetic::{flat, picture};
 
     #[test]

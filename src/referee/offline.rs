@@ -33,6 +33,9 @@ use crate::metrics::likeness::{ALIKE, likeness};
 use crate::metrics::stats::ImageStats;
 use crate::protocol::rules::Ruling;
 
+/// The formula, as a header or a manifest names it: with any other number in it, it is another one.
+pub const NAME: &str = "numbers-1";
+
 /// How much more merit counts.
 const COUNTS: f64 = 1.0;
 /// Below this mean ΔE2000 nobody sees a difference.
@@ -159,4 +162,81 @@ pub fn ruling(
     Ok(Ruling::Failed {
         feedback: format!("by numbers alone the picture became worse: it {}", merit.in_words()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::referee::Side;
+
+    /// A picture of soft waves, edited: light times `gain`, then to the power of `gamma`, reds times `red`.
+    fn waves(gain: f64, gamma: f64, red: f64, tilt: f64) -> Picture {
+        let (width, height) = (48_u32, 32_u32);
+        let pixel = |x: u32, y: u32| {
+            let (u, v) = (f64::from(x), f64::from(y));
+            let light = 0.45 + 0.2 * (0.5 * u + tilt * v).sin() + 0.15 * (0.9 * v - tilt * u).cos();
+            let code =
+                |share: f64| (255.0 * (gain * share * light).clamp(0.0, 1.0).powf(gamma)).round() as u8;
+            [code(red), code(1.0), code(0.9)]
+        };
+        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        Picture { width, height, rgb: pixels.flat_map(|(x, y)| pixel(x, y)).collect() }
+    }
+
+    fn words(at: usize) -> Option<Wish<'static>> {
+        let direction =
+            ["", "brighter", "warmer, gently", "much more contrast", "black and white"].get(at)?;
+        Some(Wish { name: "v", direction, intensity: None }).filter(|wish| !wish.direction.is_empty())
+    }
+
+    fn edits() -> impl Strategy<Value = Picture> {
+        let tilt = prop_oneof![9 => Just(0.2), 1 => Just(0.7)];
+        (0.2..4.0_f64, 0.6..1.6_f64, 0.7..1.3_f64, tilt).prop_map(|(g, p, r, t)| waves(g, p, r, t))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10))]
+        #[test]
+        fn exchanging_the_pictures_exchanges_the_answer(a in edits(), b in edits(), at in 0..5_usize) {
+            let (start, wish) = (waves(1.0, 1.0, 1.0, 0.2), words(at));
+            let forth = opinion(wish, &start, &a, &b).unwrap();
+            let back = opinion(wish, &start, &b, &a).unwrap();
+            prop_assert_eq!(forth.verdict(Side::A), back.verdict(Side::B));
+            prop_assert_eq!(forth.verdict(Side::B), back.verdict(Side::A));
+            let same = opinion(wish, &start, &a, &a).unwrap();
+            prop_assert_eq!(same.better, Preference::Same);
+        }
+    }
+
+    #[test]
+    fn each_term_costs_and_the_gain_bends_where_it_is_said() {
+        let start = waves(1.0, 1.0, 1.0, 0.2);
+        let merit = |direction: &str, now: &Picture| {
+            Merit::of(Some(Wish { name: "v", direction, intensity: None }), &start, now).unwrap()
+        };
+        // A little light, more than enough, and far too much.
+        let (little, enough, much) =
+            (waves(1.05, 1.0, 1.0, 0.2), waves(1.15, 1.0, 1.0, 0.2), waves(1.6, 1.0, 1.0, 0.2));
+        let (one, two, three) =
+            (merit("brighter", &little), merit("brighter", &enough), merit("brighter", &much));
+        assert!(one.moved > 1.0 && one.moved < 4.0 && one.gain == one.moved && one.cost == 0.0, "{one:?}");
+        assert!(two.moved > 4.0 && two.moved < 8.0 && two.gain == 4.0, "{two:?}");
+        assert!(three.moved > 8.0 && three.gain == 4.0 - (three.moved - 8.0) / 2.0, "{three:?}");
+        assert!(three.cost > 5.0 && three.net() < 0.0, "{three:?}");
+        assert_eq!(merit("darker", &little).gain, -one.gain);
+        // Gentle words are satisfied sooner.
+        assert_eq!(merit("slightly brighter", &enough).gain, 2.0 - (two.moved - 4.0).max(0.0) / 2.0);
+        // Another photograph.
+        assert!(!merit("brighter", &waves(1.0, 1.0, 1.0, 0.7)).alike && three.alike);
+        // Grain costs, unless it was asked for.
+        let mut grainy = start.clone();
+        for (at, pixel) in grainy.rgb.chunks_exact_mut(3).enumerate() {
+            let noise = (at * 7919 % 23) as u8;
+            pixel.iter_mut().for_each(|value| *value = value.saturating_add(noise).saturating_sub(11));
+        }
+        let (plain, asked) = (merit("warmer", &grainy), merit("add grain", &grainy));
+        assert!(plain.cost > 1.0 && asked.net() > plain.net() + 2.0, "{plain:?} {asked:?}");
+    }
 }

@@ -222,6 +222,14 @@ fn a_verdict_is_read_from_a_call_or_from_bare_json() {
     assert!(opinion.why.chars().count() <= WORDS + 1 && !opinion.why.contains(char::is_control));
 }
 
+proptest! {
+    #[test]
+    fn prose_is_never_an_answer(text in "\\PC{0,120}", arguments in "\\PC{0,60}") {
+        prop_assert!(pair_answer(&reply(&[], &text, Finish::Stop)).is_err());
+        prop_assert!(pair_answer(&reply(&[("give_verdict", &arguments)], &text, Finish::ToolCalls)).is_err());
+    }
+}
+
 #[test]
 fn what_cannot_be_read_is_no_answer() {
     let malformed =
