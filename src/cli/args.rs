@@ -341,7 +341,7 @@ pub enum Verb {
     Prompts {
         /// What to do
         #[command(subcommand)]
-        verb: PromptVerb,
+        verb: super::prompt_args::PromptVerb,
     },
     /// Look at the protocols that can steer a session, or check one of your own
     Protocol {
@@ -508,39 +508,6 @@ pub enum ProviderVerb {
         /// Its model; for `script` a file
         #[arg(long)]
         model: Option<String>,
-    },
-}
-
-/// `prompts`.
-#[derive(Debug, Subcommand)]
-pub enum PromptVerb {
-    /// List them
-    List {
-        /// A folder of prompts of your own
-        #[arg(long, value_name = "DIR")]
-        prompts: Option<PathBuf>,
-    },
-    /// Print a template
-    Show {
-        /// Its name, with @VERSION or without
-        name: String,
-        /// A folder of prompts of your own
-        #[arg(long, value_name = "DIR")]
-        prompts: Option<PathBuf>,
-    },
-    /// Fill in a template
-    Render {
-        /// Its name, with @VERSION or without
-        name: String,
-        /// A value; JSON where it is JSON, else text
-        #[arg(long = "var", value_name = "KEY=VALUE")]
-        vars: Vec<String>,
-        /// A JSON file with the values
-        #[arg(long, value_name = "FILE")]
-        context: Option<PathBuf>,
-        /// A folder of prompts of your own
-        #[arg(long, value_name = "DIR")]
-        prompts: Option<PathBuf>,
     },
 }
 

@@ -25,6 +25,8 @@ mod paths;
 mod photos;
 mod places;
 mod progress;
+mod prompt_args;
+mod prompts;
 mod propagate;
 mod protocol;
 mod protocol_args;
@@ -140,7 +142,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Gaps { verb } => done(learn::gaps(app, verb)),
         Verb::Vocab { verb } => done(stores::vocab(app, verb)),
         Verb::Providers { verb } => stores::providers(app, verb),
-        Verb::Prompts { verb } => done(stores::prompts(app, verb)),
+        Verb::Prompts { verb } => prompts::run(app, verb),
         Verb::Protocol { verb } => protocol::protocol(app, verb),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),
         Verb::Doctor => doctor::doctor(app),
