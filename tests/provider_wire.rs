@@ -4,10 +4,11 @@
 
 #[path = "common/chat_stub.rs"]
 mod chat_stub;
+#[path = "common/pictures.rs"]
+mod pictures;
 #[path = "provider/replies.rs"]
 mod replies;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,43 +16,19 @@ use std::time::{Duration, Instant};
 
 use chat_stub::{ChatStub, StubReply, body_of, event_head};
 use chemigram::assets::Overlay;
-use chemigram::ids::Hash;
 use chemigram::provider::check::check;
 use chemigram::provider::openai_chat::OpenAiChat;
 use chemigram::provider::{
-    Blobs, Choice, FaultClass, Finish, ImageRef, Message, ModelReply, ModelRequest, Provider, ProviderFault,
+    Choice, FaultClass, Finish, ImageRef, Message, ModelReply, ModelRequest, Provider, ProviderFault,
     Registry, ToolCall, ToolResult, ToolSpec, connect,
 };
+use pictures::Pictures;
 use replies::deltas;
 use serde_json::{Value, json};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 const KEY: &str = "sk-canary-7f3a9b2c5d";
-
-#[derive(Default)]
-struct Pictures(HashMap<Hash, Vec<u8>>);
-
-impl Blobs for Pictures {
-    fn bytes(&self, name: &Hash) -> std::io::Result<Vec<u8>> {
-        self.0.get(name).cloned().ok_or_else(|| std::io::ErrorKind::NotFound.into())
-    }
-}
-
-impl Pictures {
-    fn add(&mut self, bytes: &[u8], caption: &str) -> ImageRef {
-        let sha256 = Hash::of(bytes);
-        self.0.insert(sha256.clone(), bytes.to_vec());
-        ImageRef {
-            sha256,
-            media_type: "image/jpeg".to_owned(),
-            width: 8,
-            height: 8,
-            bytes: bytes.len() as u64,
-            caption: caption.to_owned(),
-        }
-    }
-}
 
 fn registry(user: Option<PathBuf>) -> Registry {
     Registry::with_env(&Overlay::providers(user), |name| (name == "OPENAI_API_KEY").then(|| KEY.to_owned()))

@@ -32,8 +32,10 @@ mod protocol;
 mod protocol_args;
 mod resolve;
 mod run;
+mod run_args;
 mod setup;
 mod signals;
+mod steering;
 mod stores;
 
 use clap::Parser as _;
@@ -131,6 +133,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::BindLayers(args) => done(layers::bind(app, args)),
         Verb::GreyCard { photo, center, radius } => done(edit::grey_card(app, photo, *center, *radius)),
         Verb::RunModeB(args) => run::run(app, args),
+        Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
         Verb::Promote { subject, branch, tag, to_main } => {
             done(history::promote(app, subject, branch, tag, *to_main))

@@ -195,6 +195,7 @@ pub struct Rendered {
 }
 
 /// All prompts: the embedded ones and the user's own.
+#[derive(Clone)]
 pub struct Store {
     files: Overlay,
     declared: BTreeMap<String, Declared>,
