@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!  7  cli          what a person types; nothing is decided here
-//!  6  review       what a person sees after a session
+//!  6  eval         scenarios, metrics, and what a session is worth
+//!     review       what a person sees after a session
 //!  5  session      one bounded run: plan, agent loop, wrap-up, resume
 //!     protocol     declared states that steer a run: file, lint, machine
 //!  4  tools        what the model may call: schema, handler, effect class
@@ -34,6 +35,7 @@ pub mod conversation;
 pub mod darktable;
 pub mod durable;
 pub mod error;
+pub mod eval;
 pub mod gate;
 pub mod hint;
 pub mod ids;
