@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!  7  cli          what a person types; nothing is decided here
-//!  6  review       what a person sees after a session
-//!     eval         sessions over a frozen set of scenarios, and what they show
+//!  6  eval         scenarios, metrics, and what a session is worth
+//!     review       what a person sees after a session
 //!  5  session      one bounded run: plan, agent loop, wrap-up, resume
 //!     protocol     declared states that steer a run: file, lint, machine
 //!  4  tools        what the model may call: schema, handler, effect class

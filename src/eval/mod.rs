@@ -1,5 +1,12 @@
-//! Is this prompt better? Sessions over a frozen set of scenarios, and what may be concluded from them.
+//! Is this prompt better? Frozen tasks, and what a session on one of them is worth in numbers.
 //!
-//! [`stats`] is arithmetic alone: what a handful of paired differences shows, and what it cannot show.
+//! A [`scenario`] is one task: a raw, a brief, a budget, and what is expected of whoever works on it. A
+//! [`golden`] set is a folder of scenarios that has been shipped and no longer changes. [`metrics`] look at a
+//! finished session and say how it did. [`baselines`] are the two sessions that every other lies between:
+//! the one that does nothing, and the one that knows the answer. [`stats`] says what differences show.
 
+pub mod baselines;
+pub mod golden;
+pub mod metrics;
+pub mod scenario;
 pub mod stats;
