@@ -3,10 +3,13 @@
 //! A [`scenario`] is one task: a raw, a brief, a budget, and what is expected of whoever works on it. A
 //! [`golden`] set is a folder of scenarios that has been shipped and no longer changes. [`metrics`] look at a
 //! finished session and say how it did. [`baselines`] are the two sessions that every other lies between:
-//! the one that does nothing, and the one that knows the answer. [`stats`] says what differences show.
+//! the one that does nothing, and the one that knows the answer. A run's
+//! sessions are recorded in a [`manifest`]; [`compare`] tells two of its arms apart, as far as [`stats`] allow.
 
 pub mod baselines;
+pub mod compare;
 pub mod golden;
+pub mod manifest;
 pub mod metrics;
 pub mod scenario;
 pub mod stats;
