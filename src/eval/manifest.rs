@@ -206,6 +206,10 @@ pub struct Done {
     pub spent: Amounts,
     /// Session time in milliseconds.
     pub wall_ms: u64,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// The run that paid for it: a cell that is there already is taken as it is.
+    pub paid_by: String,
     /// What was measured.
     pub measured: Measured,
     /// Attempts before it that the surroundings cut.
@@ -339,12 +343,12 @@ impl CellRecord {
         }
     }
 
-    /// What it cost, failed attempts included.
-    pub fn spent(&self) -> (u64, u64) {
+    /// What the run `payer` paid for it, in millionths of a US dollar and in tokens; failed attempts included.
+    pub fn spent(&self, payer: &str) -> (u64, u64) {
         let (own, failures) = match &self.standing {
-            Standing::Done(done) => (done.spent, done.failures.as_slice()),
+            Standing::Done(done) if done.paid_by == payer => (done.spent, done.failures.as_slice()),
             Standing::Failed { failures } => (Amounts::default(), failures.as_slice()),
-            Standing::NotRun { .. } => (Amounts::default(), [].as_slice()),
+            Standing::Done(_) | Standing::NotRun { .. } => (Amounts::default(), [].as_slice()),
         };
         let all = failures.iter().map(|failure| failure.spent).chain([own]);
         all.fold((0, 0), |(cost, tokens), one| (cost + one.cost_micro_usd, tokens + one.tokens))
@@ -395,9 +399,10 @@ impl Manifest {
         (n > 0).then(|| (sum / n as f64, n))
     }
 
-    /// What all its sessions cost in millionths of a US dollar, and their tokens; failed attempts included.
+    /// What it paid in millionths of a US dollar and in tokens, failed attempts included. Sessions that an
+    /// earlier run paid cost nothing.
     pub fn spent(&self) -> (u64, u64) {
-        let cells = self.cells.iter().map(CellRecord::spent);
+        let cells = self.cells.iter().map(|cell| cell.spent(&self.run));
         cells.fold((0, 0), |(cost, tokens), one| (cost + one.0, tokens + one.1))
     }
 
