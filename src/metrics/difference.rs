@@ -113,24 +113,12 @@ fn tallies(a: &[u8], b: &[u8]) -> Vec<Tally> {
 impl Tally {
     fn of(a: &[u8], b: &[u8]) -> Self {
         let mut tally = Self { bins: vec![0; BINS], sums: Vec::new(), max: 0.0, changed: 0, max_channel: 0 };
-        // A photo has few colours for its pixels, and the formula is dear: the last pair of each slot is kept.
-        let mut known = vec![([0_u8; 6], 0.0_f32); SLOTS];
+        let mut known = Known::new();
         for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
             let mut sum = 0.0;
             for (one, two) in a.chunks_exact(3).zip(b.chunks_exact(3)) {
                 let (&[r1, g1, b1], &[r2, g2, b2]) = (one, two) else { continue };
-                let pair = [r1, g1, b1, r2, g2, b2];
-                let delta = match known.get_mut(slot(pair)) {
-                    Some((same, delta)) if *same == pair => *delta,
-                    Some(entry) => {
-                        let (one, two) = ([r1, g1, b1], [r2, g2, b2]);
-                        let delta =
-                            if one == two { 0.0 } else { Lab::from_srgb(one).delta_e(Lab::from_srgb(two)) };
-                        *entry = (pair, delta);
-                        delta
-                    }
-                    None => continue,
-                };
+                let delta = known.delta_e([r1, g1, b1], [r2, g2, b2]);
                 sum += f64::from(delta);
                 tally.max = tally.max.max(delta);
                 tally.changed += u64::from(delta > 1.0);
@@ -144,6 +132,43 @@ impl Tally {
         }
         tally
     }
+}
+
+/// Distances that were computed. A photo has few colours for its pixels, and the formula is dear: the last pair
+/// of each slot is kept.
+struct Known(Vec<([u8; 6], f32)>);
+
+impl Known {
+    fn new() -> Self {
+        Self(vec![([0; 6], 0.0); SLOTS])
+    }
+
+    fn delta_e(&mut self, one: [u8; 3], two: [u8; 3]) -> f32 {
+        let ([r1, g1, b1], [r2, g2, b2]) = (one, two);
+        let pair = [r1, g1, b1, r2, g2, b2];
+        let compute = || if one == two { 0.0 } else { Lab::from_srgb(one).delta_e(Lab::from_srgb(two)) };
+        match self.0.get_mut(slot(pair)) {
+            Some((same, delta)) if *same == pair => *delta,
+            Some(entry) => {
+                *entry = (pair, compute());
+                entry.1
+            }
+            None => compute(),
+        }
+    }
+}
+
+/// ΔE2000 of each pixel, row by row; `None` for pictures of two sizes.
+pub fn distances(a: &Picture, b: &Picture) -> Option<Vec<f32>> {
+    if (a.width, a.height, a.rgb.len()) != (b.width, b.height, b.rgb.len()) {
+        return None;
+    }
+    let mut known = Known::new();
+    let delta = |(one, two): (&[u8], &[u8])| match (one, two) {
+        (&[r1, g1, b1], &[r2, g2, b2]) => known.delta_e([r1, g1, b1], [r2, g2, b2]),
+        _ => 0.0,
+    };
+    Some(a.rgb.chunks_exact(3).zip(b.rgb.chunks_exact(3)).map(delta).collect())
 }
 
 /// Where a pair of colours is kept: multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4).
@@ -196,6 +221,16 @@ mod tests {
         assert!((found.p95 - f64::from(step)).abs() < 0.01, "{found:?}");
         assert_eq!((found.changed_pct, found.max_channel), (10.0, 40));
         assert_eq!(found, Difference::between(&after, &before).unwrap());
+    }
+
+    #[test]
+    fn the_distances_are_those_that_the_mean_is_of() {
+        let (before, after) =
+            (flat(100, 10, [100; 3]), picture(100, 10, |x, _| if x < 10 { [140; 3] } else { [100; 3] }));
+        let found = distances(&before, &after).unwrap();
+        let step = Lab::from_srgb([100; 3]).delta_e(Lab::from_srgb([140; 3]));
+        assert_eq!((found.len(), found[9], found[10]), (1000, step, 0.0));
+        assert!(distances(&before, &flat(10, 100, [100; 3])).is_none());
     }
 
     #[test]

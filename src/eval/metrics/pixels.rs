@@ -12,8 +12,7 @@ use crate::eval::scenario::{Direction, Region, Scenario};
 use crate::ids::RefName;
 use crate::metrics::axes::Axis;
 use crate::metrics::check::{VectorCheck, Verdict};
-use crate::metrics::difference::Difference;
-use crate::metrics::lab::Lab;
+use crate::metrics::difference::{Difference, distances};
 use crate::metrics::stats::ImageStats;
 use crate::metrics::vectors::vector_axes;
 use crate::photo::AppliedMove;
@@ -105,27 +104,6 @@ impl Yardstick {
         }
         outside
     }
-}
-
-/// ΔE2000 a pixel; none for pictures of two sizes.
-fn distances(a: &Picture, b: &Picture) -> Option<Vec<f32>> {
-    if (a.width, a.height) != (b.width, b.height) {
-        return None;
-    }
-    // Neighbours repeat each other, and the formula is dear.
-    let mut last = ([0_u8; 6], 0.0_f32);
-    let delta = |(one, two): (&[u8], &[u8])| {
-        let (&[r1, g1, b1], &[r2, g2, b2]) = (one, two) else { return 0.0 };
-        if [r1, g1, b1] == [r2, g2, b2] {
-            return 0.0;
-        }
-        let pair = [r1, g1, b1, r2, g2, b2];
-        if last.0 != pair {
-            last = (pair, Lab::from_srgb([r1, g1, b1]).delta_e(Lab::from_srgb([r2, g2, b2])));
-        }
-        last.1
-    };
-    Some(a.rgb.chunks_exact(3).zip(b.rgb.chunks_exact(3)).map(delta).collect())
 }
 
 /// The mean, by weight where there are weights; 0 of nothing.
