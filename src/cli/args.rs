@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
+use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
 use super::protocol_args::ProtocolVerb;
@@ -344,6 +345,12 @@ pub enum Verb {
         /// What to do
         #[command(subcommand)]
         verb: ProtocolVerb,
+    },
+    /// Find out whether a prompt or a model is better: sessions over a frozen set of scenarios
+    Eval {
+        /// What to do
+        #[command(subcommand)]
+        verb: EvalVerb,
     },
     /// Look at the cache of rendered pictures, or empty it
     Cache {

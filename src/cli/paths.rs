@@ -46,6 +46,16 @@ impl Folders {
         self.data.join("vocabulary")
     }
 
+    /// Runs of evaluations, with their sessions.
+    pub fn evaluations(&self) -> PathBuf {
+        self.data.join("evaluations")
+    }
+
+    /// Golden sets beside those of a checkout.
+    pub fn golden_sets(&self) -> PathBuf {
+        self.data.join("scenarios")
+    }
+
     /// The taste files.
     pub fn tastes(&self) -> PathBuf {
         self.config.join("tastes")

@@ -27,7 +27,7 @@ use crate::darktable::layout::Layouts;
 use crate::darktable::render::{RenderError, Renderer};
 use crate::darktable::state::EditState;
 use crate::durable;
-use crate::error::{Coded as _, ErrorCode, Fault};
+use crate::error::{ErrorCode, Fault};
 use crate::eval::baselines;
 use crate::eval::golden::Golden;
 use crate::eval::manifest::{CellRecord, Contestant, Done, Failure, MadeWith, Standing};

@@ -373,7 +373,9 @@ impl Plan {
         };
         let mut ledger = Ledger::new(limits, Reserve::default());
         // What earlier sittings spent stays spent.
-        ledger.settle(u64::MAX, Amounts { cost_micro_usd: self.manifest.spent().0, ..Amounts::default() });
+        let before = Amounts { cost_micro_usd: self.manifest.spent().0, ..Amounts::default() };
+        ledger.reserve(u64::MAX, before);
+        ledger.settle(u64::MAX, before);
         let open = |cell: &CellRecord| !matches!(cell.standing, Standing::Done(_));
         let mut waiting: Vec<usize> =
             self.manifest.cells.iter().enumerate().filter(|(_, cell)| open(cell)).map(|(at, _)| at).collect();
