@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
+use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
 use super::protocol_args::ProtocolVerb;
@@ -345,6 +346,12 @@ pub enum Verb {
         #[command(subcommand)]
         verb: ProtocolVerb,
     },
+    /// Golden sets: frozen tasks by which prompts and models are compared
+    Eval {
+        /// What to do
+        #[command(subcommand)]
+        verb: EvalVerb,
+    },
     /// Look at the cache of rendered pictures, or empty it
     Cache {
         /// What to do
@@ -649,7 +656,7 @@ fn setting(text: &str) -> Result<(String, f64), String> {
 }
 
 /// `NAME=DIRECTION[:INTENSITY]`; the last colon divides.
-fn vector(text: &str) -> Result<Vector, String> {
+pub(super) fn vector(text: &str) -> Result<Vector, String> {
     let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
     let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
     let name: VectorName = name.trim().parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;

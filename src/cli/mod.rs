@@ -9,6 +9,8 @@ mod demo;
 mod doctor;
 mod edit;
 pub mod edit_args;
+pub mod eval_args;
+pub mod eval_golden;
 mod export;
 mod export_args;
 mod failure;
@@ -37,6 +39,7 @@ mod stores;
 use clap::Parser as _;
 
 use args::{Cli, Globals, Verb};
+use eval_args::EvalVerb;
 use failure::Failure;
 use output::Output;
 use paths::Folders;
@@ -139,6 +142,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Providers { verb } => stores::providers(app, verb),
         Verb::Prompts { verb } => done(stores::prompts(app, verb)),
         Verb::Protocol { verb } => protocol::protocol(app, verb),
+        Verb::Eval { verb: EvalVerb::Golden(verb) } => eval_golden::golden(app, verb),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),
         Verb::Doctor => doctor::doctor(app),
         // Answered before the library is looked for.

@@ -56,6 +56,11 @@ impl Folders {
         self.config.join("prompts")
     }
 
+    /// The user's own golden sets.
+    pub fn scenarios(&self) -> PathBuf {
+        self.data.join("scenarios")
+    }
+
     /// The user's own protocols.
     pub fn protocols(&self) -> PathBuf {
         self.config.join("protocols")
