@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::eval_args::{CompareArgs, EvalRunArgs, EvalVerb, GateArg, HomeArg, ResumeArgs, SittingArgs};
+use super::eval_golden;
 use super::failure::Failure;
 use super::progress;
 use super::setup::{App, patience, redactor};
@@ -43,6 +44,7 @@ pub fn eval(app: &App, verb: &EvalVerb) -> Result<u8, Failure> {
         EvalVerb::List(home) => list(app, home).map(|()| 0),
         EvalVerb::Show { run, home } => show(app, run, home).map(|()| 0),
         EvalVerb::Compare(args) => compare(app, args),
+        EvalVerb::Golden(verb) => eval_golden::golden(app, verb),
     }
 }
 
@@ -52,8 +54,7 @@ fn home(app: &App, arg: &HomeArg) -> PathBuf {
 }
 
 fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
-    let roots = [PathBuf::from("scenarios"), app.folders.golden_sets()];
-    let golden = Golden::find(&args.golden, &roots)?;
+    let golden = eval_golden::set_folder(app, &args.golden)?;
     let golden = std::path::absolute(&golden).map_err(|e| Failure::file("find", &golden, &e))?;
     let mut prompts = args.prompt.clone();
     if prompts.is_empty() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::eval_golden::GoldenVerb;
 use crate::eval::manifest::Contestant;
 
 const RUN_EXAMPLES: &str = "\
@@ -47,6 +48,9 @@ pub enum EvalVerb {
     /// Say whether B is better than A, as far as that can be said
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+    /// Golden sets.
+    #[command(flatten)]
+    Golden(GoldenVerb),
 }
 
 /// Where the runs are.

@@ -11,6 +11,7 @@ mod edit;
 pub mod edit_args;
 mod eval;
 pub mod eval_args;
+pub mod eval_golden;
 mod export;
 mod export_args;
 mod failure;
@@ -39,6 +40,7 @@ mod stores;
 use clap::Parser as _;
 
 use args::{Cli, Globals, Verb};
+use eval_args::EvalVerb;
 use failure::Failure;
 use output::Output;
 use paths::Folders;

@@ -51,11 +51,6 @@ impl Folders {
         self.data.join("evaluations")
     }
 
-    /// Golden sets beside those of a checkout.
-    pub fn golden_sets(&self) -> PathBuf {
-        self.data.join("scenarios")
-    }
-
     /// The taste files.
     pub fn tastes(&self) -> PathBuf {
         self.config.join("tastes")
@@ -64,6 +59,11 @@ impl Folders {
     /// The user's own prompts.
     pub fn prompts(&self) -> PathBuf {
         self.config.join("prompts")
+    }
+
+    /// The user's own golden sets.
+    pub fn scenarios(&self) -> PathBuf {
+        self.data.join("scenarios")
     }
 
     /// The user's own protocols.
