@@ -14,7 +14,7 @@ use chemigram::ids::Hash;
 use chemigram::transcript::Outcome;
 use serde_json::Value;
 
-/// A home with a golden set of so many scenarios, each a known exposure and a warmth.
+/// A home with a golden set of so many scenarios, each with shadows that were opened by a known amount.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -26,8 +26,8 @@ impl Home {
         std::fs::write(set.join("raws/demo.dng"), &raw).unwrap();
         let sha256 = Hash::of(&raw);
         for n in 1..=scenarios {
-            let id = format!("00{n}_exposure");
-            let ev = 0.3 + 0.2 * n as f64;
+            let id = format!("00{n}_shadows");
+            let amount = 0.4 + 0.3 * n as f64;
             let folder = set.join(&id);
             std::fs::create_dir_all(&folder).unwrap();
             let text = format!(
@@ -39,7 +39,7 @@ created = "2026-11-22"
 
 [brief]
 subject = "A cup."
-intent = "It came out too dark."
+intent = "Open the shadows."
 
 [image]
 path = "../raws/demo.dng"
@@ -47,16 +47,16 @@ sha256 = "{sha256}"
 
 [budget]
 time = 120
-iterations = 14
+iterations = 12
 branches = 1
 
 [[vectors]]
 name = "light"
-direction = "brighter"
+direction = "open the shadows"
 
 [[hidden]]
-move = "exposure"
-values = {{ ev = {ev} }}
+move = "shadows_lift"
+values = {{ amount = {amount} }}
 "#
             );
             std::fs::write(folder.join("scenario.toml"), text).unwrap();
@@ -162,7 +162,7 @@ fn the_baselines_frame_the_explorer_and_a_finished_cell_is_never_paid_twice() {
     assert_eq!((status, sessions(&second)), (0, sessions(&first)));
     assert_ne!(second.run, first.run);
     // Another seed is another cell.
-    let (_, third) = home.run(&["--provider", "idle", "--seed", "2", "--scenarios", "*1_exp*"]);
+    let (_, third) = home.run(&["--provider", "idle", "--seed", "2", "--scenarios", "*1_sha*"]);
     assert_eq!((third.cells.len(), &third.cells[0].done().unwrap().paid_by), (1, &third.run));
 
     let (_, list) = home.eval(&["list"]);
@@ -254,7 +254,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     assert!(failures[0].message.contains("no such key"), "{}", failures[0].message);
     assert_eq!(failed.mean(&failed.arms()[0], "recovery"), None, "a failure has no figure");
 
-    // Six cents a session, at most ten; the third would pass fifteen cents and a half only if it cost its most.
+    // Six cents a session, at most ten: after the first, the second might pass fifteen and a half.
     let model = "[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n";
     let confirm = r#"calls = [{ name = "confirm_session", arguments = '{"vectors": [{"name": "light", "restated": "brighter"}]}' }]"#;
     let end = r#"calls = [{ name = "end_mode_b_session", arguments = '{"session_summary": "Nothing."}' }]"#;

@@ -10,7 +10,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::eval_args::{CompareArgs, EvalRunArgs, EvalVerb, GateArg, HomeArg, ResumeArgs, SittingArgs};
+use super::eval_args::{
+    CompareArgs, EvalRunArgs, EvalVerb, GateArg, HomeArg, ReportArgs, ResumeArgs, SittingArgs,
+};
 use super::eval_golden;
 use super::failure::Failure;
 use super::progress;
@@ -26,7 +28,8 @@ use crate::error::ErrorCode;
 use crate::eval::cells::Surroundings;
 use crate::eval::compare::{self, Comparison, Gate, Side};
 use crate::eval::golden::Golden;
-use crate::eval::manifest::{self, Asked, CellRecord, Checkout, Manifest, Standing};
+use crate::eval::manifest::{self, Arm, Asked, CellRecord, Checkout, Manifest, Standing};
+use crate::eval::report;
 use crate::eval::run::{self, Plan, Progress};
 use crate::ids::Hash;
 use crate::review::line as one_line;
@@ -44,6 +47,7 @@ pub fn eval(app: &App, verb: &EvalVerb) -> Result<u8, Failure> {
         EvalVerb::List(home) => list(app, home).map(|()| 0),
         EvalVerb::Show { run, home } => show(app, run, home).map(|()| 0),
         EvalVerb::Compare(args) => compare(app, args),
+        EvalVerb::Report(args) => report(app, args).map(|()| 0),
         EvalVerb::Golden(verb) => eval_golden::golden(app, verb),
     }
 }
@@ -449,13 +453,7 @@ fn compare(app: &App, args: &CompareArgs) -> Result<u8, Failure> {
         return Err(Failure::input("the margin must not be negative").remedy("for example `--margin 0.02`"));
     }
     let home = home(app, &args.home);
-    let side = |named: &str| -> Result<_, Failure> {
-        let (run, part) = named.split_once(':').map_or((named, None), |(run, part)| (run, Some(part)));
-        let manifest = Manifest::read(&manifest::find(&home, run)?)?;
-        let arm = compare::arm(&manifest, part)?;
-        Ok((manifest, arm))
-    };
-    let (a, b) = (side(&args.a)?, side(&args.b)?);
+    let (a, b) = (side(&home, &args.a)?, side(&home, &args.b)?);
     let (side_a, side_b) = (Side { manifest: &a.0, arm: &a.1 }, Side { manifest: &b.0, arm: &b.1 });
     let compared = compare::compare(side_a, side_b, args.metric.as_deref(), args.margin)?;
     let gate = args.gate.map(|gate| match gate {
@@ -468,6 +466,36 @@ fn compare(app: &App, args: &CompareArgs) -> Result<u8, Failure> {
     }
     app.output.result(&compared, || comparison(&compared))?;
     Ok(u8::from(gate.is_some_and(|gate| !compared.passes(gate))))
+}
+
+/// A run and one of its arms, from `RUN` or `RUN:PART`.
+fn side(home: &Path, named: &str) -> Result<(Manifest, Arm), Failure> {
+    let (run, part) = named.split_once(':').map_or((named, None), |(run, part)| (run, Some(part)));
+    let manifest = Manifest::read(&manifest::find(home, run)?)?;
+    let arm = compare::arm(&manifest, part)?;
+    Ok((manifest, arm))
+}
+
+fn report(app: &App, args: &ReportArgs) -> Result<(), Failure> {
+    let home = home(app, &args.home);
+    let run = Manifest::read(&manifest::find(&home, &args.run)?)?;
+    let arms = run.arms();
+    let against = match &args.against {
+        Some(named) => Some(side(&home, named)?),
+        None => arms.first().filter(|_| arms.len() > 1).map(|first| (run.clone(), first.clone())),
+    };
+    let mut comparisons = Vec::new();
+    if let Some((other, first)) = &against {
+        for arm in arms.iter().filter(|arm| args.against.is_some() || *arm != first) {
+            let (a, b) = (Side { manifest: other, arm: first }, Side { manifest: &run, arm });
+            comparisons.push(compare::compare(a, b, None, compare::MARGIN)?);
+        }
+    }
+    let page = report::page(&run, &home, &comparisons, &manifest::history(&home));
+    crate::durable::publish(&args.output, page.as_bytes(), args.force)
+        .map_err(|e| Failure::file("write", &args.output, &e))?;
+    let written = json!({ "run": run.run, "file": args.output, "bytes": page.len() });
+    app.output.result(&written, || args.output.display().to_string())
 }
 
 /// A comparison for a person.
@@ -485,7 +513,7 @@ fn comparison(c: &Comparison) -> String {
     let _ = writeln!(text, "{} wins, {} ties, {} losses", paired.wins, paired.ties, paired.losses);
     let _ = writeln!(text, "\n{:<32} {:>8} {:>8} {:>8}", c.primary.metric, "A", "B", "gain");
     for row in &c.scenarios {
-        let _ = writeln!(text, "{:<32} {:>8.3} {:>8.3} {:>+8.3}", row.scenario, row.a, row.b, row.gain);
+        let _ = writeln!(text, "{:<32} {:>8.3} {:>8.3} {:>+8.3}", row.scenario, row.a, row.b, row.gain + 0.0);
     }
     let _ = writeln!(
         text,
@@ -497,7 +525,7 @@ fn comparison(c: &Comparison) -> String {
             crate::eval::stats::Verdict::Inconclusive => "",
             told => told.as_str(),
         };
-        let (a, b, gain) = (other.mean_a, other.mean_b, other.paired.mean);
+        let (a, b, gain) = (other.mean_a, other.mean_b, other.paired.mean + 0.0);
         let _ = writeln!(
             text,
             "{:<32} {a:>8.3} {b:>8.3} {gain:>+8.3} {:>7.3}  {verdict}",

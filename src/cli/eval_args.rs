@@ -48,6 +48,8 @@ pub enum EvalVerb {
     /// Say whether B is better than A, as far as that can be said
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+    /// Write a run as one HTML page: gains, cost, calibration, history, pictures
+    Report(ReportArgs),
     /// Golden sets.
     #[command(flatten)]
     Golden(GoldenVerb),
@@ -142,6 +144,25 @@ pub struct CompareArgs {
     /// Write a JUnit file
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Where the runs are.
+    #[command(flatten)]
+    pub home: HomeArg,
+}
+
+/// `eval report`.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// The run: its name, the beginning of it, or `last`; the arms after the first are compared with it
+    pub run: String,
+    /// Compare every arm with this instead: RUN, or RUN:PART
+    #[arg(long, value_name = "RUN")]
+    pub against: Option<String>,
+    /// Where to
+    #[arg(short, long, value_name = "FILE", default_value = "evaluation.html")]
+    pub output: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
     /// Where the runs are.
     #[command(flatten)]
     pub home: HomeArg,

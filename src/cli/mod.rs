@@ -40,7 +40,6 @@ mod stores;
 use clap::Parser as _;
 
 use args::{Cli, Globals, Verb};
-use eval_args::EvalVerb;
 use failure::Failure;
 use output::Output;
 use paths::Folders;

@@ -6,7 +6,7 @@
 //! sessions that every other lies between: the one that does nothing, and the one that knows the answer.
 //!
 //! A [`run`] works off [`cells`], each an ordinary session, and records them in a [`manifest`]; [`compare`]
-//! tells two of its arms apart, as far as [`stats`] allow.
+//! tells two of its arms apart, as far as [`stats`] allow; [`report`] shows it all on one page.
 
 pub mod baselines;
 pub mod cells;
@@ -15,6 +15,7 @@ pub mod draft;
 pub mod golden;
 pub mod manifest;
 pub mod metrics;
+pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod stats;
