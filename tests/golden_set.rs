@@ -16,8 +16,8 @@ use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
 use chemigram::darktable::xmp;
 use chemigram::eval::golden::{Finding, Golden, Problem};
-use chemigram::eval::metrics::Eyes;
-use chemigram::eval::metrics::pixels::Gaze;
+use chemigram::eval::metrics::pixels::{Gaze, Yardstick};
+use chemigram::eval::metrics::{EDGE, Eyes};
 use chemigram::eval::scenario::Scenario;
 use chemigram::vocabulary::{Orientation, PhotoFacts, Vocabulary};
 use support::{darktable, shared};
@@ -155,11 +155,13 @@ fn doing_nothing_recovers_nothing_and_the_hidden_edit_everything() {
             Eyes { vocabulary: &vocabulary, layouts: &layouts, renderer: &worker, deadline: &deadline };
         for scenario in hidden.iter().skip(turn).step_by(2) {
             let (id, facts) = (&scenario.id, facts(&baseline, scenario));
-            let gaze = Gaze::new(&eyes, scenario.raw(None).unwrap(), facts.clone());
+            // Half the size at which sessions are measured: a quarter of the arithmetic.
+            let gaze = Gaze::new(&eyes, scenario.raw(None).unwrap(), facts.clone(), EDGE / 2);
             let before = gaze.see(&baseline).unwrap();
             let after = gaze.see(&scenario.target(&eyes, &facts).unwrap().unwrap()).unwrap();
-            let yardstick =
-                gaze.yardstick(scenario).unwrap().unwrap_or_else(|| panic!("{id}: nothing to see"));
+            let regions = gaze.regions(&scenario.regions).unwrap();
+            let yardstick = Yardstick::new(before.clone(), after.clone(), regions);
+            let yardstick = yardstick.unwrap_or_else(|| panic!("{id}: nobody would see it"));
             assert!(yardstick.length() > 1.5, "{id}: {}", yardstick.length());
             let (nothing, everything) = (yardstick.hold(&before), yardstick.hold(&after));
             assert_eq!((nothing.recovery, everything.recovery), (0.0, 1.0), "{id}");
