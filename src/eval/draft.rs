@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::durable;
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::eval::metrics::pixels::Gaze;
-use crate::eval::metrics::{Eyes, MeasureError};
+use crate::eval::metrics::{EDGE, Eyes, MeasureError};
 use crate::eval::scenario::{
     Brief, Count, Direction, Expected, HiddenMove, Image, Metadata, Region, SCENARIO_FILE, Scenario,
     ScenarioError,
@@ -155,7 +155,7 @@ pub fn draft(
     let facts = workspace.facts(workspace.baseline()).map_err(MeasureError::from)?;
     let state = workspace.state_of(commit).map_err(MeasureError::from)?;
     let hidden = hidden(workspace, commit)?;
-    let gaze = Gaze::new(eyes, workspace.raw(), facts.clone());
+    let gaze = Gaze::new(eyes, workspace.raw(), facts.clone(), EDGE);
     let expected = expected(&words, &hidden, &*gaze.see(&facts.baseline)?, &*gaze.see(&state)?);
     let image = keep_raw(set, workspace)?;
     let branches = (words.vectors.len() as u64).max(1);

@@ -23,7 +23,8 @@ use crate::ids::Hash;
 pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// Sets that were shipped, with the SHA-256 of their manifests. A line is added with a set and never changed.
-const SHIPPED: &[(&str, &str)] = &[];
+const SHIPPED: &[(&str, &str)] =
+    &[("golden_v1", "d58269e04fc42e2ccbe095fa5a24fd8a2d29268fd97553ddaf81d1bdbfb5e6e4")];
 
 /// What `manifest.json` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -365,4 +366,83 @@ fn scenarios(folder: &Path) -> Result<Vec<Scenario>, GoldenError> {
     }
     folders.sort();
     folders.iter().map(|folder| Ok(Scenario::load(folder)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCENARIO: &str = r#"
+        [metadata]
+        id = "001_cup"
+        title = "A cup"
+        created = "2026-11-22"
+        [brief]
+        subject = "A cup."
+        intent = "Warmer."
+        [image]
+        path = "../raws/cup.dng"
+        sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+        [budget]
+        time = 300
+        iterations = 30
+        branches = 1
+    "#;
+
+    fn day() -> Date {
+        jiff::civil::date(2026, 11, 22)
+    }
+
+    fn made(root: &Path) -> PathBuf {
+        let folder = root.join("golden_v9");
+        std::fs::create_dir_all(folder.join("001_cup")).unwrap();
+        std::fs::write(folder.join("001_cup").join(SCENARIO_FILE), SCENARIO).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_set_is_frozen_once_and_then_holds() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = made(root.path());
+        assert!(matches!(Golden::load(&folder), Err(GoldenError::NotFrozen { .. })));
+        let frozen = Golden::freeze(&folder, "recovery", BTreeMap::new(), "", day()).unwrap();
+        assert_eq!(frozen, Golden::load(&folder).unwrap());
+        assert_eq!(frozen.manifest.weights, [("recovery".to_owned(), 1.0)].into());
+        let again = Golden::freeze(&folder, "recovery", BTreeMap::new(), "", day());
+        assert!(matches!(again, Err(GoldenError::Frozen { .. })));
+        std::fs::write(folder.join("001_cup/notes.md"), "x").unwrap();
+        let error = Golden::load(&folder).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "golden_v9 is not as it was shipped: 001_cup/notes.md does not belong to the set"
+        );
+        assert_eq!(error.code(), ErrorCode::VersioningError);
+    }
+
+    #[test]
+    fn a_metric_that_is_none_is_no_primary() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = made(root.path());
+        let error = Golden::freeze(&folder, "recovry", BTreeMap::new(), "", day()).unwrap_err();
+        assert!(error.to_string().ends_with("`recovry` is no metric; did you mean `recovery`?"), "{error}");
+        let weights = [("cost".to_owned(), 0.0)].into();
+        let error = Golden::freeze(&folder, "recovery", weights, "", day()).unwrap_err();
+        assert!(error.to_string().contains("every weight must be positive"), "{error}");
+        assert!(!folder.join(MANIFEST_FILE).exists());
+    }
+
+    #[test]
+    fn a_set_is_found_by_its_name_its_short_name_and_its_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = made(root.path());
+        Golden::freeze(&folder, "recovery", BTreeMap::new(), "", day()).unwrap();
+        let roots = [PathBuf::from("/nowhere"), root.path().to_owned()];
+        for name in ["golden_v9", "v9", folder.to_str().unwrap()] {
+            assert_eq!(Golden::find(name, &roots).unwrap(), folder, "{name}");
+        }
+        let error = Golden::find("goldn_v9", &roots).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NotFound);
+        let error = Golden::find("v7", &roots).unwrap_err();
+        assert!(error.to_string().contains("did you mean `golden_v9`?"), "{error}");
+    }
 }
