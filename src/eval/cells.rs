@@ -160,20 +160,32 @@ pub struct Seat {
 }
 
 impl Surroundings {
-    /// The contestant on a scenario with a seed. Reads its key; sends nothing.
-    pub fn seat(&self, who: &Contestant, scenario: &Scenario, seed: u64) -> Result<Seat, Fault> {
+    /// The contestant on a scenario with a seed. Reads its key, once for all scenarios (`known` keeps what was
+    /// found); sends nothing.
+    pub fn seat(
+        &self,
+        who: &Contestant,
+        scenario: &Scenario,
+        seed: u64,
+        known: &mut BTreeMap<(Contestant, u64), Seat>,
+    ) -> Result<Seat, Fault> {
         if let Some(script) = script(who, scenario) {
             let facts = [("script_sha256".to_owned(), Hash::of(script).to_string())].into();
             return Ok(Seat { provider: who.provider.clone(), model: "baseline".into(), free: true, facts });
         }
+        if let Some(seat) = known.get(&(who.clone(), seed)) {
+            return Ok(seat.clone());
+        }
         let provider = self.connect(who, seed)?;
         let info = provider.info();
-        Ok(Seat {
+        let seat = Seat {
             provider: info.provider.clone(),
             model: info.model.clone(),
             free: info.free,
             facts: info.facts.clone(),
-        })
+        };
+        known.insert((who.clone(), seed), seat.clone());
+        Ok(seat)
     }
 
     fn connect(&self, who: &Contestant, seed: u64) -> Result<Arc<dyn Provider>, Fault> {

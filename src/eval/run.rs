@@ -111,6 +111,8 @@ struct Task {
     scenario: usize,
     who: Contestant,
     budget: Budget,
+    /// The most that it may cost, in millionths of a US dollar.
+    most: u64,
     inputs: Inputs,
 }
 
@@ -166,14 +168,14 @@ pub fn plan(
         }
     }
     let (mut records, mut tasks, mut models) = (Vec::new(), Vec::new(), Vec::<ModelRecord>::new());
-    let mut bound = Bound::default();
+    let (mut bound, mut seats) = (Bound::default(), BTreeMap::new());
     // Repeats outermost: a run that is cut early has every scenario before it has any twice.
     for repeat in 1..=asked.repeats {
         let seed = asked.seed + u64::from(repeat - 1);
         for &place in &chosen {
             let Some(scenario) = golden.scenarios.get(place) else { continue };
             for who in &asked.contestants {
-                let seat = surroundings.seat(who, scenario, seed)?;
+                let seat = surroundings.seat(who, scenario, seed, &mut seats)?;
                 let budget = Surroundings::budget(scenario, seat.free, asked.cell_cost_micro_usd);
                 let cost = most(&seat, &budget, scenario)?;
                 remember(&mut models, &seat);
@@ -205,7 +207,7 @@ pub fn plan(
                         standing,
                     });
                     let (who, budget) = (who.clone(), budget.clone());
-                    tasks.push(Task { scenario: place, who, budget, inputs });
+                    tasks.push(Task { scenario: place, who, budget, most: cost, inputs });
                 }
             }
         }
@@ -306,22 +308,29 @@ fn matches(pattern: &str, name: &str) -> bool {
 impl Plan {
     /// Gives the run its name and writes its manifest: from now on it can be resumed.
     pub fn begin(&mut self, home: &Path) -> Result<PathBuf, RunError> {
+        let runs = home.join("runs");
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ManifestError::Io { doing: "make", path, source }
+        };
+        std::fs::create_dir_all(&runs).map_err(io(&runs))?;
         let stamp = self.manifest.begun.strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
-        let names = std::iter::once(stamp.clone()).chain((2..).map(|n| format!("{stamp}_{n}")));
-        for name in names {
-            let folder = home.join("runs").join(&name);
-            let made = std::fs::create_dir_all(home.join("runs")).and_then(|()| std::fs::create_dir(&folder));
-            match made {
-                Ok(()) => {
-                    self.manifest.run = name;
-                    self.manifest.write(&folder)?;
-                    return Ok(folder);
+        let (mut name, mut number) = (stamp.clone(), 2);
+        // Two runs may begin in one second.
+        let folder = loop {
+            let folder = runs.join(&name);
+            match std::fs::create_dir(&folder) {
+                Ok(()) => break folder,
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                    name = format!("{stamp}_{number}");
+                    number += 1;
                 }
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(ManifestError::Io { doing: "make", path: folder, source }.into()),
+                Err(error) => return Err(io(&folder)(error).into()),
             }
-        }
-        Ok(home.to_owned())
+        };
+        self.manifest.run = name;
+        self.manifest.write(&folder)?;
+        Ok(folder)
     }
 
     /// Makes this plan the next sitting of a run: it has to be the same run.
@@ -490,16 +499,8 @@ impl<'a> Desk<'a> {
                 return None;
             }
             let &at = paper.waiting.last()?;
-            let cost = self.tasks.get(at).and_then(|task| task.budget.max_cost_micro_usd);
-            let free = paper.manifest.models.iter().filter(|m| m.free).any(|m| {
-                paper
-                    .manifest
-                    .cells
-                    .get(at)
-                    .is_some_and(|c| (&c.provider, &c.model) == (&m.provider, &m.model))
-            });
-            let want =
-                Amounts { cost_micro_usd: if free { 0 } else { cost.unwrap_or(0) }, ..Amounts::default() };
+            let cost_micro_usd = self.tasks.get(at)?.most;
+            let want = Amounts { cost_micro_usd, ..Amounts::default() };
             match paper.ledger.admit(&want, self.elapsed()) {
                 Ok(()) => {
                     paper.waiting.pop();
@@ -605,5 +606,34 @@ impl<'a> Desk<'a> {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, expected) in [
+            ("*", "001_a", true),
+            ("001*", "001_a", true),
+            ("*portrait*", "002_portrait_face", true),
+            ("0*_*t*e", "002_portrait_face", true),
+            ("001_a", "001_a", true),
+            ("001", "001_a", false),
+            ("*b", "001_a", false),
+            ("", "001_a", false),
+            ("*ü", "größe_ü", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_version_alone_is_one_of_the_system_prompt() {
+        assert_eq!(prompt("v2"), ("mode_b/system", Some("v2")));
+        assert_eq!(prompt("mine/other"), ("mine/other", None));
+        assert_eq!(prompt("mine/other@v3"), ("mine/other", Some("v3")));
     }
 }
