@@ -397,7 +397,7 @@ fn pictures(page: &mut String, run: &Manifest, home: &Path) {
                 ),
                 None => write!(
                     row,
-                    "<figure><figcaption>{}: no branch</figcaption></figure>",
+                    "<figure><figcaption>{}: nothing that differs</figcaption></figure>",
                     text(&arm.to_string())
                 ),
             };
