@@ -10,12 +10,13 @@ use std::sync::{Arc, OnceLock};
 use chemigram::assets::Overlay;
 use chemigram::budget::Ledger;
 use chemigram::clock::{Deadline, Stop, SystemClock};
-use chemigram::conversation::Message;
+use chemigram::conversation::{Finish, Message};
 use chemigram::darktable::cache::{Cache, Cached};
 use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::render::Renderer;
 use chemigram::darktable::worker::Worker;
 use chemigram::darktable::{baseline, xmp};
+use chemigram::error::ErrorCode;
 use chemigram::eval::metrics::conduct::conduct;
 use chemigram::eval::metrics::{Eyes, Finished, METRICS, Measured, measure};
 use chemigram::eval::scenario::{Count, Direction, Scenario};
@@ -28,7 +29,7 @@ use chemigram::provider::script::Script;
 use chemigram::redact::Redactor;
 use chemigram::session::listing::{self, Session};
 use chemigram::session::start::{self, Setup};
-use chemigram::transcript::{Event, JudgmentSource, Line, Vector};
+use chemigram::transcript::{CostSource, Event, JudgmentSource, Line, Vector};
 use chemigram::vocabulary::Vocabulary;
 use support::{darktable, reply, run, shared};
 
@@ -211,7 +212,8 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
         let reading = &all.metrics[name];
         assert!(reading.value.is_none() && !reading.why.is_empty(), "{name}: {reading:?}");
     }
-    assert!(all.get("edit_size").unwrap() > 1.0 && all.get("renders").unwrap() >= 1.0);
+    // Another run may have left its pictures in the cache: renders may be none.
+    assert!(all.get("edit_size").unwrap() > 1.0 && all.get("renders").is_some());
     assert!(all.get("seconds").unwrap() > 0.0 && all.get("model_calls").unwrap() >= 6.0);
     assert_eq!(
         all.score(&[("recovery".to_owned(), 2.0), ("judgment_error".to_owned(), 1.0)].into()),
@@ -293,6 +295,41 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
         })),
         no
     );
+    let reply = |metric: &str, change: &dyn Fn(&mut Event)| {
+        case.with_lines(metric, |lines| {
+            change(
+                lines
+                    .iter_mut()
+                    .map(|l| &mut l.event)
+                    .find(|e| matches!(e, Event::ModelReply { .. }))
+                    .unwrap(),
+            );
+        })
+    };
+    let dear = |event: &mut Event| {
+        if let Event::ModelReply { settled, cost_source, finish, .. } = event {
+            (settled.tokens, settled.cost_micro_usd) = (1_200, 250_000);
+            (*cost_source, *finish) = (CostSource::Priced, Finish::Refusal);
+        }
+    };
+    assert_eq!((reply("tokens", &dear), reply("cost", &dear)), (Some(1_200.0), Some(0.25)));
+    assert_eq!((case.now("model_refusals"), reply("model_refusals", &dear)), (no, Some(1.0)));
+    let unknown = |event: &mut Event| {
+        if let Event::ModelReply { cost_source, .. } = event {
+            *cost_source = CostSource::Unknown;
+        }
+    };
+    assert_eq!(reply("cost", &unknown), None, "an unknown price is not zero");
+    let refuse = |lines: &mut Vec<Line>| {
+        each(lines, |event| {
+            if let Event::ToolResult { result, code, .. } = event
+                && result.name == "apply_primitive"
+            {
+                *code = Some(ErrorCode::NotFound);
+            }
+        })
+    };
+    assert_eq!(case.with_lines("refusals", refuse), Some(2.0));
     let lying = case.tampered(|lines| {
         each(lines, |event| {
             judged(event, |one| one.measured.as_mut().unwrap()["delta_e_mean"] = 1.0.into());

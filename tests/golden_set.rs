@@ -17,8 +17,12 @@ use chemigram::darktable::worker::Worker;
 use chemigram::darktable::xmp;
 use chemigram::eval::golden::{Finding, Golden, Problem};
 use chemigram::eval::metrics::pixels::{Gaze, Yardstick};
-use chemigram::eval::metrics::{EDGE, Eyes};
+use chemigram::eval::metrics::{self, EDGE, Eyes};
 use chemigram::eval::scenario::Scenario;
+use chemigram::metrics::check::{VectorCheck, Verdict};
+use chemigram::metrics::difference::Difference;
+use chemigram::metrics::stats::ImageStats;
+use chemigram::metrics::vectors::vector_axes;
 use chemigram::vocabulary::{Orientation, PhotoFacts, Vocabulary};
 use support::{darktable, shared};
 
@@ -59,6 +63,27 @@ fn the_set_is_as_it_was_shipped_and_is_what_it_says() {
     }
     let bytes: u64 = golden.manifest.files.keys().map(|f| set().join(f).metadata().unwrap().len()).sum();
     assert!(bytes < 15 << 20, "{bytes} bytes are too many for a repository");
+}
+
+#[test]
+fn the_page_of_metrics_is_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    assert!(page == metrics::page(), "`cargo run --example metrics_page > docs/metrics.md` writes it anew");
+}
+
+#[test]
+fn the_scenario_that_the_documentation_shows_is_one() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/scenarios.md")).unwrap();
+    let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("021_window_figure");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("scenario.toml"), text).unwrap();
+    let shown = Scenario::load(&folder).unwrap_or_else(|e| panic!("{e}"));
+    let shipped = Scenario::load(&set().join("021_window_figure")).unwrap();
+    assert_eq!(shown.image, shipped.image);
 }
 
 #[test]
@@ -168,6 +193,19 @@ fn doing_nothing_recovers_nothing_and_the_hidden_edit_everything() {
             assert!(nothing.regions.values().all(|share| *share == 0.0), "{id}: {nothing:?}");
             assert!(everything.regions.values().all(|share| *share == 1.0), "{id}: {everything:?}");
             assert_eq!((nothing.over_edit, everything.over_edit), (0.0, 0.0), "{id}");
+            // The scenario's own words and bounds hold for its own answer.
+            let (was, is) = (ImageStats::of(&before), ImageStats::of(&after));
+            let difference = Difference::between(&before, &after).unwrap();
+            for vector in &scenario.vectors {
+                let axes = vector_axes(vector.name.as_str(), &vector.direction);
+                let check = VectorCheck::of(&axes, &was, &is, &difference);
+                assert_eq!(check.direction, Verdict::Met, "{id}: {axes:?} {check:?}");
+            }
+            for direction in &scenario.expected.directions {
+                let steps = direction.axis.steps(&was, &is);
+                let bounds = direction.min..=direction.max;
+                assert!(bounds.contains(&steps), "{id}: {} {steps} {bounds:?}", direction.axis);
+            }
             let local = !scenario.expected.mask_targets.is_empty();
             assert!(!local || !everything.regions.is_empty(), "{id}: its regions do not see its edit");
         }

@@ -339,7 +339,7 @@ impl Coded for ScenarioError {
                 Some("put the raws of the set into a folder and name it in CHEMIGRAM_GOLDEN_RAWS_DIR".into())
             }
             Self::Invalid { .. } => {
-                Some("docs/evaluation.md has the form; `chemigram eval new-scenario` writes one".into())
+                Some("docs/scenarios.md has the form; `chemigram eval new-scenario` writes one".into())
             }
             Self::Photo(error) => error.remedy(),
             _ => None,

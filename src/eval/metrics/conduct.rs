@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::conversation::{Finish, Message};
 use crate::error::Fault;
 use crate::eval::metrics::{Finished, MeasureError, Reading, Readings};
 use crate::eval::scenario::{Scenario, known};
@@ -149,9 +150,7 @@ fn count(lines: &[Line], is: impl Fn(&Event) -> bool) -> u64 {
 /// The calls of a model's reply: tool and arguments.
 fn calls(line: &Line) -> impl Iterator<Item = (&str, &str)> {
     let calls = match &line.event {
-        Event::ModelReply { message: crate::conversation::Message::Assistant { calls, .. }, .. } => {
-            &calls[..]
-        }
+        Event::ModelReply { message: Message::Assistant { calls, .. }, .. } => &calls[..],
         _ => &[],
     };
     calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str()))
@@ -293,6 +292,8 @@ fn spent(session: &Session, readings: &mut Readings) {
     readings.value("tool_calls", session.state.tool_calls as f64);
     let refused = count(lines, |event| matches!(event, Event::ToolResult { code: Some(_), .. }));
     readings.value("refusals", refused as f64);
+    let declined = count(lines, |event| matches!(event, Event::ModelReply { finish: Finish::Refusal, .. }));
+    readings.value("model_refusals", declined as f64);
     readings.value("model_calls", spent.model_calls as f64);
     let failed = count(lines, |event| matches!(event, Event::Attempt { .. }));
     readings.value("failed_attempts", failed as f64);

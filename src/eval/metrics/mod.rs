@@ -1,6 +1,6 @@
 //! What a finished session is worth, in named numbers.
 //!
-//! [`METRICS`] says of each what it means, how it is computed and how it can mislead; `docs/evaluation.md` is
+//! [`METRICS`] says of each what it means, how it is computed and how it can mislead; `docs/metrics.md` is
 //! made from it. [`conduct`] looks at the transcript and the photo's folder, [`pixels`] at pictures. A metric
 //! that does not apply to a session has no value and says why: it is never zero by default.
 //!

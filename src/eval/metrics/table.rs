@@ -365,6 +365,16 @@ pub const METRICS: &[Metric] = &[
         ],
     ),
     row(
+        "model_refusals",
+        SPENT,
+        [
+            "How often the model would not work.",
+            "replies that ended as a refusal",
+            "0 and up",
+            "A model that refuses in prose, and says that it has finished, is not seen.",
+        ],
+    ),
+    row(
         "model_calls",
         SPENT,
         [
@@ -446,11 +456,23 @@ pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// The part of the documentation that lists the metrics, as Markdown.
+/// `docs/metrics.md`.
 pub fn page() -> String {
     let mut page = format!(
-        "Version {METRICS_VERSION}. A metric that does not apply has no value, and says why; it is never zero by default. Pictures are measured at 480 px on the longest side, at judging quality, in CIELAB under D65.\n"
+        "# Metrics\n\nWhat is measured of a session on a [scenario](scenarios.md); version {METRICS_VERSION}. This page is made from the program (`cargo run --example metrics_page`).\n\n\
+         A metric that does not apply has no value, and says why; it is never zero by default. What a session says of itself is held against the photo's own history and against pictures that are rendered again, at 480 px on the longest side and at judging quality. Distances are CIEDE2000. A just-noticeable step of an axis is the one by which judgments are measured.\n\n\
+         A golden set may weigh metrics into one score: the mean by weight of those that apply, each cut to 0 to 1 and turned round where lower is better.\n\n\
+         | metric | good | unit |\n|---|---|---|\n"
     );
+    for metric in METRICS {
+        let good = match metric.better {
+            Better::Higher if metric.hard => "must be 1",
+            Better::Higher => "high",
+            Better::Lower => "low",
+            Better::Neither => "watched",
+        };
+        let _ = writeln!(page, "| [`{0}`](#{0}) | {good} | {1} |", metric.name, metric.unit);
+    }
     for metric in METRICS {
         let better = match metric.better {
             Better::Higher => "higher is better",
@@ -461,7 +483,7 @@ pub fn page() -> String {
         let unit = if metric.unit.is_empty() { String::new() } else { format!(", in {}", metric.unit) };
         let _ = write!(
             page,
-            "\n### `{}`\n\n{} ({better}{must}{unit})\n\n- Formula: {}.\n- Range: {}.\n- Known failure: {}\n",
+            "\n## `{}`\n\n{} ({better}{must}{unit})\n\n- Formula: {}.\n- Range: {}.\n- Known failure: {}\n",
             metric.name, metric.meaning, metric.formula, metric.range, metric.failure
         );
     }
