@@ -270,11 +270,11 @@ fn cost_and_quality(page: &mut String, run: &Manifest) {
         return;
     }
     let (top, bottom) = (10.0, 230.0);
-    let across = Scale::of(points.iter().map(|p| p.1).chain([0.0]), (60.0, WIDTH - 260.0));
+    let across = Scale::of(points.iter().map(|p| p.1).chain([0.0]), (60.0, WIDTH - 320.0));
     let up = Scale::of(points.iter().map(|p| p.2), (bottom, top));
     let mut body = String::new();
     grid(&mut body, across, top, bottom);
-    shelves(&mut body, up, 60.0, WIDTH - 260.0);
+    shelves(&mut body, up, 60.0, WIDTH - 320.0);
     for (arm, x, y) in &points {
         let (x, y) = (across.at(*x), up.at(*y));
         let _ = write!(
@@ -338,10 +338,10 @@ fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
         }
     }
     let (top, bottom) = (10.0, 200.0);
-    let across = Scale::of([0.0, (same.len() - 1) as f64].into_iter(), (60.0, WIDTH - 260.0));
+    let across = Scale::of([0.0, (same.len() - 1) as f64].into_iter(), (60.0, WIDTH - 320.0));
     let up = Scale::of(arms.values().flatten().map(|p| p.1), (bottom, top));
     let mut body = String::new();
-    shelves(&mut body, up, 60.0, WIDTH - 260.0);
+    shelves(&mut body, up, 60.0, WIDTH - 320.0);
     for (arm, points) in &arms {
         let line: Vec<String> =
             points.iter().map(|p| format!("{:.1},{:.1}", across.at(p.0 as f64), up.at(p.1))).collect();
