@@ -20,7 +20,9 @@ pub(super) fn remembered(messages: &[Message], seed: u64) -> Vec<Message> {
         let Some((json, budget)) = result.text.rsplit_once('\n') else { continue };
         let Ok(mut value) = serde_json::from_str::<Value>(json) else { continue };
         if let Some(moves) = value.get_mut("moves").and_then(Value::as_array_mut) {
-            moves.retain(|row| (hash(row["name"].as_str().unwrap_or_default(), seed) >> 33) % 3 > 0);
+            // The upper bits of this hash are the well-mixed ones.
+            let number = |row: &Value| hash(row["name"].as_str().unwrap_or_default(), seed) >> 33;
+            moves.retain(|row| !number(row).is_multiple_of(3));
         }
         result.text = format!("{value}\n{budget}");
     }
