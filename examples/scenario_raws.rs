@@ -4,7 +4,7 @@
 //! PICTURES, draws the scenes that are drawn, makes each of them as dull, dark, noisy or off in colour as its recipe
 //! says, and writes what a made-up camera would have taken of it into the folder RAWS. The same pictures give the
 //! same raws. `scenarios/golden_v1/LICENCES.md` says where the photographs come from.
-#![allow(clippy::unwrap_used, reason = "a tool for developers, who want the backtrace")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a tool for developers, who want the backtrace")]
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
 
@@ -177,10 +177,9 @@ fn developed(recipe: &Recipe, pictures: &Path) -> Picture {
                 (Source::Photo(..), None) => unreachable!("it was loaded"),
             };
             let grey = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
-            for c in 0..3 {
-                let coloured = grey + recipe.saturation * (light[c] - grey);
-                let lit = coloured * recipe.cast[c] * (1.0 - recipe.veil) + recipe.veil;
-                rgb.push(code(lit));
+            for (channel, gain) in light.into_iter().zip(recipe.cast) {
+                let coloured = grey + recipe.saturation * (channel - grey);
+                rgb.push(code(coloured * gain * (1.0 - recipe.veil) + recipe.veil));
             }
         }
     }

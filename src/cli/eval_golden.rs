@@ -13,6 +13,7 @@ use crate::eval::draft::{Words, draft};
 use crate::eval::golden::Golden;
 use crate::eval::metrics::Eyes;
 use crate::ids::PhotoId;
+use crate::review::line;
 use crate::transcript::Vector;
 
 const VERIFY_EXAMPLES: &str = "\
@@ -125,7 +126,7 @@ pub fn golden(app: &App, verb: &GoldenVerb) -> Result<u8, Failure> {
 
 /// The folder of a set by its name: in `./scenarios`, then in the user's own; or the folder itself.
 pub fn set_folder(app: &App, name: &str) -> Result<PathBuf, Failure> {
-    Ok(Golden::find(name, &[PathBuf::from("scenarios"), app.folders.scenarios()])?)
+    Ok(Golden::find(name, &[PathBuf::from("scenarios"), app.folders.golden_sets()])?)
 }
 
 /// Where raws are looked for that are not in their set.
@@ -155,7 +156,7 @@ fn verify(app: &App, set: &str) -> Result<u8, Failure> {
     let result = json!({ "set": set, "folder": folder, "frozen": findings.is_empty(), "findings": findings });
     if !findings.is_empty() {
         app.output.result(&result, || {
-            let lines = findings.iter().map(|finding| format!("  {finding}\n"));
+            let lines = findings.iter().map(|finding| format!("  {}\n", line(&finding.to_string())));
             format!("{set}: NOT as it was shipped\n{}", lines.collect::<String>())
         })?;
         return Ok(ErrorCode::VersioningError.exit_status());

@@ -62,7 +62,7 @@ impl Folders {
     }
 
     /// The user's own golden sets.
-    pub fn scenarios(&self) -> PathBuf {
+    pub fn golden_sets(&self) -> PathBuf {
         self.data.join("scenarios")
     }
 

@@ -313,8 +313,8 @@ pub enum ScenarioError {
         scenario: String,
         /// The move at fault.
         name: String,
-        /// Why.
-        source: VocabularyError,
+        /// Why; boxed, since it is large and every result would be.
+        source: Box<VocabularyError>,
     },
     /// The photo's folder.
     #[error(transparent)]
@@ -545,7 +545,7 @@ impl Scenario {
             (state, _) = made.map_err(|source| ScenarioError::Hidden {
                 scenario: self.id.clone(),
                 name: name.clone(),
-                source,
+                source: Box::new(source),
             })?;
         }
         Ok(Some(state))
