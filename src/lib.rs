@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!  7  cli          what a person types; nothing is decided here
-//!  6  review       what a person sees after a session
+//!  6  eval         scenarios, metrics, and what a session is worth
+//!     review       what a person sees after a session
 //!  5  session      one bounded run: plan, agent loop, wrap-up, resume
 //!     referee      the second opinion: a model that sees two pictures, or numbers alone
 //!     protocol     declared states that steer a run: file, lint, machine
@@ -35,6 +36,7 @@ pub mod conversation;
 pub mod darktable;
 pub mod durable;
 pub mod error;
+pub mod eval;
 pub mod gate;
 pub mod hint;
 pub mod ids;

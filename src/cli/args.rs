@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
+use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
 use super::protocol_args::ProtocolVerb;
@@ -23,11 +24,13 @@ Environment:
   CHEMIGRAM_BASE_URL         another address for a provider that is reached over HTTP
   CHEMIGRAM_DARKTABLE_CLI    another darktable-cli than the first on PATH
   CHEMIGRAM_REQUIRE_SANDBOX  1 stands for --require-sandbox
+  CHEMIGRAM_GOLDEN_RAWS_DIR  where raws of golden sets are, as --raws of eval
   OPENAI_API_KEY, …          keys; `chemigram providers list` names each provider's
   XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME, NO_COLOR, COLUMNS
 
 Exit status:
   0   done; for a session also a spent budget that brought at least one judged branch
+  1   eval: what must hold did not, or a gate was not passed
   2   wrong usage or bad input        3   not found               4   does not fit the present state
   5   refs or objects                 6   darktable               7   mask
   8   a move cannot be encoded        9   not allowed            10   budget
@@ -348,6 +351,12 @@ pub enum Verb {
         /// What to do
         #[command(subcommand)]
         verb: ProtocolVerb,
+    },
+    /// Find out whether a prompt or a model is better: sessions over a frozen set of scenarios
+    Eval {
+        /// What to do
+        #[command(subcommand)]
+        verb: EvalVerb,
     },
     /// Look at the cache of rendered pictures, or empty it
     Cache {

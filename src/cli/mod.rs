@@ -9,6 +9,9 @@ mod demo;
 mod doctor;
 mod edit;
 pub mod edit_args;
+mod eval;
+pub mod eval_args;
+pub mod eval_golden;
 mod export;
 mod export_args;
 mod failure;
@@ -144,6 +147,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Providers { verb } => stores::providers(app, verb),
         Verb::Prompts { verb } => prompts::run(app, verb),
         Verb::Protocol { verb } => protocol::protocol(app, verb),
+        Verb::Eval { verb } => eval::eval(app, verb),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),
         Verb::Doctor => doctor::doctor(app),
         // Answered before the library is looked for.

@@ -46,6 +46,11 @@ impl Folders {
         self.data.join("vocabulary")
     }
 
+    /// Runs of evaluations, with their sessions.
+    pub fn evaluations(&self) -> PathBuf {
+        self.data.join("evaluations")
+    }
+
     /// The taste files.
     pub fn tastes(&self) -> PathBuf {
         self.config.join("tastes")
@@ -54,6 +59,11 @@ impl Folders {
     /// The user's own prompts.
     pub fn prompts(&self) -> PathBuf {
         self.config.join("prompts")
+    }
+
+    /// The user's own golden sets.
+    pub fn golden_sets(&self) -> PathBuf {
+        self.data.join("scenarios")
     }
 
     /// The user's own protocols.

@@ -135,7 +135,7 @@ pub struct ChoiceArgs {
 }
 
 /// `NAME=DIRECTION[:INTENSITY]`; the last colon divides.
-fn vector(text: &str) -> Result<Vector, String> {
+pub(super) fn vector(text: &str) -> Result<Vector, String> {
     let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
     let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
     let name: VectorName = name.trim().parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;

@@ -135,6 +135,22 @@ impl Tally {
     }
 }
 
+/// ΔE2000 of each pixel, row by row; `None` for pictures of two sizes.
+pub fn distances(a: &Picture, b: &Picture) -> Option<Vec<f32>> {
+    if (a.width, a.height, a.rgb.len()) != (b.width, b.height, b.rgb.len()) {
+        return None;
+    }
+    let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
+    let mut all = Vec::with_capacity(a.rgb.len() / 3);
+    for (a, b) in a.rgb.chunks(3 * TILE).zip(b.rgb.chunks(3 * TILE)) {
+        left.fill(a);
+        right.fill(b);
+        left.distances(&right, &mut distances);
+        all.extend(distances.iter().take(a.len() / 3));
+    }
+    Some(all)
+}
+
 fn check(picture: &Picture) -> Result<(), DifferenceError> {
     let &Picture { width, height, ref rgb } = picture;
     if rgb.is_empty() || rgb.len() as u64 != u64::from(width) * u64::from(height) * 3 {
@@ -179,6 +195,16 @@ mod tests {
         assert!((found.p95 - f64::from(step)).abs() < 0.01, "{found:?}");
         assert_eq!((found.changed_pct, found.max_channel), (10.0, 40));
         assert_eq!(found, Difference::between(&after, &before).unwrap());
+    }
+
+    #[test]
+    fn the_distances_are_those_that_the_mean_is_of() {
+        let (before, after) =
+            (flat(100, 10, [100; 3]), picture(100, 10, |x, _| if x < 10 { [140; 3] } else { [100; 3] }));
+        let found = distances(&before, &after).unwrap();
+        let step = Lab::from_srgb([100; 3]).delta_e(Lab::from_srgb([140; 3]));
+        assert_eq!((found.len(), found[9], found[10]), (1000, step, 0.0));
+        assert!(distances(&before, &flat(10, 100, [100; 3])).is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::explorer::Explorer;
+use super::explorer::{Explorer, FORGETFUL};
 use super::openai_chat::OpenAiChat;
 use super::profile::{Dialect, Profile, SetupError};
 use super::script::Script;
@@ -168,10 +168,10 @@ impl Registry {
 pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>, SetupError> {
     let profile = registry.get(&choice.provider)?;
     match profile.dialect {
-        Dialect::Explorer => {
-            registry.model_info(choice)?;
-            Ok(Arc::new(Explorer::new(choice.seed)))
-        }
+        Dialect::Explorer => Ok(Arc::new(match registry.model_info(choice)?.model.as_str() {
+            FORGETFUL => Explorer::forgetful(choice.seed),
+            _ => Explorer::new(choice.seed),
+        })),
         Dialect::Script => {
             let path = choice
                 .model

@@ -66,7 +66,7 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "hash"));
     }
     for claim in &args.key_moves {
-        verify(claim, &made)?;
+        verify_claim(claim, &made)?;
     }
     let key_moves = if args.abandoned { Vec::new() } else { args.key_moves };
     let (mut hash, mut head) = (judged, None);
@@ -280,7 +280,7 @@ fn within(workspace: &Workspace, commit: &Hash, tip: &Hash) -> Result<bool, Faul
 }
 
 /// Checks a claimed move against those made: its name, and every `parameter=value` that it quotes.
-fn verify(claim: &str, made: &[AppliedMove]) -> Result<(), Fault> {
+pub fn verify_claim(claim: &str, made: &[AppliedMove]) -> Result<(), Fault> {
     let real = || made.iter().map(ToString::to_string).collect::<Vec<_>>();
     let refuse = |message: String| {
         Err(Fault::new(ErrorCode::InvalidInput, message)
@@ -328,10 +328,10 @@ mod tests {
             ..AppliedMove::default()
         }];
         for good in ["shadows_lift", "shadows_lift amount=0.60 EV", "shadows_lift amount=0.6"] {
-            assert!(verify(good, &made).is_ok(), "{good}");
+            assert!(verify_claim(good, &made).is_ok(), "{good}");
         }
         for wrong in ["grain_add", "shadows_lift amount=0.9", "shadows_lift other=0.6", ""] {
-            let fault = verify(wrong, &made).unwrap_err();
+            let fault = verify_claim(wrong, &made).unwrap_err();
             assert_eq!(fault.details["real_moves"][0], "shadows_lift amount=0.60 EV", "{wrong}");
         }
     }

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 pub use blobs::BlobStore;
 pub use context::{Answer, BranchView, Engine, Look, ToolContext, View, millis};
-pub use judge::{Measured, baseline_preview, default_judgment, moves_of};
+pub use judge::{Measured, baseline_preview, default_judgment, moves_of, verify_claim};
 pub use measures::Measures;
 
 use crate::budget::Amounts;

@@ -204,7 +204,7 @@ fn order(a: &str, b: &str, seed: u64) -> Ordering {
 }
 
 /// FNV-1a over seed and name.
-fn hash(name: &str, seed: u64) -> u64 {
+pub(super) fn hash(name: &str, seed: u64) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(name.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -37,6 +37,7 @@
 
 mod aim;
 mod candidate;
+mod forgetful;
 mod memory;
 mod policy;
 mod search;
@@ -52,11 +53,14 @@ use crate::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provi
 
 /// The model's id, which changes whenever the policy does.
 const MODEL: &str = "explorer-1";
+/// The one that forgets some moves: see [`Explorer::forgetful`].
+pub const FORGETFUL: &str = "explorer-1-forgetful";
 
 /// The offline explorer.
 #[derive(Clone, Debug)]
 pub struct Explorer {
     seed: u64,
+    forgets: bool,
     info: ModelInfo,
 }
 
@@ -74,12 +78,23 @@ impl Explorer {
             image_tokens: 0,
             facts: BTreeMap::from([("explorer_seed".to_owned(), seed.to_string())]),
         };
-        Self { seed, info }
+        Self { seed, forgets: false, info }
+    }
+
+    /// One that forgets a third of the moves, others with each seed: a contestant with luck, on which a
+    /// comparison can be tried.
+    pub fn forgetful(seed: u64) -> Self {
+        let mut explorer = Self { forgets: true, ..Self::new(seed) };
+        explorer.info.model = FORGETFUL.into();
+        explorer
     }
 
     /// The next reply to a conversation.
     fn reply(&self, messages: &[Message]) -> ModelReply {
-        let message = policy::next(messages, self.seed);
+        let message = match self.forgets {
+            true => policy::next(&forgetful::remembered(messages, self.seed), self.seed),
+            false => policy::next(messages, self.seed),
+        };
         let finish = match &message {
             Message::Assistant { calls, .. } if !calls.is_empty() => Finish::ToolCalls,
             _ => Finish::Stop,
@@ -96,7 +111,7 @@ impl Explorer {
                 reasoning: Some(0),
             },
             cost_micro_usd: Some(0),
-            model_served: Some(MODEL.into()),
+            model_served: Some(self.info.model.clone()),
             first_byte: None,
             notes: Vec::new(),
         }

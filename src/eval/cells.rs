@@ -1,0 +1,517 @@
+//! One cell: an ordinary session on a fresh copy of a scenario, in a folder named by everything that matters.
+//!
+//! ```text
+//! cells/<key>/
+//!   inputs.json      what the key is the hash of
+//!   photos/ tastes/  the session's library: workspace, transcript, previews
+//!   failed_1/ …      libraries of attempts that the surroundings cut
+//!   failures.jsonl   why
+//!   cell.json        what came of it; with this file, the cell is never run again
+//! ```
+//!
+//! A session without a closing line goes on where it stopped; one that the provider or the engine failed is set
+//! aside and begun anew. What is left of it is evidence, and what it spent stays on the bill.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::assets::Overlay;
+use crate::budget::{Amounts, Budget};
+use crate::clock::{Deadline, Stop, SystemClock};
+use crate::darktable::layout::Layouts;
+use crate::darktable::render::{RenderError, Renderer};
+use crate::darktable::state::EditState;
+use crate::durable;
+use crate::error::{ErrorCode, Fault};
+use crate::eval::baselines;
+use crate::eval::golden::Golden;
+use crate::eval::manifest::{CellRecord, Contestant, Done, Failure, MadeWith, Standing};
+use crate::eval::metrics::{EDGE, Eyes, Finished, METRICS_VERSION, measure};
+use crate::eval::scenario::Scenario;
+use crate::ids::Hash;
+use crate::photo::{Library, Workspace};
+use crate::prompts::Store;
+use crate::provider::{Choice, Provider, Registry, connect};
+use crate::redact::Redactor;
+use crate::session::SessionError;
+use crate::session::driver::Session;
+use crate::session::listing::{self, Condition};
+use crate::session::start::{self, Resume, Setup};
+use crate::tools;
+use crate::transcript::{Event, Outcome, SessionEnd};
+use crate::vocabulary::Vocabulary;
+
+/// The version of [`Inputs`].
+const FORMAT: u32 = 1;
+/// Attempts at one cell in one sitting.
+const ATTEMPTS: usize = 3;
+/// How long darktable may take over one picture that is measured.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// darktable's default edit of a raw, and its version.
+type Defaults = (EditState, String);
+/// Asks darktable for it.
+pub type Ask = dyn Fn(&Path) -> Result<Defaults, RenderError> + Send + Sync;
+
+/// Runs a session to its end; `None` if it was cut and can go on. The runtime is the caller's.
+pub type Execute<'a> = dyn Fn(&mut Session) -> Result<Option<SessionEnd>, SessionError> + Sync + 'a;
+
+/// What every cell needs.
+pub struct Surroundings {
+    /// The folder of evaluations.
+    pub home: PathBuf,
+    /// The set.
+    pub golden: Golden,
+    /// Where raws are looked for that are not beside their scenario.
+    pub raws: Option<PathBuf>,
+    /// The providers.
+    pub registry: Registry,
+    /// The prompts.
+    pub prompts: Overlay,
+    /// The files of the vocabulary.
+    pub vocabulary_files: Overlay,
+    /// The moves.
+    pub vocabulary: Arc<Vocabulary>,
+    /// The layouts.
+    pub layouts: Arc<Layouts>,
+    /// The eyes.
+    pub renderer: Arc<dyn Renderer>,
+    /// What darktable does to a raw by default.
+    pub ask: Box<Ask>,
+    /// What no transcript may hold.
+    pub redactor: Redactor,
+    /// Defaults that were asked for already, by raw: scenarios and repeats share them.
+    pub asked: Mutex<HashMap<PathBuf, Defaults>>,
+}
+
+/// Everything that matters to what a session does: the key of a cell is its hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inputs {
+    format: u32,
+    scenario: String,
+    scenario_sha256: Hash,
+    prompt: String,
+    template_sha256: Hash,
+    provider: String,
+    model: String,
+    facts: BTreeMap<String, String>,
+    seed: u64,
+    budget: Budget,
+    chemigram: String,
+    binary: Hash,
+    darktable: String,
+    vocabulary: Hash,
+    tools: Hash,
+    preview_edge: u32,
+}
+
+impl Inputs {
+    /// Of a session on `scenario`.
+    pub fn of(
+        scenario: &Scenario,
+        (prompt, template_sha256): (&str, &Hash),
+        seat: &Seat,
+        seed: u64,
+        budget: Budget,
+        with: &MadeWith,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            scenario: scenario.id.clone(),
+            scenario_sha256: scenario.sha256.clone(),
+            prompt: prompt.to_owned(),
+            template_sha256: template_sha256.clone(),
+            provider: seat.provider.clone(),
+            model: seat.model.clone(),
+            facts: seat.facts.clone(),
+            seed,
+            budget,
+            chemigram: with.chemigram.clone(),
+            binary: with.binary.clone(),
+            darktable: with.darktable.clone(),
+            vocabulary: with.vocabulary.clone(),
+            tools: with.tools.clone(),
+            preview_edge: with.preview_edge,
+        }
+    }
+
+    /// The key.
+    pub fn key(&self) -> Hash {
+        Hash::of(serde_json::to_vec(self).unwrap_or_default())
+    }
+}
+
+/// A contestant as it takes part on one scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seat {
+    /// Its provider, or the baseline's name.
+    pub provider: String,
+    /// Its model.
+    pub model: String,
+    /// Whether it costs nothing.
+    pub free: bool,
+    /// What else identifies it.
+    pub facts: BTreeMap<String, String>,
+}
+
+impl Surroundings {
+    /// The contestant on a scenario with a seed. Reads its key, once for all scenarios (`known` keeps what was
+    /// found); sends nothing.
+    pub fn seat(
+        &self,
+        who: &Contestant,
+        scenario: &Scenario,
+        seed: u64,
+        known: &mut BTreeMap<(Contestant, u64), Seat>,
+    ) -> Result<Seat, Fault> {
+        if let Some(script) = script(who, scenario) {
+            let facts = [("script_sha256".to_owned(), Hash::of(script).to_string())].into();
+            return Ok(Seat { provider: who.provider.clone(), model: "baseline".into(), free: true, facts });
+        }
+        if let Some(seat) = known.get(&(who.clone(), seed)) {
+            return Ok(seat.clone());
+        }
+        let provider = self.connect(who, seed)?;
+        let info = provider.info();
+        let seat = Seat {
+            provider: info.provider.clone(),
+            model: info.model.clone(),
+            free: info.free,
+            facts: info.facts.clone(),
+        };
+        known.insert((who.clone(), seed), seat.clone());
+        Ok(seat)
+    }
+
+    fn connect(&self, who: &Contestant, seed: u64) -> Result<Arc<dyn Provider>, Fault> {
+        let choice =
+            Choice { provider: who.provider.clone(), model: who.model.clone(), base_url: None, seed };
+        connect(&self.registry, &choice).map_err(|e| Fault::from(&e))
+    }
+
+    /// A store of the prompts.
+    pub fn store(&self) -> Result<Store, Fault> {
+        Store::new(self.prompts.clone()).map_err(|e| Fault::from(&e))
+    }
+
+    /// The budget of a session on a scenario: its own, with the cost of one cell cut to `most`.
+    pub fn budget(scenario: &Scenario, free: bool, most: Option<u64>) -> Budget {
+        let mut budget = scenario.budget.clone();
+        if !free {
+            let caps = [budget.max_cost_micro_usd, most];
+            budget.max_cost_micro_usd = caps.into_iter().flatten().min();
+        }
+        budget
+    }
+
+    fn defaults(&self, raw: &Path) -> Result<Defaults, RenderError> {
+        let known = |asked: &HashMap<PathBuf, Defaults>| asked.get(raw).cloned();
+        if let Some(defaults) = known(&self.asked.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(defaults);
+        }
+        let defaults = (self.ask)(raw)?;
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(raw.to_owned(), defaults.clone());
+        Ok(defaults)
+    }
+}
+
+/// The script of a baseline on a scenario; `None` for everyone else.
+fn script(who: &Contestant, scenario: &Scenario) -> Option<String> {
+    match who.provider.as_str() {
+        "idle" => Some(baselines::idle(scenario)),
+        "oracle" => Some(baselines::oracle(scenario)),
+        _ => None,
+    }
+}
+
+/// What is done about one cell.
+pub struct Job<'a> {
+    /// What all cells share.
+    pub surroundings: &'a Surroundings,
+    /// The run that pays.
+    pub run: &'a str,
+    /// The cell.
+    pub cell: &'a CellRecord,
+    /// Its scenario.
+    pub scenario: &'a Scenario,
+    /// Who works on it.
+    pub who: &'a Contestant,
+    /// What it may spend.
+    pub budget: &'a Budget,
+}
+
+/// What is on disk about a finished cell, measured by the present metrics or not.
+pub fn finished(home: &Path, key: &Hash) -> Option<Done> {
+    let text = std::fs::read_to_string(folder(home, key).join("cell.json")).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// The folder of a cell.
+pub fn folder(home: &Path, key: &Hash) -> PathBuf {
+    home.join("cells").join(key.as_str())
+}
+
+/// The photo of a cell, for looking at what a session left.
+pub fn workspace(home: &Path, cell: &CellRecord) -> Option<Workspace> {
+    let library = Library::new(folder(home, &cell.key).join("photos"));
+    library.open(&cell.scenario.parse().ok()?).ok()
+}
+
+impl Job<'_> {
+    fn folder(&self) -> PathBuf {
+        folder(&self.surroundings.home, &self.cell.key)
+    }
+
+    /// Runs the cell, as far as it has not been run. Failures of the surroundings are tried again.
+    pub fn run(&self, inputs: &Inputs, execute: &Execute<'_>) -> Standing {
+        let before = finished(&self.surroundings.home, &self.cell.key);
+        if let Some(done) = before.as_ref().filter(|done| done.measured.version == METRICS_VERSION) {
+            return Standing::Done(Box::new(done.clone()));
+        }
+        let payer = before.map_or_else(|| self.run.to_owned(), |done| done.paid_by);
+        for attempt in 1.. {
+            match self.attempt(inputs, &payer, execute) {
+                Ok(Some(done)) => return Standing::Done(Box::new(done)),
+                Ok(None) => {
+                    return Standing::NotRun { why: "it was cut, and goes on where it stopped".into() };
+                }
+                Err((fault, spent)) => {
+                    let helps = matches!(
+                        fault.code,
+                        ErrorCode::ProviderError | ErrorCode::DarktableError | ErrorCode::Interrupted
+                    );
+                    self.note(&fault, spent);
+                    if attempt >= ATTEMPTS || !helps {
+                        break;
+                    }
+                }
+            }
+        }
+        Standing::Failed { failures: self.failures() }
+    }
+
+    /// One attempt; an error is the surroundings', with what it had spent.
+    fn attempt(
+        &self,
+        inputs: &Inputs,
+        payer: &str,
+        execute: &Execute<'_>,
+    ) -> Result<Option<Done>, (Fault, Amounts)> {
+        let nothing = |fault: Fault| (fault, Amounts::default());
+        let folder = self.folder();
+        let text = serde_json::to_vec_pretty(inputs).unwrap_or_default();
+        write(&folder.join("inputs.json"), &text).map_err(nothing)?;
+        let (workspace, session) = match self.begin().map_err(nothing)? {
+            Begun::Session(workspace, mut session) => {
+                let ended =
+                    execute(&mut session).map_err(|e| (Fault::from(&e), session.gate.ledger().settled()))?;
+                if ended.is_none() {
+                    return Ok(None);
+                }
+                let id = session.state.start.session.parse();
+                drop(session);
+                (workspace, id.map_err(|e: crate::ids::InvalidName| nothing(Fault::from(&e)))?)
+            }
+            Begun::Ended(workspace, id) => (workspace, id),
+        };
+        let session = listing::read(&workspace, &session).map_err(|e| nothing(Fault::from(&e)))?;
+        let spent = session.ledger.settled();
+        let Some(end) = session.state.end.as_ref() else {
+            return Err((Fault::new(ErrorCode::Interrupted, "the session has no closing line"), spent));
+        };
+        if let Some(code) = failed(end.outcome) {
+            let reason = format!("{}: {}", end.outcome.as_str(), end.reason);
+            self.set_aside().map_err(nothing)?;
+            return Err((Fault::new(code, reason), spent));
+        }
+        let deadline = Deadline::after(Arc::new(SystemClock), PATIENCE);
+        let surroundings = self.surroundings;
+        let eyes = Eyes {
+            vocabulary: &surroundings.vocabulary,
+            layouts: &surroundings.layouts,
+            renderer: surroundings.renderer.as_ref(),
+            deadline: &deadline,
+        };
+        let finished = Finished { workspace: &workspace, session: &session };
+        let measured = measure(self.scenario, &finished, &eyes).map_err(|e| nothing(Fault::from(&e)))?;
+        let served = session.lines.iter().filter_map(|line| match &line.event {
+            Event::ModelReply { model_served, .. } => model_served.clone(),
+            _ => None,
+        });
+        let done = Done {
+            session: session.id.to_string(),
+            outcome: end.outcome,
+            cap: end.cap,
+            models_served: served.collect::<BTreeSet<_>>(),
+            spent,
+            wall_ms: tools::millis(session.elapsed()),
+            ended: session.lines.last().map(|line| line.t).unwrap_or_default(),
+            paid_by: payer.to_owned(),
+            measured,
+            failures: self.failures(),
+        };
+        let text = serde_json::to_vec_pretty(&done).unwrap_or_default();
+        write(&folder.join("cell.json"), &text).map_err(nothing)?;
+        Ok(Some(done))
+    }
+
+    /// Stages the scenario, and takes up the session that is there, or starts one.
+    fn begin(&self) -> Result<Begun, Fault> {
+        let mut workspace = match self.stage() {
+            Ok(workspace) => workspace,
+            // A kill in the middle of taking the raw in leaves a folder that cannot be opened.
+            Err(_) if self.folder().join("photos").is_dir() => {
+                self.set_aside()?;
+                self.stage()?
+            }
+            Err(fault) => return Err(fault),
+        };
+        let sessions = listing::of_photo(&workspace).map_err(|e| Fault::from(&e))?;
+        if let Some(id) = sessions.first() {
+            match listing::summary(&workspace, id).condition {
+                Condition::Running { pid } => {
+                    let message = format!("process {pid} works on this cell");
+                    return Err(Fault::new(ErrorCode::StateError, message));
+                }
+                Condition::Interrupted => {
+                    let setup = self.setup(workspace.clone())?;
+                    let session = start::resume(setup, id, Resume::default()).map_err(|e| Fault::from(&e))?;
+                    return Ok(Begun::Session(workspace, Box::new(session)));
+                }
+                Condition::Ended { outcome }
+                    if outcome != Outcome::Cancelled && failed(outcome).is_none() =>
+                {
+                    return Ok(Begun::Ended(workspace, id.clone()));
+                }
+                Condition::Ended { .. } | Condition::Damaged { .. } => {
+                    self.set_aside()?;
+                    workspace = self.stage()?;
+                }
+            }
+        }
+        let setup = self.setup(workspace.clone())?;
+        let mut request = self.scenario.request(&self.cell.prompt, self.cell.seed);
+        request.budget = self.budget.clone();
+        let plan = start::plan(&setup, &request).map_err(|e| Fault::from(&e))?;
+        let session = start::start(setup, plan).map_err(|e| Fault::from(&e))?;
+        Ok(Begun::Session(workspace, Box::new(session)))
+    }
+
+    fn stage(&self) -> Result<Workspace, Fault> {
+        let library = Library::new(self.folder().join("photos"));
+        let ask = |raw: &Path| self.surroundings.defaults(raw);
+        let raws = self.surroundings.raws.as_deref();
+        self.scenario.stage(&library, &self.folder().join("tastes"), raws, &ask).map_err(|e| Fault::from(&e))
+    }
+
+    fn setup(&self, workspace: Workspace) -> Result<Setup, Fault> {
+        let surroundings = self.surroundings;
+        let provider = match script(self.who, self.scenario) {
+            Some(text) => {
+                let path = self.folder().join("baseline.toml");
+                write(&path, text.as_bytes())?;
+                let model = Some(path.to_string_lossy().into_owned());
+                surroundings.connect(&Contestant { provider: "script".into(), model }, self.cell.seed)?
+            }
+            None => surroundings.connect(self.who, self.cell.seed)?,
+        };
+        Ok(Setup {
+            workspace,
+            vocabulary: surroundings.vocabulary.clone(),
+            layouts: surroundings.layouts.clone(),
+            renderer: surroundings.renderer.clone(),
+            renderers: 1,
+            tastes: self.folder().join("tastes"),
+            provider,
+            prompts: surroundings.store()?,
+            clock: Arc::new(SystemClock),
+            redactor: surroundings.redactor.clone(),
+            // A signal lets sessions end by themselves or cuts them: none is wrapped up half-way.
+            stop: Stop::default(),
+        })
+    }
+
+    /// Puts the library of a failed attempt aside.
+    fn set_aside(&self) -> Result<(), Fault> {
+        let folder = self.folder();
+        let free = (1..).map(|n| folder.join(format!("failed_{n}"))).find(|path| !path.exists());
+        let free = free.unwrap_or_else(|| folder.join("failed"));
+        std::fs::rename(folder.join("photos"), &free).map_err(|e| io("set aside", &free, &e))
+    }
+
+    fn note(&self, fault: &Fault, spent: Amounts) {
+        let at = jiff::Timestamp::now();
+        let failure = Failure { code: fault.code, message: fault.message.clone(), spent, at };
+        let line = json!(failure).to_string();
+        // The failure itself is on its way to the person; a note that cannot be written changes nothing.
+        let _ = durable::append_line(&self.folder().join("failures.jsonl"), &line);
+    }
+
+    fn failures(&self) -> Vec<Failure> {
+        let text = std::fs::read_to_string(self.folder().join("failures.jsonl")).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+/// Where a cell stands when its turn has come.
+enum Begun {
+    /// A session that can run.
+    Session(Workspace, Box<Session>),
+    /// One that has ended and was not measured.
+    Ended(Workspace, crate::ids::SessionId),
+}
+
+/// The code of an outcome that is no result.
+fn failed(outcome: Outcome) -> Option<ErrorCode> {
+    match outcome {
+        Outcome::ProviderFailed => Some(ErrorCode::ProviderError),
+        Outcome::EngineFailed => Some(ErrorCode::DarktableError),
+        Outcome::Cancelled | Outcome::Interrupted => Some(ErrorCode::Interrupted),
+        Outcome::Completed
+        | Outcome::BudgetExhausted
+        | Outcome::NeedsClarification
+        | Outcome::ProtocolFailed => None,
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
+    durable::write(path, bytes).map_err(|e| io("write", path, &e))
+}
+
+fn io(doing: &str, path: &Path, error: &std::io::Error) -> Fault {
+    let code = crate::transcript::file_code(error);
+    Fault::new(code, format!("cannot {doing} {}: {error}", path.display()))
+}
+
+/// What all sessions of a run are made with.
+pub fn made_with(surroundings: &Surroundings, binary: Hash) -> MadeWith {
+    MadeWith {
+        chemigram: env!("CARGO_PKG_VERSION").into(),
+        binary,
+        darktable: surroundings.renderer.darktable_version().into(),
+        vocabulary: hash_of(&surroundings.vocabulary_files),
+        tools: Hash::of(serde_json::to_vec(&tools::specs()).unwrap_or_default()),
+        metrics: METRICS_VERSION,
+        preview_edge: EDGE,
+    }
+}
+
+/// The hash of all files of the vocabulary, names included.
+fn hash_of(files: &Overlay) -> Hash {
+    let mut all = BTreeMap::new();
+    for folder in ["", "looks", "masks", "modules", "moves", "styles", "bindings"] {
+        for name in files.list(folder, "").into_keys() {
+            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            if let Some(bytes) = files.read(&path) {
+                all.insert(path, Hash::of(bytes));
+            }
+        }
+    }
+    Hash::of(serde_json::to_vec(&all).unwrap_or_default())
+}

@@ -1,0 +1,562 @@
+//! The record of one evaluation: everything that varied, everything that did not, and what became of each cell.
+//!
+//! `manifest.json` in the run's folder is written before the first session and after every one, so that what is
+//! on disk is never more than one session behind. `eval_history.jsonl` gets a line when a run ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::budget::{Amounts, Exhausted};
+use crate::durable;
+use crate::error::{Coded, ErrorCode};
+use crate::eval::metrics::{METRICS, Measured};
+use crate::ids::Hash;
+use crate::transcript::Outcome;
+
+/// The version of the manifest's form.
+pub const FORMAT: u32 = 1;
+/// The file of a run.
+pub const MANIFEST_FILE: &str = "manifest.json";
+/// The file with a line a run.
+pub const HISTORY_FILE: &str = "eval_history.jsonl";
+
+/// What was asked for: enough to plan the same run again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The folder of the golden set.
+    pub golden: PathBuf,
+    /// Which scenarios, with `*` for anything; all if empty.
+    pub scenarios: Vec<String>,
+    /// Prompts, `name@version`.
+    pub prompts: Vec<String>,
+    /// A folder of prompts beside those that come along.
+    pub prompt_folder: Option<PathBuf>,
+    /// Who is evaluated.
+    pub contestants: Vec<Contestant>,
+    /// Sessions of each scenario, prompt and contestant.
+    pub repeats: u32,
+    /// The seed of the first repeat; the others follow it.
+    pub seed: u64,
+    /// The most that all sessions may cost together, in millionths of a US dollar.
+    pub cost_micro_usd: Option<u64>,
+    /// The time after which no session begins, in seconds, over all sittings.
+    pub time_seconds: Option<u64>,
+    /// The most that one session may cost.
+    pub cell_cost_micro_usd: Option<u64>,
+}
+
+/// Who is evaluated: a provider with a model, or one of the two baselines.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Contestant {
+    /// The provider; `idle` and `oracle` are the baselines.
+    pub provider: String,
+    /// Its model; its default if absent.
+    pub model: Option<String>,
+}
+
+/// The frozen set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoldenRecord {
+    /// Its name.
+    pub version: String,
+    /// Of its manifest.
+    pub sha256: Hash,
+    /// The metric that decides, named before the run.
+    pub primary: String,
+    /// What the weighted score is made of.
+    pub weights: BTreeMap<String, f64>,
+    /// The scenarios of this run, each with its hash.
+    pub scenarios: BTreeMap<String, Hash>,
+}
+
+/// What the sessions were made with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeWith {
+    /// This program's version.
+    pub chemigram: String,
+    /// SHA-256 of its executable.
+    pub binary: Hash,
+    /// darktable's version.
+    pub darktable: String,
+    /// Of all files of the vocabulary.
+    pub vocabulary: Hash,
+    /// Of the tools as the model is told of them.
+    pub tools: Hash,
+    /// [`crate::eval::metrics::METRICS_VERSION`].
+    pub metrics: u32,
+    /// Longest side of the previews.
+    pub preview_edge: u32,
+}
+
+/// The checkout in which the run was started, if it was one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkout {
+    /// The commit.
+    pub commit: String,
+    /// Whether files differed from it.
+    pub dirty: bool,
+}
+
+/// A prompt of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptRecord {
+    /// `name@version`.
+    pub prompt: String,
+    /// Of its template.
+    pub template_sha256: Hash,
+}
+
+/// A contestant of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRecord {
+    /// Its provider.
+    pub provider: String,
+    /// The model that is asked for.
+    pub model: String,
+    /// Whether it costs nothing.
+    pub free: bool,
+    /// What else identifies it: the host, the date of the price list, the hash of a script…
+    pub facts: BTreeMap<String, String>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Its name: when it was begun.
+    pub run: String,
+    /// What was asked for.
+    pub asked: Asked,
+    /// The frozen set.
+    pub golden: GoldenRecord,
+    /// What the sessions were made with.
+    pub made_with: MadeWith,
+    /// The checkout.
+    pub checkout: Option<Checkout>,
+    /// The prompts.
+    pub prompts: Vec<PromptRecord>,
+    /// The contestants.
+    pub models: Vec<ModelRecord>,
+    /// When it was begun.
+    pub begun: Timestamp,
+    /// When its last sitting ended.
+    pub ended: Option<Timestamp>,
+    /// How long all its sittings took.
+    pub seconds: u64,
+    /// What it consists of, in the order in which it is run.
+    pub cells: Vec<CellRecord>,
+}
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellRecord {
+    /// The hash of everything that matters; its folder's name.
+    pub key: Hash,
+    /// The scenario.
+    pub scenario: String,
+    /// `name@version`.
+    pub prompt: String,
+    /// The provider.
+    pub provider: String,
+    /// The model that is asked for.
+    pub model: String,
+    /// From 1.
+    pub repeat: u32,
+    /// The seed of the session.
+    pub seed: u64,
+    /// What became of it.
+    pub standing: Standing,
+}
+
+/// What became of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Standing {
+    /// A session ended, well or badly, and was measured.
+    Done(Box<Done>),
+    /// The surroundings failed: this says nothing of the prompt, and no figure has it in it.
+    Failed {
+        /// Every attempt.
+        failures: Vec<Failure>,
+    },
+    /// It was not begun, or it was cut and can go on.
+    NotRun {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A finished cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// The session.
+    pub session: String,
+    /// How it ended. A spent budget and an unanswered question are results, not failures.
+    pub outcome: Outcome,
+    /// The cap that ended it.
+    pub cap: Option<Exhausted>,
+    /// The models that answered, as the provider names them.
+    pub models_served: BTreeSet<String>,
+    /// What it spent.
+    pub spent: Amounts,
+    /// Session time in milliseconds.
+    pub wall_ms: u64,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// The run that paid for it: a cell that is there already is taken as it is.
+    pub paid_by: String,
+    /// What was measured.
+    pub measured: Measured,
+    /// Attempts before it that the surroundings cut.
+    pub failures: Vec<Failure>,
+}
+
+/// An attempt that came to nothing through no fault of the prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of failure.
+    pub code: ErrorCode,
+    /// Cause.
+    pub message: String,
+    /// What it had spent.
+    pub spent: Amounts,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Where the cells of a run stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Finished.
+    pub done: usize,
+    /// Failed.
+    pub failed: usize,
+    /// Not run, or not to the end.
+    pub not_run: usize,
+}
+
+/// Sessions that differ in scenario and repeat only: what is compared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Arm {
+    /// `name@version`.
+    pub prompt: String,
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+}
+
+impl std::fmt::Display for Arm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}/{}", self.prompt, self.provider, self.model)
+    }
+}
+
+/// A metric that must hold, and did not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Broken {
+    /// The metric.
+    pub metric: &'static str,
+    /// The cell.
+    pub key: Hash,
+    /// Its scenario.
+    pub scenario: String,
+    /// What the metric says.
+    pub why: String,
+}
+
+/// Why a run cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A file that the system refused.
+    #[error("cannot {doing} {path}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// It is damaged, or of another version.
+    #[error("{path} is no manifest of a run: {reason}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is no such run.
+    #[error("there is no run `{name}`{hint}")]
+    Unknown {
+        /// As asked for.
+        name: String,
+        /// Those there are.
+        hint: String,
+    },
+    /// Several runs begin like this.
+    #[error("`{name}` is the beginning of {count} runs")]
+    Ambiguous {
+        /// As asked for.
+        name: String,
+        /// How many.
+        count: usize,
+    },
+}
+
+impl Coded for ManifestError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Io { source, .. } => crate::transcript::file_code(source),
+            Self::Damaged { .. } => ErrorCode::VersioningError,
+            Self::Unknown { .. } => ErrorCode::NotFound,
+            Self::Ambiguous { .. } => ErrorCode::InvalidInput,
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Unknown { .. } | Self::Ambiguous { .. } => {
+                Some("`chemigram eval list` shows the runs; `last` is the newest".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl CellRecord {
+    /// Its arm.
+    pub fn arm(&self) -> Arm {
+        Arm { prompt: self.prompt.clone(), provider: self.provider.clone(), model: self.model.clone() }
+    }
+
+    /// The session's end, if it has one.
+    pub fn done(&self) -> Option<&Done> {
+        match &self.standing {
+            Standing::Done(done) => Some(done),
+            _ => None,
+        }
+    }
+
+    /// What the run `payer` paid for it, in millionths of a US dollar and in tokens; failed attempts included.
+    pub fn spent(&self, payer: &str) -> (u64, u64) {
+        let (own, failures) = match &self.standing {
+            Standing::Done(done) if done.paid_by == payer => (done.spent, done.failures.as_slice()),
+            Standing::Failed { failures } => (Amounts::default(), failures.as_slice()),
+            Standing::Done(_) | Standing::NotRun { .. } => (Amounts::default(), [].as_slice()),
+        };
+        let all = failures.iter().map(|failure| failure.spent).chain([own]);
+        all.fold((0, 0), |(cost, tokens), one| (cost + one.cost_micro_usd, tokens + one.tokens))
+    }
+}
+
+impl Manifest {
+    /// Where the cells stand.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for cell in &self.cells {
+            match cell.standing {
+                Standing::Done(_) => tally.done += 1,
+                Standing::Failed { .. } => tally.failed += 1,
+                Standing::NotRun { .. } => tally.not_run += 1,
+            }
+        }
+        tally
+    }
+
+    /// Its arms, in the order in which they were asked for.
+    pub fn arms(&self) -> Vec<Arm> {
+        let mut arms: Vec<Arm> = Vec::new();
+        for cell in &self.cells {
+            let arm = cell.arm();
+            if !arms.contains(&arm) {
+                arms.push(arm);
+            }
+        }
+        arms
+    }
+
+    /// The finished cells of an arm.
+    pub fn of_arm<'a>(&'a self, arm: &'a Arm) -> impl Iterator<Item = (&'a CellRecord, &'a Done)> {
+        self.cells.iter().filter(|cell| cell.arm() == *arm).filter_map(|cell| Some((cell, cell.done()?)))
+    }
+
+    /// The mean of a metric over an arm's scenarios, each the mean of its repeats, and how many scenarios.
+    pub fn mean(&self, arm: &Arm, metric: &str) -> Option<(f64, usize)> {
+        let mut scenarios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for (cell, done) in self.of_arm(arm) {
+            if let Some(value) = done.measured.get(metric) {
+                scenarios.entry(&cell.scenario).or_default().push(value);
+            }
+        }
+        let n = scenarios.len();
+        let sum: f64 = scenarios.values().map(|v| v.iter().sum::<f64>() / v.len() as f64).sum();
+        (n > 0).then(|| (sum / n as f64, n))
+    }
+
+    /// What it paid in millionths of a US dollar and in tokens, failed attempts included. Sessions that an
+    /// earlier run paid cost nothing.
+    pub fn spent(&self) -> (u64, u64) {
+        let cells = self.cells.iter().map(|cell| cell.spent(&self.run));
+        cells.fold((0, 0), |(cost, tokens), one| (cost + one.0, tokens + one.1))
+    }
+
+    /// The metrics that must hold and did not.
+    pub fn broken(&self) -> Vec<Broken> {
+        let hard: Vec<&'static str> = METRICS.iter().filter(|m| m.hard).map(|m| m.name).collect();
+        let mut broken = Vec::new();
+        for (cell, done) in self.cells.iter().filter_map(|cell| Some((cell, cell.done()?))) {
+            for &metric in &hard {
+                let Some(reading) = done.measured.metrics.get(metric) else { continue };
+                if reading.value.is_some_and(|value| value < 1.0) {
+                    let (key, scenario, why) = (cell.key.clone(), cell.scenario.clone(), reading.why.clone());
+                    broken.push(Broken { metric, key, scenario, why });
+                }
+            }
+        }
+        broken
+    }
+
+    /// Writes it into its run's folder.
+    pub fn write(&self, folder: &Path) -> Result<(), ManifestError> {
+        let path = folder.join(MANIFEST_FILE);
+        let io = |source| ManifestError::Io { doing: "write", path: path.clone(), source };
+        let text = serde_json::to_string_pretty(self).map_err(|e| io(io::Error::other(e)))?;
+        durable::write(&path, (text + "\n").as_bytes()).map_err(io)
+    }
+
+    /// Reads the manifest of a run's folder.
+    pub fn read(folder: &Path) -> Result<Self, ManifestError> {
+        let path = folder.join(MANIFEST_FILE);
+        let text = std::fs::read_to_string(&path).map_err(|source| ManifestError::Io {
+            doing: "read",
+            path: path.clone(),
+            source,
+        })?;
+        let damaged = |reason: String| ManifestError::Damaged { path: path.clone(), reason };
+        let manifest: Self = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        match manifest.format {
+            FORMAT => Ok(manifest),
+            other => Err(damaged(format!("its form is version {other}, this program knows {FORMAT}"))),
+        }
+    }
+}
+
+/// The names of the runs in a folder of evaluations, oldest first.
+pub fn runs(home: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(home.join("runs")).into_iter().flatten().flatten();
+    let names = entries.filter(|entry| entry.path().join(MANIFEST_FILE).is_file());
+    let mut names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The folder of a run, by its name, the beginning of it, `last`, or a path.
+pub fn find(home: &Path, name: &str) -> Result<PathBuf, ManifestError> {
+    let as_path = Path::new(name);
+    if as_path.join(MANIFEST_FILE).is_file() {
+        return Ok(as_path.to_owned());
+    }
+    let all = runs(home);
+    let found: Vec<&String> = match name {
+        "last" => all.last().into_iter().collect(),
+        _ if all.iter().any(|run| run == name) => all.iter().filter(|run| *run == name).collect(),
+        _ => all.iter().filter(|run| !name.is_empty() && run.starts_with(name)).collect(),
+    };
+    match found.as_slice() {
+        [one] => Ok(home.join("runs").join(one)),
+        [] => {
+            let hint = match all.last() {
+                Some(last) => format!("; the newest of {} is {last}", all.len()),
+                None => format!(": none was made in {}", home.display()),
+            };
+            Err(ManifestError::Unknown { name: name.to_owned(), hint })
+        }
+        several => Err(ManifestError::Ambiguous { name: name.to_owned(), count: several.len() }),
+    }
+}
+
+/// A line of `eval_history.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryLine {
+    /// The run.
+    pub run: String,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// The set.
+    pub golden: String,
+    /// Of the set's manifest.
+    pub golden_sha256: Hash,
+    /// Version of the metrics.
+    pub metrics: u32,
+    /// This program's version.
+    pub chemigram: String,
+    /// The metric that decides.
+    pub primary: String,
+    /// Each arm with its mean of that metric over so many scenarios.
+    pub arms: Vec<ArmLine>,
+    /// Cells done, failed and not run.
+    pub cells: [usize; 3],
+    /// What it cost, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+    /// How long it took.
+    pub seconds: u64,
+}
+
+/// An arm in a line of history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArmLine {
+    /// The arm.
+    #[serde(flatten)]
+    pub arm: Arm,
+    /// Its mean; absent where no session has the metric.
+    pub mean: Option<f64>,
+    /// Over so many scenarios.
+    pub scenarios: usize,
+}
+
+impl HistoryLine {
+    /// The line of a run.
+    pub fn of(manifest: &Manifest) -> Self {
+        let arms = manifest.arms().into_iter().map(|arm| {
+            let mean = manifest.mean(&arm, &manifest.golden.primary);
+            ArmLine { mean: mean.map(|m| m.0), scenarios: mean.map_or(0, |m| m.1), arm }
+        });
+        let tally = manifest.tally();
+        Self {
+            run: manifest.run.clone(),
+            ended: manifest.ended.unwrap_or(manifest.begun),
+            golden: manifest.golden.version.clone(),
+            golden_sha256: manifest.golden.sha256.clone(),
+            metrics: manifest.made_with.metrics,
+            chemigram: manifest.made_with.chemigram.clone(),
+            primary: manifest.golden.primary.clone(),
+            arms: arms.collect(),
+            cells: [tally.done, tally.failed, tally.not_run],
+            cost_micro_usd: manifest.spent().0,
+            seconds: manifest.seconds,
+        }
+    }
+
+    /// Appends it.
+    pub fn append(&self, home: &Path) -> Result<(), ManifestError> {
+        let path = home.join(HISTORY_FILE);
+        let line = serde_json::to_string(self).unwrap_or_default();
+        durable::append_line(&path, &line).map_err(|source| ManifestError::Io {
+            doing: "append to",
+            path,
+            source,
+        })
+    }
+}
+
+/// All lines of history that can be read, oldest first.
+pub fn history(home: &Path) -> Vec<HistoryLine> {
+    let text = std::fs::read_to_string(home.join(HISTORY_FILE)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}

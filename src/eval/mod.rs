@@ -1,0 +1,21 @@
+//! Is this prompt better? Frozen tasks, and what a session on one of them is worth in numbers.
+//!
+//! A [`scenario`] is one task: a raw, a brief, a budget, and what is expected of whoever works on it. A
+//! [`golden`] set is a folder of scenarios that has been shipped and no longer changes. [`metrics`] look at a
+//! finished session and say how it did; [`draft`] makes a scenario of an edit. [`baselines`] are the two
+//! sessions that every other lies between: the one that does nothing, and the one that knows the answer.
+//!
+//! A [`run`] works off [`cells`], each an ordinary session, and records them in a [`manifest`]; [`compare`]
+//! tells two of its arms apart, as far as [`stats`] allow; [`report`] shows it all on one page.
+
+pub mod baselines;
+pub mod cells;
+pub mod compare;
+pub mod draft;
+pub mod golden;
+pub mod manifest;
+pub mod metrics;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod stats;

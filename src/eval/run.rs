@@ -1,0 +1,639 @@
+//! A run: which cells there are, what they may cost at most, and the sittings in which they are worked off.
+//!
+//! A ledger over all cells admits each before it begins, with the most that it may cost, so that the run's own
+//! cap holds whatever the sessions do. The manifest is on disk after every cell. What was cut or killed goes on
+//! in the next sitting; what is finished is never paid twice, not even by another run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::budget::{Amounts, Budget, Ledger, Reserve};
+use crate::clock::Cancel;
+use crate::error::{Coded, ErrorCode, Fault};
+use crate::eval::cells::{self, Execute, Inputs, Job, Seat, Surroundings};
+use crate::eval::manifest::{
+    Asked, CellRecord, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
+    ManifestError, ModelRecord, PromptRecord, Standing,
+};
+use crate::eval::metrics::METRICS_VERSION;
+use crate::eval::scenario::Scenario;
+use crate::hint::did_you_mean;
+use crate::ids::Hash;
+
+/// The prompt whose version is meant where only a version is said.
+pub const PROMPT: &str = "mode_b/system";
+/// So many failed cells in a row, and the fault is not the cells'.
+const MOST_FAILED_IN_A_ROW: usize = 3;
+/// A run without a time cap.
+const FOREVER: u64 = 1 << 40;
+/// How often a worker that waits for money looks whether it was told to stop.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Why a run cannot be planned or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No scenario matches.
+    #[error("no scenario of {golden} matches `{pattern}`{hint}")]
+    NoScenario {
+        /// The set.
+        golden: String,
+        /// As asked for.
+        pattern: String,
+        /// A near one.
+        hint: String,
+    },
+    /// Nothing says what a session may cost.
+    #[error("nothing limits what a session of {who} on {scenario} may cost")]
+    Unbounded {
+        /// The contestant.
+        who: String,
+        /// The scenario.
+        scenario: String,
+    },
+    /// The run is no longer what was planned.
+    #[error("{run} cannot go on as it was: {what} changed since")]
+    Changed {
+        /// The run.
+        run: String,
+        /// What.
+        what: &'static str,
+    },
+    /// The manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// Anything with a code of its own.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+impl Coded for RunError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoScenario { .. } => ErrorCode::NotFound,
+            Self::Unbounded { .. } => ErrorCode::InvalidInput,
+            Self::Changed { .. } => ErrorCode::StateError,
+            Self::Manifest(error) => error.code(),
+            Self::Fault(fault) => fault.code,
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Unbounded { .. } => {
+                Some("say it with --cell-cost, in US dollars: `--cell-cost 0.50`".into())
+            }
+            Self::Changed { .. } => Some(
+                "put it back, or begin a new run: what is finished and the same is not paid again".into(),
+            ),
+            Self::Manifest(error) => error.remedy(),
+            Self::Fault(fault) => fault.remedy(),
+            Self::NoScenario { .. } => None,
+        }
+    }
+}
+
+/// A run that was planned.
+pub struct Plan {
+    /// Its record, nothing run yet but what was there already.
+    pub manifest: Manifest,
+    /// What it may take.
+    pub bound: Bound,
+    tasks: Vec<Task>,
+}
+
+/// What one cell needs beside its record.
+struct Task {
+    scenario: usize,
+    who: Contestant,
+    budget: Budget,
+    /// The most that it may cost, in millionths of a US dollar.
+    most: u64,
+    inputs: Inputs,
+}
+
+/// What a run may take at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bound {
+    /// Cells.
+    pub cells: usize,
+    /// Of these, finished before.
+    pub finished: usize,
+    /// What the others may cost at most, in millionths of a US dollar: the sum of their caps, or the run's own cap.
+    pub cost_micro_usd: u64,
+    /// How long they may take at most, one after the other, in seconds.
+    pub seconds: u64,
+}
+
+/// Where a sitting stands.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Cells finished or failed.
+    pub settled: usize,
+    /// Cells in all.
+    pub total: usize,
+    /// Those under way, by scenario.
+    pub under_way: Vec<String>,
+    /// What the run has cost, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+    /// How much longer it takes, judged by the cells of this sitting; unknown before the first has ended.
+    pub remaining: Option<Duration>,
+    /// The cell that has just ended.
+    pub ended: Option<CellRecord>,
+}
+
+/// Plans a run: everything is checked, every key is worked out, nothing is written or sent.
+pub fn plan(
+    surroundings: &Surroundings,
+    asked: Asked,
+    binary: Hash,
+    checkout: Option<Checkout>,
+    now: Timestamp,
+) -> Result<Plan, RunError> {
+    let golden = &surroundings.golden;
+    let chosen = choose(golden.manifest.version.as_str(), &golden.scenarios, &asked.scenarios)?;
+    let with = cells::made_with(surroundings, binary);
+    let store = surroundings.store()?;
+    let mut prompts: Vec<PromptRecord> = Vec::new();
+    for name in &asked.prompts {
+        let (name, version) = prompt(name);
+        let template = store.show(name, version).map_err(|e| Fault::from(&e))?;
+        let prompt = format!("{}@{}", template.name, template.version);
+        if prompts.iter().all(|other| other.prompt != prompt) {
+            prompts.push(PromptRecord { prompt, template_sha256: template.template_sha256 });
+        }
+    }
+    let (mut records, mut tasks, mut models) = (Vec::new(), Vec::new(), Vec::<ModelRecord>::new());
+    let (mut bound, mut seats) = (Bound::default(), BTreeMap::new());
+    // Repeats outermost: a run that is cut early has every scenario before it has any twice.
+    for repeat in 1..=asked.repeats {
+        let seed = asked.seed + u64::from(repeat - 1);
+        for &place in &chosen {
+            let Some(scenario) = golden.scenarios.get(place) else { continue };
+            for who in &asked.contestants {
+                let seat = surroundings.seat(who, scenario, seed, &mut seats)?;
+                let budget = Surroundings::budget(scenario, seat.free, asked.cell_cost_micro_usd);
+                let cost = most(&seat, &budget, scenario)?;
+                remember(&mut models, &seat);
+                for prompt in &prompts {
+                    let named = (prompt.prompt.as_str(), &prompt.template_sha256);
+                    let inputs = Inputs::of(scenario, named, &seat, seed, budget.clone(), &with);
+                    let key = inputs.key();
+                    let done = cells::finished(&surroundings.home, &key);
+                    let standing = match done {
+                        Some(done) if done.measured.version == METRICS_VERSION => {
+                            bound.finished += 1;
+                            Standing::Done(Box::new(done))
+                        }
+                        Some(_) => not_begun(),
+                        None => {
+                            bound.cost_micro_usd = bound.cost_micro_usd.saturating_add(cost);
+                            bound.seconds = bound.seconds.saturating_add(budget.time_seconds);
+                            not_begun()
+                        }
+                    };
+                    records.push(CellRecord {
+                        key,
+                        scenario: scenario.id.clone(),
+                        prompt: prompt.prompt.clone(),
+                        provider: seat.provider.clone(),
+                        model: seat.model.clone(),
+                        repeat,
+                        seed,
+                        standing,
+                    });
+                    let (who, budget) = (who.clone(), budget.clone());
+                    tasks.push(Task { scenario: place, who, budget, most: cost, inputs });
+                }
+            }
+        }
+    }
+    bound.cells = records.len();
+    bound.cost_micro_usd = bound.cost_micro_usd.min(asked.cost_micro_usd.unwrap_or(u64::MAX));
+    let scenarios = chosen.iter().filter_map(|&place| golden.scenarios.get(place));
+    let manifest = Manifest {
+        format: FORMAT,
+        run: String::new(),
+        golden: GoldenRecord {
+            version: golden.manifest.version.clone(),
+            sha256: golden.sha256.clone(),
+            primary: golden.manifest.primary.clone(),
+            weights: golden.manifest.weights.clone(),
+            scenarios: scenarios.map(|s| (s.id.clone(), s.sha256.clone())).collect(),
+        },
+        asked,
+        made_with: with,
+        checkout,
+        prompts,
+        models,
+        begun: now,
+        ended: None,
+        seconds: 0,
+        cells: records,
+    };
+    Ok(Plan { manifest, bound, tasks })
+}
+
+fn not_begun() -> Standing {
+    Standing::NotRun { why: "not begun".into() }
+}
+
+/// A prompt's name and version: a version alone is one of [`PROMPT`].
+fn prompt(given: &str) -> (&str, Option<&str>) {
+    match given.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None if given.contains('/') => (given, None),
+        None => (PROMPT, Some(given)),
+    }
+}
+
+/// The most that a session may cost.
+fn most(seat: &Seat, budget: &Budget, scenario: &Scenario) -> Result<u64, RunError> {
+    match (seat.free, budget.max_cost_micro_usd) {
+        (true, _) => Ok(0),
+        (false, Some(cost)) => Ok(cost),
+        (false, None) => {
+            let who = format!("{}/{}", seat.provider, seat.model);
+            Err(RunError::Unbounded { who, scenario: scenario.id.clone() })
+        }
+    }
+}
+
+fn remember(models: &mut Vec<ModelRecord>, seat: &Seat) {
+    let known = |m: &&mut ModelRecord| (&m.provider, &m.model) == (&seat.provider, &seat.model);
+    match models.iter_mut().find(known) {
+        // What changes with seed or scenario is in each cell's inputs.
+        Some(model) => model.facts.retain(|name, value| seat.facts.get(name) == Some(value)),
+        None => models.push(ModelRecord {
+            provider: seat.provider.clone(),
+            model: seat.model.clone(),
+            free: seat.free,
+            facts: seat.facts.clone(),
+        }),
+    }
+}
+
+/// The places of the scenarios that match one of the patterns; all without a pattern.
+fn choose(golden: &str, scenarios: &[Scenario], patterns: &[String]) -> Result<Vec<usize>, RunError> {
+    let mut chosen = BTreeSet::new();
+    for pattern in patterns {
+        let matching = scenarios.iter().enumerate().filter(|(_, scenario)| matches(pattern, &scenario.id));
+        let before = chosen.len();
+        chosen.extend(matching.map(|(place, _)| place));
+        if chosen.len() == before && !scenarios.iter().any(|scenario| matches(pattern, &scenario.id)) {
+            let hint = did_you_mean(pattern, scenarios.iter().map(|scenario| scenario.id.as_str()));
+            return Err(RunError::NoScenario { golden: golden.into(), pattern: pattern.clone(), hint });
+        }
+    }
+    if patterns.is_empty() {
+        chosen.extend(0..scenarios.len());
+    }
+    Ok(chosen.into_iter().collect())
+}
+
+/// Whether a name matches a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(tail) = name.strip_prefix(head) else { return false };
+    tail.char_indices()
+        .map(|(at, _)| at)
+        .chain([tail.len()])
+        .any(|at| tail.get(at..).is_some_and(|t| matches(rest, t)))
+}
+
+impl Plan {
+    /// Gives the run its name and writes its manifest: from now on it can be resumed.
+    pub fn begin(&mut self, home: &Path) -> Result<PathBuf, RunError> {
+        let runs = home.join("runs");
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ManifestError::Io { doing: "make", path, source }
+        };
+        std::fs::create_dir_all(&runs).map_err(io(&runs))?;
+        let stamp = self.manifest.begun.strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
+        let (mut name, mut number) = (stamp.clone(), 2);
+        // Two runs may begin in one second.
+        let folder = loop {
+            let folder = runs.join(&name);
+            match std::fs::create_dir(&folder) {
+                Ok(()) => break folder,
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                    name = format!("{stamp}_{number}");
+                    number += 1;
+                }
+                Err(error) => return Err(io(&folder)(error).into()),
+            }
+        };
+        self.manifest.run = name;
+        self.manifest.write(&folder)?;
+        Ok(folder)
+    }
+
+    /// Makes this plan the next sitting of a run: it has to be the same run.
+    pub fn go_on(&mut self, begun: Manifest) -> Result<(), RunError> {
+        let changed = |what| RunError::Changed { run: begun.run.clone(), what };
+        let now = &self.manifest;
+        // Figures of other metrics are measured anew from the sessions that are there.
+        let without = |with: &MadeWith| MadeWith { metrics: 0, ..with.clone() };
+        if now.golden.sha256 != begun.golden.sha256 {
+            return Err(changed("the golden set"));
+        }
+        if now.prompts != begun.prompts {
+            return Err(changed("a prompt"));
+        }
+        let keys = |manifest: &Manifest| manifest.cells.iter().map(|c| c.key.clone()).collect::<Vec<_>>();
+        if keys(now) != keys(&begun) {
+            let what = match without(&now.made_with) == without(&begun.made_with) {
+                true => "a model or a budget",
+                false => "the program, darktable or the vocabulary",
+            };
+            return Err(changed(what));
+        }
+        self.manifest.run = begun.run;
+        self.manifest.begun = begun.begun;
+        self.manifest.checkout = begun.checkout;
+        self.manifest.seconds = begun.seconds;
+        Ok(())
+    }
+
+    /// Works the cells off, `jobs` at a time, until all are done, a cap fires, or `cut` is raised. The manifest in
+    /// `folder` is written after every cell, and history gets its line.
+    pub fn sit(
+        &mut self,
+        surroundings: &Surroundings,
+        folder: &Path,
+        jobs: usize,
+        cut: &Cancel,
+        execute: &Execute<'_>,
+        watch: &(dyn Fn(&Progress) + Sync),
+    ) -> Result<(), RunError> {
+        let asked = &self.manifest.asked;
+        let limits = Budget {
+            time_seconds: asked.time_seconds.unwrap_or(FOREVER),
+            max_iterations: u64::MAX,
+            max_branches: u64::MAX,
+            max_tokens: None,
+            max_cost_micro_usd: asked.cost_micro_usd,
+            max_renders: None,
+        };
+        let mut ledger = Ledger::new(limits, Reserve::default());
+        // What earlier sittings spent stays spent.
+        let before = Amounts { cost_micro_usd: self.manifest.spent().0, ..Amounts::default() };
+        ledger.reserve(u64::MAX, before);
+        ledger.settle(u64::MAX, before);
+        let open = |cell: &CellRecord| !matches!(cell.standing, Standing::Done(_));
+        let mut waiting: Vec<usize> =
+            self.manifest.cells.iter().enumerate().filter(|(_, cell)| open(cell)).map(|(at, _)| at).collect();
+        waiting.reverse();
+        for &at in &waiting {
+            if let Some(cell) = self.manifest.cells.get_mut(at) {
+                cell.standing = not_begun();
+            }
+        }
+        let desk = Desk {
+            surroundings,
+            folder,
+            cut,
+            execute,
+            watch,
+            jobs: jobs.max(1),
+            tasks: &self.tasks,
+            began: Instant::now(),
+            before: Duration::from_secs(self.manifest.seconds),
+            paper: Mutex::new(Paper {
+                manifest: &mut self.manifest,
+                ledger,
+                waiting,
+                under_way: BTreeMap::new(),
+                took: BTreeMap::new(),
+                failed_in_a_row: 0,
+                over: None,
+                error: None,
+            }),
+            changed: Condvar::new(),
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..desk.jobs {
+                scope.spawn(|| while desk.one() {});
+            }
+        });
+        desk.close()?;
+        HistoryLine::of(&self.manifest).append(&surroundings.home)?;
+        Ok(())
+    }
+}
+
+/// What the workers share.
+struct Desk<'a> {
+    surroundings: &'a Surroundings,
+    folder: &'a Path,
+    cut: &'a Cancel,
+    execute: &'a Execute<'a>,
+    watch: &'a (dyn Fn(&Progress) + Sync),
+    jobs: usize,
+    tasks: &'a [Task],
+    began: Instant,
+    before: Duration,
+    paper: Mutex<Paper<'a>>,
+    /// Told when a cell ends: money may be free again.
+    changed: Condvar,
+}
+
+/// What they write on, one at a time.
+struct Paper<'a> {
+    manifest: &'a mut Manifest,
+    ledger: Ledger,
+    /// Cells that wait for their turn, the next one last.
+    waiting: Vec<usize>,
+    under_way: BTreeMap<usize, String>,
+    /// Seconds and cells of this sitting, by arm.
+    took: BTreeMap<(String, String), (f64, u32)>,
+    failed_in_a_row: usize,
+    /// Why no further cell begins.
+    over: Option<String>,
+    error: Option<ManifestError>,
+}
+
+impl<'a> Desk<'a> {
+    /// The paper; a worker that panicked has left at most a cell that is not run.
+    fn paper(&self) -> MutexGuard<'_, Paper<'a>> {
+        self.paper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.before + self.began.elapsed()
+    }
+
+    /// Takes the next cell and runs it; false when there is none to take.
+    fn one(&self) -> bool {
+        let Some((at, cell)) = self.take() else { return false };
+        let Some(task) = self.tasks.get(at) else { return false };
+        let Some(scenario) = self.surroundings.golden.scenarios.get(task.scenario) else { return false };
+        let run = self.paper().manifest.run.clone();
+        let began = Instant::now();
+        let job = Job {
+            surroundings: self.surroundings,
+            run: &run,
+            cell: &cell,
+            scenario,
+            who: &task.who,
+            budget: &task.budget,
+        };
+        let standing = job.run(&task.inputs, self.execute);
+        self.put(at, CellRecord { standing, ..cell }, began.elapsed());
+        true
+    }
+
+    /// The next cell, once the ledger admits it.
+    fn take(&self) -> Option<(usize, CellRecord)> {
+        let mut paper = self.paper();
+        loop {
+            if self.cut.is_cancelled() && paper.over.is_none() {
+                paper.over = Some("the run was stopped before it".into());
+            }
+            if paper.over.is_some() || paper.error.is_some() {
+                return None;
+            }
+            let &at = paper.waiting.last()?;
+            let cost_micro_usd = self.tasks.get(at)?.most;
+            let want = Amounts { cost_micro_usd, ..Amounts::default() };
+            match paper.ledger.admit(&want, self.elapsed()) {
+                Ok(()) => {
+                    paper.waiting.pop();
+                    paper.ledger.reserve(at as u64, want);
+                    let cell = paper.manifest.cells.get(at)?.clone();
+                    paper.under_way.insert(at, cell.scenario.clone());
+                    (self.watch)(&self.progress(&paper, None));
+                    return Some((at, cell));
+                }
+                // What runs may leave some of its reserve.
+                Err(_) if !paper.under_way.is_empty() => {
+                    let waited = self.changed.wait_timeout(paper, TICK);
+                    paper = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Err(exhausted) => paper.over = Some(format!("the run's own budget: {exhausted}")),
+            }
+        }
+    }
+
+    fn put(&self, at: usize, cell: CellRecord, took: Duration) {
+        let mut guard = self.paper();
+        let paper = &mut *guard;
+        let (cost, tokens) = cell.spent(&paper.manifest.run);
+        let spent = Amounts { cost_micro_usd: cost, tokens, ..Amounts::default() };
+        paper.ledger.settle(at as u64, spent);
+        paper.under_way.remove(&at);
+        match &cell.standing {
+            Standing::Done(_) => {
+                paper.failed_in_a_row = 0;
+                let sum = paper.took.entry((cell.provider.clone(), cell.model.clone())).or_default();
+                sum.0 += took.as_secs_f64();
+                sum.1 += 1;
+            }
+            Standing::Failed { failures } => {
+                paper.failed_in_a_row += 1;
+                if paper.failed_in_a_row >= MOST_FAILED_IN_A_ROW {
+                    let last = failures.last().map(|f| f.message.clone()).unwrap_or_default();
+                    let why =
+                        format!("{MOST_FAILED_IN_A_ROW} cells in a row failed, the last one because {last}");
+                    paper.over.get_or_insert(why);
+                }
+            }
+            Standing::NotRun { .. } => {}
+        }
+        let ended = cell.clone();
+        if let Some(slot) = paper.manifest.cells.get_mut(at) {
+            *slot = cell;
+        }
+        self.write(paper);
+        (self.watch)(&self.progress(paper, Some(ended)));
+        drop(guard);
+        self.changed.notify_all();
+    }
+
+    fn write(&self, paper: &mut Paper<'_>) {
+        paper.manifest.seconds = self.elapsed().as_secs();
+        paper.manifest.ended = Some(Timestamp::now());
+        if let Err(error) = paper.manifest.write(self.folder) {
+            paper.error = Some(error);
+        }
+    }
+
+    fn progress(&self, paper: &Paper<'_>, ended: Option<CellRecord>) -> Progress {
+        let left = paper.waiting.len() + paper.under_way.len();
+        Progress {
+            settled: paper.manifest.cells.len() - left,
+            total: paper.manifest.cells.len(),
+            under_way: paper.under_way.values().cloned().collect(),
+            cost_micro_usd: paper.manifest.spent().0,
+            remaining: self.remaining(paper),
+            ended,
+        }
+    }
+
+    /// What is left, each cell by the mean of its own contestant where that is known.
+    fn remaining(&self, paper: &Paper<'_>) -> Option<Duration> {
+        let all = paper.took.values().fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        if all.1 == 0 {
+            return None;
+        }
+        let left = paper.waiting.iter().chain(paper.under_way.keys());
+        let seconds = left.filter_map(|&at| {
+            let cell = paper.manifest.cells.get(at)?;
+            let own = paper.took.get(&(cell.provider.clone(), cell.model.clone()));
+            let (sum, n) = own.copied().unwrap_or(all);
+            Some(sum / f64::from(n))
+        });
+        Some(Duration::from_secs_f64(seconds.sum::<f64>() / self.jobs as f64))
+    }
+
+    /// Says of what is left why it was not run, and writes the manifest a last time.
+    fn close(self) -> Result<(), RunError> {
+        let mut guard = self.paper();
+        let paper = &mut *guard;
+        let why = paper.over.clone().unwrap_or_else(|| "not begun".into());
+        for at in std::mem::take(&mut paper.waiting) {
+            if let Some(cell) = paper.manifest.cells.get_mut(at) {
+                cell.standing = Standing::NotRun { why: why.clone() };
+            }
+        }
+        self.write(paper);
+        match paper.error.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, expected) in [
+            ("*", "001_a", true),
+            ("001*", "001_a", true),
+            ("*portrait*", "002_portrait_face", true),
+            ("0*_*t*e", "002_portrait_face", true),
+            ("001_a", "001_a", true),
+            ("001", "001_a", false),
+            ("*b", "001_a", false),
+            ("", "001_a", false),
+            ("*ü", "größe_ü", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_version_alone_is_one_of_the_system_prompt() {
+        assert_eq!(prompt("v2"), ("mode_b/system", Some("v2")));
+        assert_eq!(prompt("mine/other"), ("mine/other", None));
+        assert_eq!(prompt("mine/other@v3"), ("mine/other", Some("v3")));
+    }
+}

@@ -1,0 +1,667 @@
+//! A scenario: one task of a golden set, as a folder with a `scenario.toml`.
+//!
+//! ```toml
+//! [metadata]
+//! id = "003_window_portrait"          # the folder's name
+//! title = "Portrait by a window"      # says what the picture is, never what the answer is
+//! created = "2026-11-22"
+//! tags = ["portrait"]
+//!
+//! [brief]
+//! subject = "An astronaut in an orange suit, half length, by a flag."
+//! intent = "The room was dim and I exposed for the suit. Give the face its light back."
+//! constraints = ["The background stays as dark as it is."]
+//!
+//! [taste_fragments]                   # what the photographer's taste file says
+//! entries = ["Skin is never orange."]
+//!
+//! [image]
+//! path = "../raws/astronaut_dim.dng"  # from this folder
+//! sha256 = "…"
+//!
+//! [budget]
+//! time = 300                          # seconds
+//! iterations = 30
+//! branches = 1                        # and, if wanted: tokens, cost (US dollars), renders
+//!
+//! [[vectors]]                         # none: one open-ended branch
+//! name = "light"
+//! direction = "open the face"
+//!
+//! [expected]
+//! likely_primitives = ["midtones_lift"]
+//! forbidden_primitives = ["black_and_white"]
+//! mask_targets = ["face"]             # regions that some masked move should meet
+//! branch_count = { min = 1, max = 1 }
+//!
+//! [[expected.directions]]             # in just-noticeable steps from the baseline
+//! vector = "light"                    # left out: on every branch
+//! axis = "midtones"
+//! min = 1.0
+//! max = 14.0
+//!
+//! [[hidden]]                          # the answer, in order; the agent never reads it
+//! move = "midtones_lift"
+//! values = { amount = 0.8 }
+//! mask = { shape = "ellipse", center = [0.45, 0.25], radius = [0.14, 0.2] }
+//!
+//! [[regions]]
+//! name = "face"
+//! mask = { shape = "ellipse", center = [0.45, 0.25], radius = [0.14, 0.2] }
+//! ```
+//!
+//! A `reference.md` beside it tells a person what the task is after; nothing reads it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+
+use crate::budget::Budget;
+use crate::darktable::render::RawFile;
+use crate::darktable::state::EditState;
+use crate::durable;
+use crate::error::{Coded, ErrorCode};
+use crate::eval::metrics::{EDGE, Eyes};
+use crate::hint::{did_you_mean, toml_error};
+use crate::ids::{Hash, PhotoId, VectorName};
+use crate::metrics::axes::Axis;
+use crate::photo::{AskDefaults, IngestOptions, Library, Operation, PhotoError, Workspace, ingest};
+use crate::session::start::Request;
+use crate::transcript::Vector;
+use crate::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
+
+/// The file that makes a folder a scenario.
+pub const SCENARIO_FILE: &str = "scenario.toml";
+
+/// What a scenario is called and filed under.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metadata {
+    /// The folder's name, `NNN_slug`.
+    pub id: String,
+    /// A title for lists. It may name the picture; it must not name the answer.
+    pub title: String,
+    /// When it was written.
+    pub created: Date,
+    /// Genres and techniques, for choosing scenarios.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// What the photographer says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Brief {
+    /// What is in the picture.
+    pub subject: String,
+    /// What it should become.
+    pub intent: String,
+    /// What must hold whatever else is done.
+    #[serde(default)]
+    pub constraints: Vec<String>,
+}
+
+/// The raw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Where it is, from the scenario's folder.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes.
+    pub sha256: Hash,
+}
+
+/// A number of branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {
+    /// At least.
+    pub min: u64,
+    /// At most.
+    pub max: u64,
+}
+
+/// Where a branch should have moved to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Direction {
+    /// Whose branch; on every branch if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vector: Option<VectorName>,
+    /// Along which axis.
+    pub axis: Axis,
+    /// The least movement from the baseline, in just-noticeable steps; negative is the other way.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// What is expected of a session, none of which it is told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Expected {
+    /// Moves and looks that a good answer is likely to use.
+    pub likely_primitives: Vec<String>,
+    /// Moves and looks that break the brief.
+    pub forbidden_primitives: Vec<String>,
+    /// Names of regions that some masked move should meet.
+    pub mask_targets: Vec<String>,
+    /// How many branches should come back; one a vector if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch_count: Option<Count>,
+    /// Where the branches should have moved to.
+    pub directions: Vec<Direction>,
+}
+
+/// One move of the hidden edit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HiddenMove {
+    /// A move or a look of the vocabulary.
+    #[serde(rename = "move")]
+    pub name: String,
+    /// Its parameters; what is left out has the move's default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, f64>,
+    /// Where it acts; everywhere if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskSpec>,
+}
+
+/// A named part of the picture, as it lies on the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Region {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub mask: MaskSpec,
+}
+
+/// `[taste_fragments]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Taste {
+    entries: Vec<String>,
+}
+
+/// `[budget]`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Caps {
+    time: u64,
+    iterations: u64,
+    branches: u64,
+    tokens: Option<u64>,
+    cost: Option<f64>,
+    renders: Option<u64>,
+}
+
+impl Caps {
+    fn budget(self) -> Option<Budget> {
+        let cost = match self.cost {
+            Some(usd) if usd.is_finite() && usd > 0.0 => Some((usd * 1e6).round() as u64),
+            Some(_) => return None,
+            None => None,
+        };
+        let given = [Some(self.time), Some(self.iterations), Some(self.branches), self.tokens, self.renders];
+        let positive = given.into_iter().flatten().all(|cap| cap > 0);
+        positive.then_some(Budget {
+            time_seconds: self.time,
+            max_iterations: self.iterations,
+            max_branches: self.branches,
+            max_tokens: self.tokens,
+            max_cost_micro_usd: cost,
+            max_renders: self.renders,
+        })
+    }
+}
+
+/// `scenario.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    metadata: Metadata,
+    brief: Brief,
+    #[serde(default)]
+    vectors: Vec<Vector>,
+    #[serde(default)]
+    taste_fragments: Taste,
+    image: Image,
+    budget: Caps,
+    #[serde(default)]
+    expected: Expected,
+    #[serde(default)]
+    hidden: Vec<HiddenMove>,
+    #[serde(default)]
+    regions: Vec<Region>,
+}
+
+/// One task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name, which is its folder's.
+    pub id: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// SHA-256 of `scenario.toml`, which names the raw by its hash: the identity of the whole task.
+    pub sha256: Hash,
+    /// What it is called and filed under.
+    pub metadata: Metadata,
+    /// What the photographer says.
+    pub brief: Brief,
+    /// The axes to explore; none means one open-ended branch.
+    pub vectors: Vec<Vector>,
+    /// What the photographer's taste file says, a sentence each.
+    pub taste: Vec<String>,
+    /// The raw.
+    pub image: Image,
+    /// What a session may spend.
+    pub budget: Budget,
+    /// What is expected.
+    pub expected: Expected,
+    /// The hidden edit; empty where there is none, and a scenario then has no recovery.
+    pub hidden: Vec<HiddenMove>,
+    /// Parts of the picture that are measured by themselves.
+    pub regions: Vec<Region>,
+}
+
+/// Why a scenario cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// A file that the system refused.
+    #[error("cannot {doing} {path}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// `scenario.toml` does not say what it has to.
+    #[error("{path}: {reason}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with its place.
+        reason: String,
+    },
+    /// The raw is nowhere.
+    #[error("the raw of {scenario} is missing: {path}")]
+    NoRaw {
+        /// The scenario.
+        scenario: String,
+        /// Where it was looked for first.
+        path: PathBuf,
+    },
+    /// The raw is another file.
+    #[error("the raw of {scenario} is not the one that it was written for: {path}")]
+    OtherRaw {
+        /// The scenario.
+        scenario: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The hidden edit cannot be made.
+    #[error("the hidden edit of {scenario} cannot be made: {name}")]
+    Hidden {
+        /// The scenario.
+        scenario: String,
+        /// The move at fault.
+        name: String,
+        /// Why; boxed, since it is large and every result would be.
+        source: Box<VocabularyError>,
+    },
+    /// The photo's folder.
+    #[error(transparent)]
+    Photo(#[from] PhotoError),
+}
+
+impl Coded for ScenarioError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Io { source, .. } => crate::transcript::file_code(source),
+            Self::Invalid { .. } => ErrorCode::InvalidInput,
+            Self::NoRaw { .. } => ErrorCode::NotFound,
+            Self::OtherRaw { .. } => ErrorCode::VersioningError,
+            Self::Hidden { source, .. } => source.code(),
+            Self::Photo(error) => error.code(),
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::NoRaw { .. } | Self::OtherRaw { .. } => {
+                Some("put the raws of the set into a folder and name it in CHEMIGRAM_GOLDEN_RAWS_DIR".into())
+            }
+            Self::Invalid { .. } => {
+                Some("docs/scenarios.md has the form; `chemigram eval new-scenario` writes one".into())
+            }
+            Self::Photo(error) => error.remedy(),
+            _ => None,
+        }
+    }
+}
+
+impl Scenario {
+    /// Reads the scenario in `folder` and checks everything that needs neither raw nor vocabulary.
+    pub fn load(folder: &Path) -> Result<Self, ScenarioError> {
+        let path = folder.join(SCENARIO_FILE);
+        let text = std::fs::read_to_string(&path).map_err(|source| ScenarioError::Io {
+            doing: "read",
+            path: path.clone(),
+            source,
+        })?;
+        Self::parse(folder, &text).map_err(|reason| ScenarioError::Invalid { path, reason })
+    }
+
+    /// [`Self::load`] of a text; the error is a reason.
+    fn parse(folder: &Path, text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if file.metadata.id != name {
+            return Err(format!("metadata.id is `{}`, the folder is `{name}`", file.metadata.id));
+        }
+        file.metadata.id.parse::<PhotoId>().map_err(|e| format!("metadata.id: {e}"))?;
+        let budget = file.budget.budget().ok_or("budget: every cap must be positive")?;
+        let scenario = Self {
+            id: file.metadata.id.clone(),
+            folder: folder.to_owned(),
+            sha256: Hash::of(text),
+            metadata: file.metadata,
+            brief: file.brief,
+            vectors: file.vectors,
+            taste: file.taste_fragments.entries,
+            image: file.image,
+            budget,
+            expected: file.expected,
+            hidden: file.hidden,
+            regions: file.regions,
+        };
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// What can be checked without the vocabulary.
+    fn check(&self) -> Result<(), String> {
+        for (field, text) in [("brief.subject", &self.brief.subject), ("brief.intent", &self.brief.intent)] {
+            if text.trim().is_empty() {
+                return Err(format!("{field} is empty"));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for vector in &self.vectors {
+            if vector.direction.trim().is_empty() {
+                return Err(format!("the vector `{}` has no direction", vector.name));
+            }
+            if !seen.insert(vector.name.as_str()) {
+                return Err(format!("the vector `{}` is there twice", vector.name));
+            }
+        }
+        if self.vectors.len() as u64 > self.budget.max_branches {
+            return Err(format!(
+                "{} vectors need budget.branches of at least that many, it is {}",
+                self.vectors.len(),
+                self.budget.max_branches
+            ));
+        }
+        for direction in &self.expected.directions {
+            let Direction { vector, axis, min, max } = direction;
+            if !(min.is_finite() && max.is_finite() && min <= max) {
+                return Err(format!("the bounds of {axis} must be numbers, the lesser one first"));
+            }
+            if let Some(name) = vector.as_ref().filter(|name| !seen.contains(name.as_str())) {
+                let hint = did_you_mean(name.as_str(), seen.iter().copied());
+                return Err(format!("a direction is of the vector `{name}`, which is not there{hint}"));
+            }
+        }
+        if let Some(Count { min, max }) = self.expected.branch_count
+            && min > max
+        {
+            return Err(format!("expected.branch_count has a min of {min} and a max of {max}"));
+        }
+        let mut names = BTreeSet::new();
+        for region in &self.regions {
+            if !names.insert(region.name.as_str()) {
+                return Err(format!("the region `{}` is there twice", region.name));
+            }
+        }
+        for target in &self.expected.mask_targets {
+            if !names.contains(target.as_str()) {
+                let hint = did_you_mean(target, names.iter().copied());
+                return Err(format!("the mask target `{target}` is no region{hint}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the names of moves in it, a sentence each.
+    pub fn unknown_moves(&self, vocabulary: &Vocabulary) -> Vec<String> {
+        let expected = &self.expected;
+        let named = expected.likely_primitives.iter().chain(&expected.forbidden_primitives);
+        let named = named.chain(self.hidden.iter().map(|hidden| &hidden.name));
+        let unknown = named.filter(|name| !known(vocabulary, name));
+        unknown.filter_map(|name| vocabulary.get(name).err()).map(|error| error.to_string()).collect()
+    }
+
+    /// How many branches should come back.
+    pub fn branch_count(&self) -> Count {
+        let planned = (self.vectors.len() as u64).max(1);
+        self.expected.branch_count.unwrap_or(Count { min: planned, max: planned })
+    }
+
+    /// The raw, its hash proved. Where it is not in its place, it is looked for by its name in `elsewhere`.
+    pub fn raw(&self, elsewhere: Option<&Path>) -> Result<RawFile, ScenarioError> {
+        let own = self.folder.join(&self.image.path);
+        let other = elsewhere.zip(own.file_name()).map(|(folder, name)| folder.join(name));
+        let path = match other {
+            Some(other) if !own.is_file() => other,
+            _ => own.clone(),
+        };
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(ScenarioError::NoRaw { scenario: self.id.clone(), path: own });
+            }
+            Err(source) => return Err(ScenarioError::Io { doing: "read", path, source }),
+        };
+        if Hash::of(bytes) != self.image.sha256 {
+            return Err(ScenarioError::OtherRaw { scenario: self.id.clone(), path });
+        }
+        Ok(RawFile { path, sha256: self.image.sha256.clone() })
+    }
+
+    /// The brief as a photographer writes it into `brief.md`. Nothing of the answer is in it.
+    pub fn brief_text(&self) -> String {
+        let mut text = format!("{}\n\n{}\n", self.brief.subject.trim(), self.brief.intent.trim());
+        if !self.brief.constraints.is_empty() {
+            text.push('\n');
+        }
+        for constraint in &self.brief.constraints {
+            text.push_str(&format!("- {}\n", constraint.trim()));
+        }
+        text
+    }
+
+    /// Makes the scenario a photo of `library`, under its own id and with its brief, and writes its tastes as
+    /// the default taste file of `tastes`. A photo that is there already is opened as it is. `raws` is where
+    /// raws are looked for that are not in their place; `ask` says what darktable does by default.
+    pub fn stage(
+        &self,
+        library: &Library,
+        tastes: &Path,
+        raws: Option<&Path>,
+        ask: &AskDefaults<'_>,
+    ) -> Result<Workspace, ScenarioError> {
+        let io = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |source| ScenarioError::Io { doing, path, source }
+        };
+        std::fs::create_dir_all(tastes).map_err(io("make", tastes))?;
+        let file = tastes.join("_default.md");
+        let lines: String = self.taste.iter().map(|line| format!("- {}\n", line.trim())).collect();
+        durable::write(&file, lines.as_bytes()).map_err(io("write", &file))?;
+        let id: PhotoId = self.id.parse().map_err(|e: crate::ids::InvalidName| ScenarioError::Invalid {
+            path: self.folder.join(SCENARIO_FILE),
+            reason: e.to_string(),
+        })?;
+        if library.folder(&id).is_dir() {
+            return Ok(library.open(&id)?);
+        }
+        let raw = self.raw(raws)?;
+        let options = IngestOptions { id: Some(id), brief: Some(self.brief_text()) };
+        Ok(ingest(library, &raw.path, options, ask)?.workspace)
+    }
+
+    /// The session that the scenario asks for: unattended, from `main`, with its own brief and budget.
+    pub fn request(&self, prompt: &str, seed: u64) -> Request {
+        Request {
+            brief: None,
+            vectors: self.vectors.clone(),
+            budget: self.budget.clone(),
+            from: "main".into(),
+            criteria: None,
+            prompt: prompt.to_owned(),
+            preview_edge: EDGE,
+            unattended: true,
+            seed,
+        }
+    }
+
+    /// The hidden edit, made on the photo's own default edit; `None` where the scenario has none.
+    pub fn target(&self, eyes: &Eyes<'_>, facts: &PhotoFacts) -> Result<Option<EditState>, ScenarioError> {
+        if self.hidden.is_empty() {
+            return Ok(None);
+        }
+        let mut state = facts.baseline.clone();
+        for HiddenMove { name, values, mask } in &self.hidden {
+            let request = ApplyRequest { move_name: name, values, mask: mask.as_ref() };
+            let version = eyes.renderer.darktable_version();
+            let made = Operation::apply(&request, eyes.vocabulary, &state, facts, eyes.layouts, version);
+            (state, _) = made.map_err(|source| ScenarioError::Hidden {
+                scenario: self.id.clone(),
+                name: name.clone(),
+                source: Box::new(source),
+            })?;
+        }
+        Ok(Some(state))
+    }
+}
+
+/// Whether the vocabulary has a move, a look or a saved style of this name.
+pub(super) fn known(vocabulary: &Vocabulary, name: &str) -> bool {
+    vocabulary.get(name).is_ok() || vocabulary.look(name).is_some() || vocabulary.style(name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        [metadata]
+        id = "001_cup"
+        title = "A cup"
+        created = "2026-11-22"
+
+        [brief]
+        subject = "A cup."
+        intent = "Warmer."
+        constraints = ["The rim stays white."]
+
+        [image]
+        path = "../raws/cup.dng"
+        sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+        [budget]
+        time = 300
+        iterations = 30
+        branches = 1
+        cost = 0.25
+
+        [[vectors]]
+        name = "warmth"
+        direction = "warmer"
+
+        [expected]
+        mask_targets = ["rim"]
+
+        [[expected.directions]]
+        vector = "warmth"
+        axis = "warmth"
+        min = 1
+        max = 9.5
+
+        [[hidden]]
+        move = "warmth"
+        values = { shift = 20 }
+
+        [[regions]]
+        name = "rim"
+        mask = { shape = "circle", center = [0.5, 0.5], radius = 0.2 }
+    "#;
+
+    fn parse(text: &str) -> Result<Scenario, String> {
+        Scenario::parse(Path::new("/sets/golden_v9/001_cup"), text)
+    }
+
+    fn refused(from: &str, to: &str) -> String {
+        assert!(TEXT.contains(from), "{from}");
+        parse(&TEXT.replace(from, to)).unwrap_err()
+    }
+
+    #[test]
+    fn a_scenario_is_read_and_its_brief_gives_nothing_away() {
+        let scenario = parse(TEXT).unwrap();
+        assert_eq!(scenario.brief_text(), "A cup.\n\nWarmer.\n\n- The rim stays white.\n");
+        assert_eq!(scenario.budget.max_cost_micro_usd, Some(250_000));
+        assert_eq!(scenario.branch_count(), Count { min: 1, max: 1 });
+        assert_eq!(scenario.hidden[0].values["shift"], 20.0);
+        let request = scenario.request("mode_b/system", 7);
+        assert_eq!((request.from.as_str(), request.unattended, request.seed), ("main", true, 7));
+        assert_eq!(scenario.sha256, Hash::of(TEXT));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        assert!(refused("intent =", "intend =").contains("unknown field `intend`"));
+        assert!(refused("id = \"001_cup\"", "id = \"002_cup\"").contains("the folder is `001_cup`"));
+        assert!(refused("iterations = 30", "iterations = 0").contains("every cap must be positive"));
+        assert!(refused("cost = 0.25", "cost = -1").contains("every cap must be positive"));
+        assert!(refused("intent = \"Warmer.\"", "intent = \" \"").contains("brief.intent is empty"));
+        assert!(refused("vector = \"warmth\"", "vector = \"warmht\"").contains("did you mean `warmth`?"));
+        assert!(refused("[\"rim\"]", "[\"brim\"]").contains("did you mean `rim`?"));
+        assert!(refused("max = 9.5", "max = 0.5").contains("the lesser one first"));
+        assert!(refused("branches = 1", "branches = 1\nmoney = 3").contains("unknown field `money`"));
+        let twice = "direction = \"warmer\"\n[[vectors]]\nname = \"warmth\"\ndirection = \"x\"";
+        assert!(refused("direction = \"warmer\"", twice).contains("is there twice"));
+    }
+
+    #[test]
+    fn a_raw_is_looked_for_elsewhere_and_its_hash_is_proved() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("golden_v9/001_cup");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(SCENARIO_FILE), TEXT).unwrap();
+        let scenario = Scenario::load(&folder).unwrap();
+        assert!(matches!(scenario.raw(None), Err(ScenarioError::NoRaw { .. })));
+        let raws = dir.path().join("raws");
+        std::fs::create_dir_all(&raws).unwrap();
+        std::fs::write(raws.join("cup.dng"), "test").unwrap();
+        assert_eq!(scenario.raw(Some(&raws)).unwrap().path, raws.join("cup.dng"));
+        std::fs::write(raws.join("cup.dng"), "tess").unwrap();
+        let error = scenario.raw(Some(&raws)).unwrap_err();
+        assert!(matches!(error, ScenarioError::OtherRaw { .. }) && error.remedy().is_some(), "{error}");
+    }
+
+    #[test]
+    fn moves_that_are_not_there_are_told() {
+        let vocabulary = Vocabulary::load(&crate::assets::Overlay::vocabulary(None)).unwrap();
+        let scenario = parse(&TEXT.replace("move = \"warmth\"", "move = \"warmht\"")).unwrap();
+        let told = scenario.unknown_moves(&vocabulary);
+        assert!(told.len() == 1 && told[0].contains("warmth"), "{told:?}");
+    }
+}

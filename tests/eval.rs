@@ -1,0 +1,288 @@
+//! Evaluations as a person runs them: real sessions over a small golden set of the demo's raw, through real
+//! darktable. What is killed goes on to the same figures, nothing is paid twice, and a failure of the
+//! surroundings is not a bad result.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use chemigram::darktable::dng;
+use chemigram::eval::golden::Golden;
+use chemigram::eval::manifest::{self, Manifest, Standing};
+use chemigram::ids::Hash;
+use chemigram::transcript::Outcome;
+use serde_json::Value;
+
+/// A home with a golden set of so many scenarios, each with shadows that were opened by a known amount.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(scenarios: usize) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        let set = home.path("golden_test");
+        let raw = dng::demo_raw().unwrap();
+        std::fs::create_dir_all(set.join("raws")).unwrap();
+        std::fs::write(set.join("raws/demo.dng"), &raw).unwrap();
+        let sha256 = Hash::of(&raw);
+        for n in 1..=scenarios {
+            let id = format!("00{n}_shadows");
+            let amount = 0.4 + 0.3 * n as f64;
+            let folder = set.join(&id);
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = format!(
+                r#"
+[metadata]
+id = "{id}"
+title = "A dark cup"
+created = "2026-11-22"
+
+[brief]
+subject = "A cup."
+intent = "Open the shadows."
+
+[image]
+path = "../raws/demo.dng"
+sha256 = "{sha256}"
+
+[budget]
+time = 120
+iterations = 12
+branches = 1
+
+[[vectors]]
+name = "light"
+direction = "open the shadows"
+
+[[hidden]]
+move = "shadows_lift"
+values = {{ amount = {amount} }}
+"#
+            );
+            std::fs::write(folder.join("scenario.toml"), text).unwrap();
+        }
+        let today = "2026-11-22".parse().unwrap();
+        Golden::freeze(&set, "recovery", [].into(), "for a test", today).unwrap();
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
+        command.arg("eval").args(arguments).arg("--json").stdin(Stdio::null());
+        command.current_dir(self.0.path()).env_remove("CHEMIGRAM_GOLDEN_RAWS_DIR");
+        for (name, folder) in [
+            ("HOME", "home"),
+            ("XDG_CACHE_HOME", "cache"),
+            ("XDG_DATA_HOME", "data"),
+            ("XDG_CONFIG_HOME", "config"),
+        ] {
+            command.env(name, self.path(folder));
+        }
+        command
+    }
+
+    /// The status and the JSON of `eval …`.
+    fn eval(&self, arguments: &[&str]) -> (i32, Value) {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        let text = String::from_utf8(stdout).unwrap();
+        let value = serde_json::from_str(&text);
+        let value = value.unwrap_or_else(|e| panic!("{e}: {text}{}", String::from_utf8_lossy(&stderr)));
+        (status.code().unwrap(), value)
+    }
+
+    fn run(&self, arguments: &[&str]) -> (i32, Manifest) {
+        let (status, value) = self.eval(&[&["run", "--golden", "golden_test"], arguments].concat());
+        let folder = value["folder"].as_str().unwrap_or_else(|| panic!("{value:#}"));
+        (status, Manifest::read(Path::new(folder)).unwrap())
+    }
+
+    fn evaluations(&self) -> PathBuf {
+        self.path("data/chemigram/evaluations")
+    }
+}
+
+/// The sessions of a run: scenario, contestant, session, payer, recovery.
+fn sessions(run: &Manifest) -> Vec<(String, String, String, String, f64)> {
+    let row = |cell: &manifest::CellRecord| {
+        let done = cell.done().unwrap_or_else(|| panic!("{cell:?}"));
+        let recovery = done.measured.get("recovery").unwrap();
+        let (session, payer) = (done.session.clone(), done.paid_by.clone());
+        (cell.scenario.clone(), cell.provider.clone(), session, payer, recovery)
+    };
+    run.cells.iter().map(row).collect()
+}
+
+/// A manifest without names, times and what only tells of them.
+fn but_for_times(run: &Manifest) -> Value {
+    let mut value = serde_json::to_value(run).unwrap();
+    for name in ["run", "begun", "ended", "seconds"] {
+        value[name] = Value::Null;
+    }
+    value["asked"]["golden"] = Value::Null;
+    for cell in value["cells"].as_array_mut().unwrap() {
+        let standing = &mut cell["standing"];
+        for name in ["session", "ended", "wall_ms", "paid_by"] {
+            standing[name] = Value::Null;
+        }
+        // Renders depend on what the cache had, seconds on the machine.
+        standing["spent"] = Value::Null;
+        for name in ["seconds", "model_seconds", "render_seconds", "renders"] {
+            standing["measured"]["metrics"][name] = Value::Null;
+        }
+    }
+    value
+}
+
+#[test]
+fn the_baselines_frame_the_explorer_and_a_finished_cell_is_never_paid_twice() {
+    let home = Home::new(2);
+    let who = ["--provider", "idle,explorer,oracle", "--jobs", "2"];
+    let (status, plan) =
+        home.eval(&[&["run", "--golden", "golden_test", "--dry-run"], who.as_slice()].concat());
+    assert_eq!((status, plan["at_most"]["cells"].as_u64()), (0, Some(6)));
+    assert!(!home.evaluations().exists(), "a dry run writes nothing");
+
+    let (status, first) = home.run(&who);
+    assert_eq!(status, 0);
+    for (scenario, provider, _, payer, recovery) in sessions(&first) {
+        match provider.as_str() {
+            "idle" => assert!(recovery.abs() < 0.01, "{scenario}: {recovery}"),
+            "oracle" => assert!((recovery - 1.0).abs() < 0.01, "{scenario}: {recovery}"),
+            _ => assert!(recovery > 0.1, "{scenario}: {recovery}"),
+        }
+        assert_eq!(payer, first.run);
+    }
+    assert!(first.broken().is_empty() && first.ended.is_some());
+
+    let (status, second) = home.run(&who);
+    assert_eq!((status, sessions(&second)), (0, sessions(&first)));
+    assert_ne!(second.run, first.run);
+    // Another seed is another cell.
+    let (_, third) = home.run(&["--provider", "idle", "--seed", "2", "--scenarios", "*1_sha*"]);
+    assert_eq!((third.cells.len(), &third.cells[0].done().unwrap().paid_by), (1, &third.run));
+
+    let (_, list) = home.eval(&["list"]);
+    assert_eq!(list.as_array().unwrap().len(), 3);
+    assert_eq!(manifest::history(&home.evaluations()).len(), 3);
+    // Two scenarios show nothing, whatever the figures say; and the gate lets pass what has not got worse.
+    let pair = [format!("{}:idle", first.run), format!("{}:oracle", second.run)];
+    let junit = home.path("compare.xml");
+    let gate = ["--gate", "--junit", junit.to_str().unwrap()];
+    let (status, compared) = home.eval(&[&["compare", &pair[0], &pair[1]], gate.as_slice()].concat());
+    assert_eq!((status, compared["primary"]["verdict"].as_str()), (0, Some("inconclusive")));
+    assert!(std::fs::read_to_string(&junit).unwrap().contains("tests=\"5\" failures=\"0\""));
+    let (status, _) = home.eval(&["compare", &pair[0], &pair[1], "--gate=improvement"]);
+    assert_eq!(status, 1);
+    // The page holds everything: two comparisons, cost against quality, and the pictures: before, and
+    // what is worth a look. What `idle` leaves is not.
+    let page = home.path("report.html");
+    let (status, _) = home.eval(&["report", &second.run, "-o", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert_eq!((status, page.matches("<img src=\"data:image/jpeg").count()), (0, 6));
+    assert_eq!((page.matches("<h2>inconclusive</h2>").count(), page.matches("<svg").count()), (2, 4));
+    assert!(!page.contains("<script") && !page.contains("http://") && !page.contains("NaN"));
+    let (status, failure) = home.eval(&["compare", "last", &pair[1], "--metric", "recovry"]);
+    assert_eq!(status, 2);
+    assert!(failure["error"]["message"].as_str().unwrap().contains("did you mean `recovery`"));
+}
+
+#[test]
+fn a_killed_run_goes_on_to_the_same_figures() {
+    let home = Home::new(2);
+    let mut child = home
+        .command(&["run", "--golden", "golden_test"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // In the middle of the second session.
+    let began = Instant::now();
+    let second = |manifest: &Manifest| {
+        let cell = &manifest.cells[1];
+        let photos = home.evaluations().join("cells").join(cell.key.as_str()).join("photos");
+        let sessions = photos.join(&cell.scenario).join("sessions/mode_b");
+        let entry = std::fs::read_dir(sessions).ok()?.next()?.ok()?;
+        std::fs::read_to_string(entry.path().join("transcript.jsonl")).ok()
+    };
+    let cut = loop {
+        assert!(began.elapsed() < Duration::from_secs(120), "the second session never came so far");
+        std::thread::sleep(Duration::from_millis(5));
+        let Ok(folder) = manifest::find(&home.evaluations(), "last") else { continue };
+        let Ok(manifest) = Manifest::read(&folder) else { continue };
+        let lines = second(&manifest).map_or(0, |text| text.lines().count());
+        if lines > 25 {
+            break manifest.run;
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let folder = manifest::find(&home.evaluations(), &cut).unwrap();
+    let killed = Manifest::read(&folder).unwrap();
+    assert_eq!((killed.tally().done, killed.tally().not_run), (1, 1), "it was not killed in the middle");
+
+    let (status, value) = home.eval(&["resume", &cut[..13]]);
+    assert_eq!((status, value["run"].as_str()), (0, Some(cut.as_str())));
+    let resumed = Manifest::read(&folder).unwrap();
+    assert_eq!(
+        sessions(&resumed)[0].2,
+        sessions(&killed_first(&killed))[0].2,
+        "the finished one was run again"
+    );
+    let transcript = second(&resumed).unwrap();
+    assert!(transcript.contains("\"kind\":\"resumed\""), "the killed session was begun anew");
+
+    // The same in one go, elsewhere.
+    let whole = Home::new(2);
+    let (status, whole) = whole.run(&[]);
+    assert_eq!(status, 0);
+    assert_eq!(but_for_times(&resumed), but_for_times(&whole));
+}
+
+/// A manifest with its first cell alone.
+fn killed_first(run: &Manifest) -> Manifest {
+    Manifest { cells: run.cells[..1].to_vec(), ..run.clone() }
+}
+
+#[test]
+fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
+    let home = Home::new(3);
+    std::fs::write(
+        home.path("down.toml"),
+        "[[reply]]\nfault = { class = \"auth\", status = 401, message = \"no such key\", times = 99 }\n",
+    )
+    .unwrap();
+    let (status, failed) = home.run(&["--provider", "script/down.toml", "--scenarios", "001*"]);
+    assert_eq!((status, failed.tally().failed), (12, 1));
+    let Standing::Failed { failures } = &failed.cells[0].standing else { panic!("{:?}", failed.cells[0]) };
+    assert_eq!(failures.len(), 3, "it is tried again, and not for ever");
+    assert!(failures[0].message.contains("no such key"), "{}", failures[0].message);
+    assert_eq!(failed.mean(&failed.arms()[0], "recovery"), None, "a failure has no figure");
+
+    // Six cents a session, at most ten: after the first, the second might pass fifteen and a half.
+    let model = "[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n";
+    let confirm = r#"calls = [{ name = "confirm_session", arguments = '{"vectors": [{"name": "light", "restated": "brighter"}]}' }]"#;
+    let end = r#"calls = [{ name = "end_mode_b_session", arguments = '{"session_summary": "Nothing."}' }]"#;
+    let used = "usage = { input_fresh = 30000, output = 0 }";
+    let script = format!("{model}[[reply]]\n{used}\n{confirm}\n[[reply]]\n{used}\n{end}\n");
+    std::fs::write(home.path("dear.toml"), script).unwrap();
+    let dear = ["--provider", "script/dear.toml"];
+    let (status, refused) = home.eval(&[&["run", "--golden", "golden_test"], dear.as_slice()].concat());
+    assert_eq!(status, 2);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("nothing limits"), "{refused}");
+    let capped = [dear.as_slice(), &["--cell-cost", "0.10", "--budget", "cost=0.155"]].concat();
+    let (status, poor) = home.run(&capped);
+    assert_eq!((status, poor.tally().done, poor.tally().not_run), (10, 1, 2), "{:?}", poor.spent());
+    assert_eq!(poor.spent().0, 60_000);
+    let Standing::NotRun { why } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
+    assert!(why.contains("the cost cap has fired"), "{why}");
+    let (status, _) = home.eval(&["resume", "last", "--budget", "cost=1"]);
+    let rich = Manifest::read(&manifest::find(&home.evaluations(), "last").unwrap()).unwrap();
+    assert_eq!((status, rich.tally().done, rich.spent().0), (0, 3, 180_000));
+    // A session that did nothing is a result, and a bad one.
+    assert_eq!(rich.mean(&rich.arms()[0], "recovery"), Some((0.0, 3)));
+    assert!(rich.cells.iter().all(|cell| cell.done().unwrap().outcome == Outcome::Completed));
+}
