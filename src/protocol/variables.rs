@@ -25,6 +25,11 @@ const MAX_ITEMS: usize = 100;
 pub struct Values(BTreeMap<String, (Value, Trust)>);
 
 impl Values {
+    /// All of them, each with who gave it.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value, Trust)> {
+        self.0.iter().map(|(name, (value, by))| (name.as_str(), value, *by))
+    }
+
     /// Gives a value; a later one of the same name counts.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>, by: Trust) {
         self.0.insert(name.into(), (value.into(), by));
