@@ -424,6 +424,8 @@ fn the_edit_becomes_a_scenario(case: &Case) {
     let day = case.scenario.metadata.created;
     let again = draft::draft(&set, words.clone(), &case.workspace, &tip, &eyes, day).unwrap();
     assert_eq!(again.hidden, case.scenario.hidden);
+    let reference = std::fs::read_to_string(again.folder.join("reference.md")).unwrap();
+    assert!(reference.contains("- `exposure` with ev = 0.9 on a mask"), "{reference}");
     assert_eq!(again.regions[0].mask, case.scenario.regions[0].mask);
     let Direction { axis, min, max, .. } = again.expected.directions[0].clone();
     assert!(axis != Axis::Warmth && 0.0 < min && min < max, "{:?}", again.expected.directions);
