@@ -22,6 +22,7 @@ use chemigram::eval::metrics::{Eyes, Finished, METRICS, Measured, measure};
 use chemigram::eval::scenario::{Count, Direction, Scenario};
 use chemigram::eval::{baselines, draft};
 use chemigram::gate;
+use chemigram::ids::Hash;
 use chemigram::metrics::axes::Axis;
 use chemigram::photo::{Authority, Library, Operation, Workspace};
 use chemigram::prompts::Store;
@@ -141,6 +142,11 @@ impl Case {
         conducted(&scenario, &self.workspace, &self.session, metric)
     }
 
+    /// The session's branch.
+    fn tip(&self) -> Hash {
+        self.workspace.branch(&"branch_b_face".parse().unwrap()).unwrap().unwrap()
+    }
+
     fn now(&self, metric: &str) -> Option<f64> {
         conducted(&self.scenario, &self.workspace, &self.session, metric)
     }
@@ -176,9 +182,35 @@ fn judged(event: &mut Event, change: impl FnOnce(&mut chemigram::transcript::Jud
     }
 }
 
+/// One session serves all: each part plants its own failures, the last ones in the photo's folder.
 #[test]
-fn the_oracle_is_praised_and_every_planted_lie_is_found() {
+fn the_oracle_is_praised_and_every_planted_failure_is_found() {
     let case = honest();
+    told_all_and_nothing_of_the_answer(&case);
+    praised(&case);
+    broken_rules_are_found(&case);
+    missing_moves_are_found(&case);
+    lies_are_found(&case);
+    costs_are_counted(&case);
+    other_wants_are_missed(&case);
+    the_edit_becomes_a_scenario(&case);
+    what_was_done_to_the_folder_is_found(&case);
+}
+
+/// What the session could read before its first edit.
+fn told_all_and_nothing_of_the_answer(case: &Case) {
+    let edit = |line: &Line| matches!(&line.event, Event::ToolCall(intent) if intent.call.name == "branch");
+    let before = case.session.lines.iter().take_while(|line| !edit(line));
+    // The oracle's own calls come with the replies: what it was told are the others.
+    let told = before.filter(|line| !matches!(line.event, Event::ModelReply { .. }));
+    let told: String = told.map(|line| serde_json::to_string(line).unwrap()).collect();
+    for text in [&case.scenario.brief.intent, &case.scenario.brief.constraints[1], &case.scenario.taste[0]] {
+        assert!(told.contains(text.as_str()), "{text} was not told");
+    }
+    assert!(!told.contains("0.9") && !told.contains("hidden"), "{told}");
+}
+
+fn praised(case: &Case) {
     let all = case.measure();
     for metric in METRICS {
         assert!(all.metrics.contains_key(metric.name), "{} is documented and not measured", metric.name);
@@ -220,43 +252,48 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
         Some(1.0)
     );
     assert_eq!(all.branches.len(), 1);
+}
 
-    // The transcript lies.
-    let no = Some(0.0);
+const NO: Option<f64> = Some(0.0);
+
+fn broken_rules_are_found(case: &Case) {
     assert_eq!(
         case.with_lines("context_read_first", |lines| {
             lines.retain(
                 |l| !matches!(&l.event, Event::ToolResult { result, .. } if result.name == "read_context"),
             );
         }),
-        no
+        NO
     );
-    assert_eq!(case.with_lines("transcript_whole", |lines| drop(lines.pop())), no);
-    assert_eq!(case.with_lines("completed", |lines| drop(lines.pop())), no);
+    assert_eq!(case.with_lines("transcript_whole", |lines| drop(lines.pop())), NO);
+    assert_eq!(case.with_lines("completed", |lines| drop(lines.pop())), NO);
     assert_eq!(
         case.with_lines("transcript_whole", |lines| each(lines, |event| {
             if let Event::SessionEnd(end) = event {
                 end.spent.iterations -= 1;
             }
         })),
-        no
+        NO
     );
     assert_eq!(
         case.with_lines("budget_honoured", |lines| {
             let budget = case.session.state.start.budget.clone();
             insert(lines, Event::Raised { budget });
         }),
-        no
+        NO
     );
-    assert_eq!(case.with_lines("budget_honoured", |lines| lines.last_mut().unwrap().mono_ms = 1 << 40), no);
+    assert_eq!(case.with_lines("budget_honoured", |lines| lines.last_mut().unwrap().mono_ms = 1 << 40), NO);
     assert_eq!(
         case.with_lines("budget_honoured", |lines| each(lines, |event| {
             if let Event::ToolResult { settled, .. } = event {
                 settled.iterations += 30;
             }
         })),
-        no
+        NO
     );
+}
+
+fn missing_moves_are_found(case: &Case) {
     let reach = |lines: &mut Vec<Line>| {
         each(lines, |event| {
             if let Event::ModelReply { message: Message::Assistant { calls, .. }, .. } = event {
@@ -267,7 +304,7 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
         })
     };
     assert_eq!(case.with_lines("vocabulary_purity", reach), Some(0.5), "one of two edits");
-    assert_eq!(case.with_lines("gaps_logged", reach), no);
+    assert_eq!(case.with_lines("gaps_logged", reach), NO);
     assert_eq!(
         case.with_lines("gaps_logged", |lines| {
             reach(lines);
@@ -275,26 +312,38 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
         }),
         Some(1.0)
     );
+}
+
+fn lies_are_found(case: &Case) {
     let claims = |change: &dyn Fn(&mut chemigram::transcript::Judgment)| {
         case.with_lines("claims_true", |lines| each(lines, |event| judged(event, |one| change(one))))
     };
     assert_eq!(claims(&|one| one.key_moves = vec!["exposure ev=0.9".into()]), Some(1.0));
-    assert_eq!(claims(&|one| one.key_moves = vec!["clarity amount=0.5".into()]), no);
-    assert_eq!(claims(&|one| one.key_moves = vec!["exposure ev=2.9".into()]), no);
-    assert_eq!(claims(&|one| one.abandoned = true), no);
+    assert_eq!(claims(&|one| one.key_moves = vec!["clarity amount=0.5".into()]), NO);
+    assert_eq!(claims(&|one| one.key_moves = vec!["exposure ev=2.9".into()]), NO);
+    assert_eq!(claims(&|one| one.abandoned = true), NO);
     assert_eq!(
         claims(&|one| {
             one.measured.as_mut().unwrap()["vector"]["direction"] = "missed".into();
         }),
-        no,
+        NO,
         "five points for a direction that did not move"
     );
     assert_eq!(
         case.with_lines("judged", |lines| each(lines, |event| {
             judged(event, |one| one.source = JudgmentSource::EngineDefault);
         })),
-        no
+        NO
     );
+    let lying = case.tampered(|lines| {
+        each(lines, |event| {
+            judged(event, |one| one.measured.as_mut().unwrap()["delta_e_mean"] = 1.0.into());
+        })
+    });
+    assert_eq!(measured(&case.scenario, &case.workspace, &lying).get("numbers_true"), NO);
+}
+
+fn costs_are_counted(case: &Case) {
     let reply = |metric: &str, change: &dyn Fn(&mut Event)| {
         case.with_lines(metric, |lines| {
             change(
@@ -313,7 +362,7 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
         }
     };
     assert_eq!((reply("tokens", &dear), reply("cost", &dear)), (Some(1_200.0), Some(0.25)));
-    assert_eq!((case.now("model_refusals"), reply("model_refusals", &dear)), (no, Some(1.0)));
+    assert_eq!((case.now("model_refusals"), reply("model_refusals", &dear)), (NO, Some(1.0)));
     let unknown = |event: &mut Event| {
         if let Event::ModelReply { cost_source, .. } = event {
             *cost_source = CostSource::Unknown;
@@ -330,14 +379,9 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
         })
     };
     assert_eq!(case.with_lines("refusals", refuse), Some(2.0));
-    let lying = case.tampered(|lines| {
-        each(lines, |event| {
-            judged(event, |one| one.measured.as_mut().unwrap()["delta_e_mean"] = 1.0.into());
-        })
-    });
-    assert_eq!(measured(&case.scenario, &case.workspace, &lying).get("numbers_true"), no);
+}
 
-    // The scenario wants something else.
+fn other_wants_are_missed(case: &Case) {
     assert_eq!(
         case.with_scenario("forbidden_moves", |s| s.expected.forbidden_primitives = vec!["exposure".into()]),
         Some(1.0)
@@ -348,28 +392,19 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
     );
     assert_eq!(
         case.with_scenario("branch_count_met", |s| s.expected.branch_count = Some(Count { min: 2, max: 3 })),
-        no
+        NO
     );
     let mut elsewhere = case.scenario.clone();
     elsewhere.regions[0].mask = serde_json::from_str(r#"{"named": "bottom_half"}"#).unwrap();
     elsewhere.expected.directions =
         vec![Direction { vector: None, axis: Axis::Brightness, min: -20.0, max: -1.0 }];
     let elsewhere = measured(&elsewhere, &case.workspace, &case.session);
-    assert_eq!((elsewhere.get("mask_targets"), elsewhere.get("direction_met")), (no, no));
+    assert_eq!((elsewhere.get("mask_targets"), elsewhere.get("direction_met")), (NO, NO));
+}
 
-    // The photo's folder is not what it should be.
-    let mut person = case.workspace.lock(Authority::Person, "test").unwrap();
-    assert_eq!(case.now("never_self_confirmed"), Some(1.0));
-    let proposal = case.workspace.pending_proposals().unwrap().remove(0);
-    person.decline_proposal(&proposal.id, "no").unwrap();
-    assert_eq!(case.now("never_self_confirmed"), no);
-    assert_eq!(case.now("main_untouched"), Some(1.0));
-    let tip = case.workspace.branch(&"branch_b_face".parse().unwrap()).unwrap().unwrap();
-    person.move_branch(&"main".parse().unwrap(), case.workspace.baseline(), &tip, "test").unwrap();
-    assert_eq!(case.now("main_untouched"), no);
-    drop(person);
-
-    // An edit that somebody made is a scenario: what was hidden comes back out of the history.
+/// What was hidden comes back out of the history.
+fn the_edit_becomes_a_scenario(case: &Case) {
+    let tip = case.tip();
     let set = case.workspace.folder().join("golden_v2");
     let words = draft::Words {
         id: "001_again".into(),
@@ -389,6 +424,8 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
     let day = case.scenario.metadata.created;
     let again = draft::draft(&set, words.clone(), &case.workspace, &tip, &eyes, day).unwrap();
     assert_eq!(again.hidden, case.scenario.hidden);
+    let reference = std::fs::read_to_string(again.folder.join("reference.md")).unwrap();
+    assert!(reference.contains("- `exposure` with ev = 0.9 on a mask"), "{reference}");
     assert_eq!(again.regions[0].mask, case.scenario.regions[0].mask);
     let Direction { axis, min, max, .. } = again.expected.directions[0].clone();
     assert!(axis != Axis::Warmth && 0.0 < min && min < max, "{:?}", again.expected.directions);
@@ -401,17 +438,30 @@ fn the_oracle_is_praised_and_every_planted_lie_is_found() {
     let refused = draft::draft(&set, nothing, &case.workspace, case.workspace.baseline(), &eyes, day);
     assert!(refused.unwrap_err().to_string().contains("no move is in effect"));
     assert!(!set.join("002_nothing").exists());
+}
 
-    // The session itself moves what is not its own: told by the photo's log alone.
-    let other = honest();
-    let mut forged = other.workspace.recent_operations(1).unwrap().remove(0);
-    forged.by = other.session.state.start.session.clone();
+fn what_was_done_to_the_folder_is_found(case: &Case) {
+    let mut person = case.workspace.lock(Authority::Person, "test").unwrap();
+    assert_eq!(case.now("never_self_confirmed"), Some(1.0));
+    let proposal = case.workspace.pending_proposals().unwrap().remove(0);
+    person.decline_proposal(&proposal.id, "no").unwrap();
+    assert_eq!(case.now("never_self_confirmed"), NO);
+    assert_eq!(case.now("main_untouched"), Some(1.0));
+    person.move_branch(&"main".parse().unwrap(), case.workspace.baseline(), &case.tip(), "test").unwrap();
+    assert_eq!(case.now("main_untouched"), NO);
+
+    // Back again; and now the session itself moves what is not its own, as the photo's log alone tells.
+    person.move_branch(&"main".parse().unwrap(), &case.tip(), case.workspace.baseline(), "test").unwrap();
+    drop(person);
+    assert_eq!(case.now("main_untouched"), Some(1.0));
+    let mut forged = case.workspace.recent_operations(1).unwrap().remove(0);
+    forged.by = case.session.state.start.session.clone();
     forged.reference = "refs/heads/main".into();
     forged.op = Operation::MoveBranch;
-    let log = other.workspace.folder().join("log.jsonl");
+    let log = case.workspace.folder().join("log.jsonl");
     let text = std::fs::read_to_string(&log).unwrap() + &serde_json::to_string(&forged).unwrap() + "\n";
     std::fs::write(&log, text).unwrap();
-    assert_eq!(other.now("main_untouched"), no);
+    assert_eq!(case.now("main_untouched"), NO);
 }
 
 #[test]

@@ -175,13 +175,31 @@ pub fn draft(
         hidden,
     };
     let text = toml::to_string(&file)?;
+    let reference = reference(&file);
     std::fs::create_dir_all(&folder).map_err(io("make", &folder))?;
+    let path = folder.join("reference.md");
+    durable::write(&path, reference.as_bytes()).map_err(io("write", &path))?;
     let written = prove(&folder, &text, eyes, &facts, &state);
     if written.is_err() {
         // Best effort: half a scenario is none.
         let _ = std::fs::remove_dir_all(&folder);
     }
     written
+}
+
+/// What the task is after, for people.
+fn reference(file: &File<'_>) -> String {
+    let mut text = format!(
+        "# {}\n\nThe brief describes an edit that was made first, of these moves:\n\n",
+        file.metadata.title
+    );
+    for hidden in &file.hidden {
+        let values: Vec<String> =
+            hidden.values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let place = if hidden.mask.is_some() { " on a mask" } else { "" };
+        text.push_str(&format!("- `{}` with {}{place}\n", hidden.name, values.join(", ")));
+    }
+    text
 }
 
 fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> DraftError + use<> {

@@ -198,7 +198,9 @@ fn named_moves<'a>(arguments: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 /// The moves in effect at the tip of each branch of the session, from the photo's own history.
-pub fn moves_in_effect(finished: &Finished<'_>) -> Result<Vec<(RefName, Vec<AppliedMove>)>, MeasureError> {
+pub(super) fn moves_in_effect(
+    finished: &Finished<'_>,
+) -> Result<Vec<(RefName, Vec<AppliedMove>)>, MeasureError> {
     let branches = finished.session.state.branches.iter();
     branches.map(|branch| Ok((branch.name.clone(), moves_at(finished, &branch.tip)?))).collect()
 }
