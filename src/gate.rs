@@ -236,6 +236,7 @@ fn reserved(event: &Event) -> Option<Amounts> {
     match event {
         Event::ModelIntent { reserved, .. } | Event::RenderIntent { reserved, .. } => Some(*reserved),
         Event::ToolCall(intent) => Some(intent.reserved),
+        Event::RefereeIntent(intent) => Some(intent.reserved),
         _ => None,
     }
 }
@@ -266,6 +267,11 @@ pub fn fold(ledger: &mut Ledger, line: &Line) {
     match &line.event {
         Event::Attempt { intent, settled, .. } | Event::ModelReply { intent, settled, .. } => {
             ledger.settle(*intent, *settled);
+        }
+        Event::Referee(reply) => {
+            if let Some(intent) = reply.intent {
+                ledger.settle(intent, reply.settled);
+            }
         }
         Event::ToolResult { intent: Some(intent), settled, .. }
         | Event::Render { intent: Some(intent), settled, .. } => ledger.settle(*intent, *settled),
@@ -300,6 +306,7 @@ mod tests {
             reserved: Amounts { iterations: 1, ..Amounts::default() },
             before: HeadState { branch: None, commit: Hash::of(b""), state: Hash::of(b"") },
             target: None,
+            engine: false,
         }))
     }
 

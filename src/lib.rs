@@ -8,6 +8,7 @@
 //!  6  eval         scenarios, metrics, and what a session is worth
 //!     review       what a person sees after a session
 //!  5  session      one bounded run: plan, agent loop, wrap-up, resume
+//!     referee      the second opinion: a model that sees two pictures, or numbers alone
 //!     protocol     declared states that steer a run: file, lint, machine
 //!  4  tools        what the model may call: schema, handler, effect class
 //!  3  photo        one photograph as a project: snapshots, refs, op-log, context
@@ -45,6 +46,7 @@ pub mod prompts;
 pub mod protocol;
 pub mod provider;
 pub mod redact;
+pub mod referee;
 pub mod review;
 pub mod session;
 pub mod tools;

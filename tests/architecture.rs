@@ -29,7 +29,7 @@ const FLOORS: &[(u8, &[&str])] = &[
     (2, &["vocabulary"]),
     (3, &["photo"]),
     (4, &["tools"]),
-    (5, &["protocol", "session"]),
+    (5, &["protocol", "referee", "session"]),
     (6, &["eval", "review"]),
     (7, &["cli"]),
 ];

@@ -93,6 +93,7 @@ fn every_exit_code_is_in_the_tables() {
         O::Cancelled,
         O::ProviderFailed,
         O::EngineFailed,
+        O::ProtocolFailed,
         O::Interrupted,
     ] {
         for harvest in [false, true] {

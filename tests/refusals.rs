@@ -140,6 +140,7 @@ fn a_question_that_nobody_answers_ends_the_session_and_the_answer_takes_it_up_ag
         studio.setup(std::sync::Arc::new(chemigram::provider::script::Script::parse("s", &script).unwrap()))
     };
     let resume = |answer: Option<&str>| chemigram::session::start::Resume {
+        referee: Default::default(),
         answer: answer.map(Into::into),
         raise: None,
     };

@@ -63,16 +63,20 @@ fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
     assert_eq!((worker.children(), worker.troubles()), (2, 0));
 }
 
-#[test]
-fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
-    let demo = Demo::open();
-    let worker = Arc::new(demo.worker());
-    let request = RenderRequest {
+fn preview(demo: &Demo) -> RenderRequest<'_> {
+    RenderRequest {
         raw: &demo.raw,
         state: &demo.facts.baseline,
         long_edge: demo::LONG_EDGE,
         quality: Quality::Preview,
-    };
+    }
+}
+
+#[test]
+fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
+    let demo = Demo::open();
+    let worker = Arc::new(demo.worker());
+    let request = preview(&demo);
     let expected = demo.render(&demo.facts.baseline).pixel_hash();
     let pids = worker.pids();
     assert!(pids.is_empty());
@@ -119,12 +123,7 @@ fn without_children_every_picture_still_comes_and_it_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let cli = without_scripts(folder.path(), demo.cli_path());
     let worker = demo.worker_of(cli);
-    let request = RenderRequest {
-        raw: &demo.raw,
-        state: &demo.facts.baseline,
-        long_edge: demo::LONG_EDGE,
-        quality: Quality::Preview,
-    };
+    let request = preview(&demo);
     let expected = demo.render(&demo.facts.baseline).pixel_hash();
     assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
     // Soon after trouble no child is tried.

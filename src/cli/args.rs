@@ -10,10 +10,10 @@ use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
 use super::protocol_args::ProtocolVerb;
+use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
 use crate::darktable::proxy::Choice;
-use crate::ids::{PhotoId, RefName, VectorName};
+use crate::ids::{PhotoId, RefName};
 use crate::metrics::axes::Axis;
-use crate::transcript::Vector;
 use crate::vocabulary::grey_card::RADIUS;
 
 const ENVIRONMENT: &str = "\
@@ -37,6 +37,7 @@ Exit status:
   11  session not confirmed          12   provider
   20  budget spent, nothing judged   21   the agent asks         22   cancelled
   23  the provider gave up           24   the engine gave up     25   interrupted
+  26  the protocol came to no good end
 
 Start with `chemigram demo`: it needs darktable, and neither a raw nor a key.";
 
@@ -291,6 +292,9 @@ pub enum Verb {
     /// Explore a photo unattended: one branch a vector, within a budget
     #[command(after_help = RUN_EXAMPLES)]
     RunModeB(Box<RunArgs>),
+    /// Run a protocol on a photo: declared states with tools, checks and a second opinion
+    #[command(after_help = RUN_PROTOCOL_EXAMPLES)]
+    RunProtocol(Box<RunProtocolArgs>),
     /// Look at sessions, or stop one
     ModeB {
         /// What to do
@@ -340,7 +344,7 @@ pub enum Verb {
     Prompts {
         /// What to do
         #[command(subcommand)]
-        verb: PromptVerb,
+        verb: super::prompt_args::PromptVerb,
     },
     /// Look at the protocols that can steer a session, or check one of your own
     Protocol {
@@ -393,89 +397,6 @@ pub struct DemoArgs {
     /// The explorer's seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-}
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  chemigram run-mode-b iguana --budget standard --yes
-  chemigram run-mode-b DSC_0042.NEF --brief @brief.md --budget time=30m,iterations=50,branches=2 \\
-      --vector tone=\"more dramatic, open shadows\" --vector color=\"warmer\":subtle --provider openai --yes
-  chemigram run-mode-b --resume 4f2a9c --raise time=10m --yes
-
-Budget: time, iterations and branches are required; tokens=400k, cost=2.00 and renders=80 may be added.
-Presets: lite (5m, 20, 1), standard (30m, 50, 3), overnight (30m, 200, 5). The cap that fires first ends it.
-
-Ctrl-C once wraps up and keeps everything; twice stops at once. The agent's branches are branch_b_*; it cannot
-touch main, and nothing of it counts until you `promote` it.";
-
-/// `run-mode-b`.
-#[derive(Args, Debug)]
-pub struct RunArgs {
-    /// The photo's id, or a raw file, which is taken into the library first
-    #[arg(value_name = "PHOTO", required_unless_present = "resume")]
-    pub photo: Option<String>,
-    /// What the picture should become, or @FILE [default: the photo's brief.md]
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub brief: Option<String>,
-    /// An axis to explore, as NAME="DIRECTION"[:INTENSITY]; repeatable; none means: go deeper
-    #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]", value_parser = vector)]
-    pub vectors: Vec<Vector>,
-    /// What a new session may spend (required), such as time=30m,iterations=50,branches=3, or a preset
-    #[arg(long, value_name = "SPEC")]
-    pub budget: Option<String>,
-    /// The state to fork from: the baseline of the session
-    #[arg(long, value_name = "REF", default_value = "HEAD")]
-    pub from: String,
-    /// What to judge by, or @FILE [default: the taste files and the brief]
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub criteria: Option<String>,
-    /// The prompt, with @VERSION or without
-    #[arg(long, value_name = "NAME[@VERSION]", default_value = "mode_b/system")]
-    pub prompt: String,
-    /// A folder of prompts of your own
-    #[arg(long, value_name = "DIR")]
-    pub prompts: Option<PathBuf>,
-    /// Nobody is at the keyboard: do not ask, begin
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Go on with a session: part of its id
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["brief", "vectors", "budget", "criteria", "dry_run"])]
-    pub resume: Option<String>,
-    /// The answer to the question on which it ended
-    #[arg(long, value_name = "TEXT|@FILE", requires = "resume")]
-    pub answer: Option<String>,
-    /// More budget for it, such as time=10m,iterations=20
-    #[arg(long, value_name = "SPEC", requires = "resume")]
-    pub raise: Option<String>,
-    /// Print the plan, the prompt and the tools, and spend nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// The seed of the explorer, and of a model that takes one
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Longest side of the previews in pixels
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=4096))]
-    pub preview_size: u32,
-    /// Preview from a copy of the raw that is N times smaller: quicker, and a little off [default: off]
-    #[arg(long, value_name = "auto|off|N", conflicts_with = "resume")]
-    pub proxy: Option<Choice>,
-    /// How many pictures darktable may render at once; each takes a core and 0.2 to 1 GB
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub renderers: u8,
-    /// Who does it.
-    #[command(flatten)]
-    pub choice: ChoiceArgs,
-}
-
-/// Which provider and model.
-#[derive(Args, Clone, Debug)]
-pub struct ChoiceArgs {
-    /// The provider; `explorer` needs no key [default: explorer]
-    #[arg(long, value_name = "NAME")]
-    pub provider: Option<String>,
-    /// Its model; for `script` a file
-    #[arg(long, value_name = "NAME")]
-    pub model: Option<String>,
 }
 
 /// `mode-b`.
@@ -599,39 +520,6 @@ pub enum ProviderVerb {
     },
 }
 
-/// `prompts`.
-#[derive(Debug, Subcommand)]
-pub enum PromptVerb {
-    /// List them
-    List {
-        /// A folder of prompts of your own
-        #[arg(long, value_name = "DIR")]
-        prompts: Option<PathBuf>,
-    },
-    /// Print a template
-    Show {
-        /// Its name, with @VERSION or without
-        name: String,
-        /// A folder of prompts of your own
-        #[arg(long, value_name = "DIR")]
-        prompts: Option<PathBuf>,
-    },
-    /// Fill in a template
-    Render {
-        /// Its name, with @VERSION or without
-        name: String,
-        /// A value; JSON where it is JSON, else text
-        #[arg(long = "var", value_name = "KEY=VALUE")]
-        vars: Vec<String>,
-        /// A JSON file with the values
-        #[arg(long, value_name = "FILE")]
-        context: Option<PathBuf>,
-        /// A folder of prompts of your own
-        #[arg(long, value_name = "DIR")]
-        prompts: Option<PathBuf>,
-    },
-}
-
 /// `cache`.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum CacheVerb {
@@ -657,20 +545,6 @@ fn setting(text: &str) -> Result<(String, f64), String> {
     Ok((name.trim().to_owned(), value))
 }
 
-/// `NAME=DIRECTION[:INTENSITY]`; the last colon divides.
-pub(super) fn vector(text: &str) -> Result<Vector, String> {
-    let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
-    let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
-    let name: VectorName = name.trim().parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
-    let (direction, intensity) = rest.rsplit_once(':').unwrap_or((rest, ""));
-    let unquoted = |text: &str| text.trim().trim_matches('"').trim().to_owned();
-    let (direction, intensity) = (unquoted(direction), unquoted(intensity));
-    if direction.is_empty() {
-        return Err(format!("it says no direction: {example}"));
-    }
-    Ok(Vector { name, direction, intensity: (!intensity.is_empty()).then_some(intensity) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -679,18 +553,5 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_vector_is_a_name_a_direction_and_perhaps_an_intensity() {
-        let read = |text| vector(text).map(|v| (v.name.to_string(), v.direction, v.intensity));
-        let some = |a: &str, b: &str, c: Option<&str>| Ok((a.into(), b.into(), c.map(Into::into)));
-        assert_eq!(read("tone=more dramatic, open"), some("tone", "more dramatic, open", None));
-        assert_eq!(read("color=warmer:subtle"), some("color", "warmer", Some("subtle")));
-        assert_eq!(read("color=\"warmer\":\"very subtle\""), some("color", "warmer", Some("very subtle")));
-        assert_eq!(read("a=like this: evening:"), some("a", "like this: evening", None));
-        for bad in ["tone", "Tone=x", "=x", "tone=", "tone= :strong"] {
-            assert!(vector(bad).is_err(), "{bad}");
-        }
     }
 }

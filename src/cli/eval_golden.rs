@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::args::vector;
 use super::failure::Failure;
+use super::run_args::vector;
 use super::setup::{App, patience};
 use crate::error::ErrorCode;
 use crate::eval::draft::{Words, draft};

@@ -28,13 +28,17 @@ mod paths;
 mod photos;
 mod places;
 mod progress;
+mod prompt_args;
+mod prompts;
 mod propagate;
 mod protocol;
 mod protocol_args;
 mod resolve;
 mod run;
+mod run_args;
 mod setup;
 mod signals;
+mod steering;
 mod stores;
 
 use clap::Parser as _;
@@ -132,6 +136,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::BindLayers(args) => done(layers::bind(app, args)),
         Verb::GreyCard { photo, center, radius } => done(edit::grey_card(app, photo, *center, *radius)),
         Verb::RunModeB(args) => run::run(app, args),
+        Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
         Verb::Promote { subject, branch, tag, to_main } => {
             done(history::promote(app, subject, branch, tag, *to_main))
@@ -140,7 +145,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Gaps { verb } => done(learn::gaps(app, verb)),
         Verb::Vocab { verb } => done(stores::vocab(app, verb)),
         Verb::Providers { verb } => stores::providers(app, verb),
-        Verb::Prompts { verb } => done(stores::prompts(app, verb)),
+        Verb::Prompts { verb } => prompts::run(app, verb),
         Verb::Protocol { verb } => protocol::protocol(app, verb),
         Verb::Eval { verb } => eval::eval(app, verb),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),

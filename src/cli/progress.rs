@@ -10,7 +10,7 @@ use crate::budget::Ledger;
 use crate::review::{line as one_line, plain};
 use crate::session::driver::Host;
 use crate::session::state::State;
-use crate::transcript::{Event, Line};
+use crate::transcript::{Event, Flag, Line};
 
 /// The longest text of what is being done.
 const DOING: usize = 48;
@@ -185,6 +185,23 @@ fn remark(event: &Event) -> Option<String> {
         Event::Attempt { message, .. } => one_line(message),
         Event::CapFired { exhausted } => exhausted.to_string(),
         Event::WrapUp { reason, .. } => format!("wrapping up: {}", one_line(reason)),
+        Event::Brief { state, attempt, attempts, .. } => {
+            let again =
+                if *attempt > 1 { format!(", attempt {attempt} of {attempts}") } else { String::new() };
+            format!("state {}{again}", one_line(state))
+        }
+        Event::Protocol { state, text, .. } if !text.is_empty() => {
+            format!("{}: checks {}", one_line(state), one_line(text))
+        }
+        Event::Referee(reply) => match (&reply.opinion, &reply.error) {
+            (Some(said), _) => {
+                let word = said["verdict"].as_str().or(said["ruling"].as_str()).unwrap_or_default();
+                format!("referee: {}", one_line(word))
+            }
+            (None, error) => format!("referee: {}", one_line(error.as_deref().unwrap_or_default())),
+        },
+        Event::Flagged { branch, flag: Flag::Disputed } => format!("{branch}: disputed by the referee"),
+        Event::Flagged { branch, .. } => format!("{branch}: no second opinion"),
         Event::Gap { description } => format!("missing move: {}", one_line(description)),
         _ => return None,
     })

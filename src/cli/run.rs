@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::args::{ChoiceArgs, RunArgs};
 use super::failure::Failure;
 use super::mode_b::show_session;
 use super::progress::Watch;
 use super::resolve;
+use super::run_args::{ChoiceArgs, RunArgs, RunOptions, RunProtocolArgs};
 use super::setup::{App, redactor};
 use super::signals;
+use super::steering;
 use crate::budget::Budget;
 use crate::clock::{Stop, SystemClock};
 use crate::darktable::proxy::Choice as ProxyChoice;
@@ -23,6 +24,7 @@ use crate::review::plain;
 use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
+use crate::session::protocols;
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::transcript;
 
@@ -30,30 +32,67 @@ use crate::transcript;
 const DEFAULT_PROVIDER: &str = "explorer";
 /// The seed when none is given.
 const DEFAULT_SEED: u64 = 1;
+/// The prompt of a session without a protocol.
+const PROMPT: &str = "mode_b/system";
+/// What a protocol may spend when nothing is said.
+const PROTOCOL_BUDGET: &str = "standard";
 
 /// Runs a session, new or taken up again. The status is the outcome's.
 pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
+    let budget = match (&args.options.budget, &args.protocol) {
+        (None, Some(_)) => PROTOCOL_BUDGET,
+        (budget, _) => budget.as_deref().unwrap_or_default(),
+    };
+    session(app, args.photo.as_deref(), args.protocol.as_deref(), budget, &args.options)
+}
+
+/// Runs a protocol; `run-mode-b --protocol` with its arguments in another order.
+pub fn run_protocol(app: &App, args: &RunProtocolArgs) -> Result<u8, Failure> {
+    let budget = args.options.budget.as_deref().unwrap_or(PROTOCOL_BUDGET);
+    session(app, args.photo.as_deref(), args.protocol.as_deref(), budget, &args.options)
+}
+
+fn session(
+    app: &App,
+    photo: Option<&str>,
+    protocol: Option<&str>,
+    budget: &str,
+    args: &RunOptions,
+) -> Result<u8, Failure> {
     if let Some(part) = &args.resume {
-        return resume(app, args, part);
+        return resume(app, photo, args, part);
     }
-    let budget = Budget::parse(args.budget.as_deref().unwrap_or_default())?;
+    let budget = Budget::parse(budget)?;
     if !args.yes && !args.dry_run && !app.output.can_ask() {
         return Err(Failure::new(ErrorCode::InvalidInput, "nobody is at a terminal to confirm the plan")
             .remedy("add --yes to begin without asking, or --dry-run to see the plan"));
     }
+    let asked = protocol.map(|named| steering::asked(app, named, &args.vars)).transpose()?;
+    if asked.is_none() && !args.vars.is_empty() {
+        return Err(Failure::input("--var is for the variables of a protocol, and there is none")
+            .remedy("name one with --protocol FILE|NAME"));
+    }
     let brief = resolve::optional_text(args.brief.as_ref())?;
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     // Whatever can be wrong with provider and prompt is found before a raw is taken in.
-    let choice = choice(&args.choice, seed);
+    let mut choice = choice(&args.choice, seed);
+    let wishes = asked.as_ref().map(steering::wishes).unwrap_or_default();
+    if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
+        choice.model = wishes.model;
+    }
     let provider = connect(&app.registry(), &choice)?;
-    let workspace = subject(app, args.photo.as_deref().unwrap_or_default(), brief.as_ref(), args.dry_run)?;
+    let prompts = app.prompts(args.prompts.as_ref())?;
+    let named = args.referee.as_deref().or(wishes.referee.as_deref());
+    let referee = steering::referee(app, named, &prompts, seed)?;
+    let workspace = subject(app, photo.unwrap_or_default(), brief.as_ref(), args.dry_run)?;
+    let prompt = if asked.is_some() { protocols::PROMPT } else { PROMPT };
     let request = Request {
         brief,
         vectors: args.vectors.clone(),
         budget,
         from: args.from.clone(),
         criteria: resolve::optional_text(args.criteria.as_ref())?,
-        prompt: args.prompt.clone(),
+        prompt: args.prompt.clone().unwrap_or_else(|| prompt.into()),
         preview_edge: args.preview_size,
         unattended: args.yes,
         seed,
@@ -61,8 +100,14 @@ pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
     let stop = Stop::default();
     let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     let proxy = preview_from_copy(app, &mut setup, args.proxy.unwrap_or_default(), args.preview_size)?;
-    let mut plan = start::plan(&setup, &request)?;
+    let mut plan = match &asked {
+        Some(asked) => protocols::plan(&setup, &request, asked)?,
+        None => start::plan(&setup, &request)?,
+    }
+    .with_referee(referee)?;
     plan.start.proxy = proxy;
+    steering::check_referee(&plan)?;
+    steering::remarks(app, &plan);
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
     }
@@ -91,13 +136,13 @@ pub fn run_request(
 }
 
 /// Takes up a session.
-fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
+fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Result<u8, Failure> {
     if !args.yes && !app.output.can_ask() {
         return Err(Failure::new(ErrorCode::InvalidInput, "nobody is at a terminal to confirm")
             .remedy("add --yes to go on without asking"));
     }
     let (workspace, id) = app.session(part)?;
-    if let Some(named) = &args.photo
+    if let Some(named) = photo
         && known(app, named)?.as_ref() != Some(workspace.id())
     {
         let message = format!("session {} is not on `{named}` but on `{}`", id.short(), workspace.id());
@@ -114,7 +159,11 @@ fn resume(app: &App, args: &RunArgs, part: &str) -> Result<u8, Failure> {
     let chosen = choice(&chosen, args.seed.unwrap_or(begun.seed));
     let provider = connect(&app.registry(), &chosen)?;
     let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
-    let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise };
+    let begun_with = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
+    let named = args.referee.clone().or(begun_with);
+    let prompts = app.prompts(args.prompts.as_ref())?;
+    let referee = steering::referee(app, named.as_deref(), &prompts, begun.seed)?;
+    let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise, referee };
     let stop = Stop::default();
     let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     // As it began: an agent that goes on must see what it has seen.

@@ -1,10 +1,10 @@
-//! `vocab`, `providers`, `prompts`, `cache`: what the program knows and keeps.
+//! `vocab`, `providers`, `cache`: what the program knows and keeps.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::args::{CacheVerb, PromptVerb, ProviderVerb, VocabVerb};
+use super::args::{CacheVerb, ProviderVerb, VocabVerb};
 use super::failure::Failure;
 use super::import;
 use super::resolve;
@@ -12,11 +12,10 @@ use super::setup::App;
 use super::signals;
 use crate::assets::Origin;
 use crate::error::ErrorCode;
-use crate::prompts::Store;
 use crate::provider::check::check;
 use crate::provider::profile::{Profile, SetupError};
 use crate::provider::{Choice, connect};
-use crate::review::{line, plain};
+use crate::review::line;
 use crate::vocabulary::{Filter, ListedMove};
 
 /// `vocab`.
@@ -223,65 +222,6 @@ fn provider_text(profile: &Profile, ready: bool) -> String {
         text.push_str("and any other model that the provider has, at a price that is not known here\n");
     }
     text
-}
-
-/// `prompts`.
-pub fn prompts(app: &App, verb: &PromptVerb) -> Result<(), Failure> {
-    match verb {
-        PromptVerb::List { prompts } => {
-            let entries = app.prompts(prompts.as_ref())?.list();
-            let row = |e: &crate::prompts::Entry| {
-                let versions: Vec<&str> = e.versions.iter().map(|v| v.version.as_str()).collect();
-                json!({ "name": e.name, "summary": e.summary, "active": e.active, "versions": versions,
-                        "context_required": e.context_required, "context_optional": e.context_optional })
-            };
-            let rows: Vec<Value> = entries.iter().map(row).collect();
-            app.output.result(&rows, || {
-                entries.iter().map(|e| format!("{}@{}  {}\n", e.name, e.active, line(&e.summary))).collect()
-            })
-        }
-        PromptVerb::Show { name, prompts } => {
-            let store = app.prompts(prompts.as_ref())?;
-            let (name, version) = name.split_once('@').map_or((name.as_str(), None), |(n, v)| (n, Some(v)));
-            let template = store.show(name, version)?;
-            let result = json!({
-                "name": template.name, "version": template.version,
-                "template_sha256": template.template_sha256, "source": template.source,
-            });
-            app.output.result(&result, || plain(&template.source))
-        }
-        PromptVerb::Render { name, vars, context, prompts } => {
-            let store = app.prompts(prompts.as_ref())?;
-            render_prompt(app, &store, name, vars, context.as_ref())
-        }
-    }
-}
-
-fn render_prompt(
-    app: &App,
-    store: &Store,
-    name: &str,
-    vars: &[String],
-    context: Option<&PathBuf>,
-) -> Result<(), Failure> {
-    let mut values: Map<String, Value> = match context {
-        Some(path) => serde_json::from_str(&resolve::file(path)?)
-            .map_err(|e| Failure::input(format!("{} is not a JSON object: {e}", path.display())))?,
-        None => Map::new(),
-    };
-    for var in vars {
-        let (key, value) = var.split_once('=').ok_or_else(|| {
-            Failure::input(format!("`{var}` is not KEY=VALUE")).remedy("write it like --var vision=true")
-        })?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        values.insert(key.trim().to_owned(), value);
-    }
-    let rendered = store.render(name, &Value::Object(values))?;
-    let result = json!({
-        "name": rendered.name, "version": rendered.version,
-        "template_sha256": rendered.template_sha256, "text": rendered.text,
-    });
-    app.output.result(&result, || plain(&rendered.text))
 }
 
 /// `cache`.

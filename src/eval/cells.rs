@@ -473,7 +473,10 @@ fn failed(outcome: Outcome) -> Option<ErrorCode> {
         Outcome::ProviderFailed => Some(ErrorCode::ProviderError),
         Outcome::EngineFailed => Some(ErrorCode::DarktableError),
         Outcome::Cancelled | Outcome::Interrupted => Some(ErrorCode::Interrupted),
-        Outcome::Completed | Outcome::BudgetExhausted | Outcome::NeedsClarification => None,
+        Outcome::Completed
+        | Outcome::BudgetExhausted
+        | Outcome::NeedsClarification
+        | Outcome::ProtocolFailed => None,
     }
 }
 

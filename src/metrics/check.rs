@@ -59,9 +59,7 @@ impl VectorCheck {
             _ if moved >= 1.0 => Verdict::Met,
             _ => Verdict::Missed,
         };
-        let others = MAIN.into_iter().filter(|&main| !axes.iter().any(|&(axis, _)| carries(axis, main)));
-        let leakage =
-            (moved.abs() >= STILL).then(|| mean(others.map(|axis| steps(axis).abs())) / moved.abs());
+        let leakage = (moved.abs() >= STILL).then(|| aside(axes, base, now) / moved.abs());
         Self {
             direction,
             moved: hundredth(moved),
@@ -69,6 +67,12 @@ impl VectorCheck {
             warnings: warnings(base, now, diff),
         }
     }
+}
+
+/// The mean movement on the main axes that nobody asked for, whichever way, in just-noticeable steps.
+pub fn aside(axes: &[(Axis, i8)], base: &ImageStats, now: &ImageStats) -> f64 {
+    let others = MAIN.into_iter().filter(|&main| !axes.iter().any(|&(axis, _)| carries(axis, main)));
+    mean(others.map(|axis| axis.steps(base, now).abs()))
 }
 
 /// Whether a movement on `asked` is expected to show on `main`, and so is no leakage there.

@@ -6,15 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::darktable::render::Picture;
 use crate::error::{Coded, ErrorCode};
-use crate::metrics::lab::Lab;
+use crate::metrics::ciede::{TILE, Tile};
 use crate::metrics::resize;
 
 /// ΔE in hundredths; nothing in sRGB is further apart than about 120.
 const BINS: usize = 20_000;
 /// Bytes of pixels that are summed up together.
 const CHUNK: usize = 3 << 14;
-/// Pairs of colours that are kept.
-const SLOTS: usize = 1 << 16;
 
 /// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,19 +111,22 @@ fn tallies(a: &[u8], b: &[u8]) -> Vec<Tally> {
 impl Tally {
     fn of(a: &[u8], b: &[u8]) -> Self {
         let mut tally = Self { bins: vec![0; BINS], sums: Vec::new(), max: 0.0, changed: 0, max_channel: 0 };
-        let mut known = Known::new();
+        let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
         for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
             let mut sum = 0.0;
-            for (one, two) in a.chunks_exact(3).zip(b.chunks_exact(3)) {
-                let (&[r1, g1, b1], &[r2, g2, b2]) = (one, two) else { continue };
-                let delta = known.delta_e([r1, g1, b1], [r2, g2, b2]);
-                sum += f64::from(delta);
-                tally.max = tally.max.max(delta);
-                tally.changed += u64::from(delta > 1.0);
-                let channel = r1.abs_diff(r2).max(g1.abs_diff(g2)).max(b1.abs_diff(b2));
+            for (a, b) in a.chunks(3 * TILE).zip(b.chunks(3 * TILE)) {
+                let channel = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or_default();
                 tally.max_channel = tally.max_channel.max(channel);
-                if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
-                    *bin += 1;
+                left.fill(a);
+                right.fill(b);
+                left.distances(&right, &mut distances);
+                for &delta in distances.iter().take(a.len() / 3) {
+                    sum += f64::from(delta);
+                    tally.max = tally.max.max(delta);
+                    tally.changed += u64::from(delta > 1.0);
+                    if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
+                        *bin += 1;
+                    }
                 }
             }
             tally.sums.push(sum);
@@ -134,48 +135,20 @@ impl Tally {
     }
 }
 
-/// Distances that were computed. A photo has few colours for its pixels, and the formula is dear: the last pair
-/// of each slot is kept.
-struct Known(Vec<([u8; 6], f32)>);
-
-impl Known {
-    fn new() -> Self {
-        Self(vec![([0; 6], 0.0); SLOTS])
-    }
-
-    fn delta_e(&mut self, one: [u8; 3], two: [u8; 3]) -> f32 {
-        let ([r1, g1, b1], [r2, g2, b2]) = (one, two);
-        let pair = [r1, g1, b1, r2, g2, b2];
-        let compute = || if one == two { 0.0 } else { Lab::from_srgb(one).delta_e(Lab::from_srgb(two)) };
-        match self.0.get_mut(slot(pair)) {
-            Some((same, delta)) if *same == pair => *delta,
-            Some(entry) => {
-                *entry = (pair, compute());
-                entry.1
-            }
-            None => compute(),
-        }
-    }
-}
-
 /// ΔE2000 of each pixel, row by row; `None` for pictures of two sizes.
 pub fn distances(a: &Picture, b: &Picture) -> Option<Vec<f32>> {
     if (a.width, a.height, a.rgb.len()) != (b.width, b.height, b.rgb.len()) {
         return None;
     }
-    let mut known = Known::new();
-    let delta = |(one, two): (&[u8], &[u8])| match (one, two) {
-        (&[r1, g1, b1], &[r2, g2, b2]) => known.delta_e([r1, g1, b1], [r2, g2, b2]),
-        _ => 0.0,
-    };
-    Some(a.rgb.chunks_exact(3).zip(b.rgb.chunks_exact(3)).map(delta).collect())
-}
-
-/// Where a pair of colours is kept: multiplicative hashing (Knuth, The Art of Computer Programming 3, 6.4).
-fn slot(pair: [u8; 6]) -> usize {
-    let [a, b, c, d, e, f] = pair;
-    let number = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize
+    let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
+    let mut all = Vec::with_capacity(a.rgb.len() / 3);
+    for (a, b) in a.rgb.chunks(3 * TILE).zip(b.rgb.chunks(3 * TILE)) {
+        left.fill(a);
+        right.fill(b);
+        left.distances(&right, &mut distances);
+        all.extend(distances.iter().take(a.len() / 3));
+    }
+    Some(all)
 }
 
 fn check(picture: &Picture) -> Result<(), DifferenceError> {
@@ -200,6 +173,7 @@ fn milli(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::lab::Lab;
     use crate::metrics::synthetic::{flat, picture};
 
     #[test]

@@ -26,6 +26,7 @@ impl Lab {
     ///
     /// The matrix is sRGB to XYZ (IEC 61966-2-1) with each row divided by the white point, so that equal
     /// channels give exactly a* = b* = 0.
+    #[inline]
     pub fn from_linear([r, g, b]: [f32; 3]) -> Self {
         let x = root(0.433_950 * r + 0.376_210 * g + 0.189_840 * b);
         let y = root(luminance([r, g, b]));
@@ -34,6 +35,7 @@ impl Lab {
     }
 
     /// Chroma C*.
+    #[inline]
     pub fn chroma(self) -> f32 {
         (self.a * self.a + self.b * self.b).sqrt()
     }
@@ -46,30 +48,33 @@ impl Lab {
 }
 
 /// The linear light of an sRGB colour, 0 to 1.
+#[inline]
 pub fn linear([r, g, b]: [u8; 3]) -> [f32; 3] {
     [decode(r), decode(g), decode(b)]
 }
 
+#[inline]
 fn decode(code: u8) -> f32 {
     srgb::LINEAR[usize::from(code)] as f32
 }
 
 /// Relative luminance (Rec. 709 weights) of linear light.
+#[inline]
 pub fn luminance([r, g, b]: [f32; 3]) -> f32 {
     0.212_673 * r + 0.715_152 * g + 0.072_175 * b
 }
 
 /// CIELAB's compressed cube root. Two rounds of Halley's method rather than `cbrt`, whose last bit differs
-/// between C libraries.
+/// between C libraries; both halves are computed, so that a row of pixels is done several at a time.
+#[inline(always)]
 fn root(t: f32) -> f32 {
-    if t <= 216.0 / 24389.0 {
-        return (24389.0 / 27.0 * t + 16.0) / 116.0;
-    }
     // A third of the exponent is a guess within a few percent.
     let guess = f32::from_bits(t.to_bits() / 3 + 0x2a51_37a0);
-    halley(halley(guess, t), t)
+    let root = halley(halley(guess, t), t);
+    if t <= 216.0 / 24389.0 { (24389.0 / 27.0 * t + 16.0) / 116.0 } else { root }
 }
 
+#[inline(always)]
 fn halley(y: f32, t: f32) -> f32 {
     let cube = y * y * y;
     y * (cube + 2.0 * t) / (2.0 * cube + t)

@@ -5,9 +5,13 @@
 
 pub mod axes;
 pub mod check;
+mod ciede;
 pub mod difference;
+pub mod intensity;
 pub mod lab;
+pub mod likeness;
 mod moments;
+pub(crate) mod parallel;
 mod resize;
 pub mod stats;
 mod structure;

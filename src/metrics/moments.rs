@@ -9,6 +9,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
+    #[inline]
     pub(super) fn add(&mut self, value: f64) {
         self.sum += value;
         self.squares += value * value;

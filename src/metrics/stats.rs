@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::darktable::render::Picture;
+use crate::metrics::ciede::{TILE, Tile};
 use crate::metrics::lab::{self, Lab};
 use crate::metrics::moments::Moments;
+use crate::metrics::parallel::both;
 use crate::metrics::resize;
 use crate::metrics::structure::{self, Blocks};
 
@@ -121,14 +123,26 @@ impl ImageStats {
             (width, height, rgb) = (0, 0, &[]);
         }
         let planes = Planes::of(rgb);
-        let mut tally = Tally::default();
-        for (lab, rgb) in planes.pixels.iter().zip(rgb.chunks_exact(3)) {
-            tally.add(*lab, rgb);
-        }
-        let ranks = Ranks::of(&planes.pixels);
-        let thirds = Thirds::of(&planes.pixels, ranks.percentile(100.0 / 3.0), ranks.percentile(200.0 / 3.0));
-        let blocks = Blocks::of(&planes.pixels, width, height);
-        let count = planes.pixels.len().max(1) as f64;
+        let pixels = planes.pixels.as_slice();
+        // What counts pixels, and beside it what looks at where they lie.
+        let ((tally, ranks, thirds), (blocks, noise, sharpness, edge_brightness)) = both(
+            || {
+                let mut tally = Tally::default();
+                for (lab, rgb) in pixels.iter().zip(rgb.chunks_exact(3)) {
+                    tally.add(*lab, rgb);
+                }
+                let ranks = Ranks::of(pixels);
+                let (third, two) = (ranks.percentile(100.0 / 3.0), ranks.percentile(200.0 / 3.0));
+                (tally, ranks, Thirds::of(pixels, third, two))
+            },
+            || {
+                let blocks = Blocks::of(pixels, width, height);
+                let noise = blocks.noise(pixels, width);
+                let sharpness = structure::laplacian_deviation(pixels, width, height);
+                (blocks, noise, sharpness, structure::edge_brightness(pixels, width, height))
+            },
+        );
+        let count = pixels.len().max(1) as f64;
 
         Self {
             width: picture.width,
@@ -158,9 +172,9 @@ impl ImageStats {
             highlight_a: milli(thirds.bright.a.mean()),
             highlight_b: milli(thirds.bright.b.mean()),
             local_contrast: milli(blocks.mean_deviation()),
-            sharpness: milli(structure::laplacian_deviation(&planes.pixels, width, height)),
-            noise_sigma: milli(blocks.noise(&planes.pixels, width)),
-            edge_brightness: milli(structure::edge_brightness(&planes.pixels, width, height)),
+            sharpness: milli(sharpness),
+            noise_sigma: milli(noise),
+            edge_brightness: milli(edge_brightness),
             hues: tally.hues(count),
         }
     }
@@ -182,16 +196,14 @@ impl Planes {
     fn of(rgb: &[u8]) -> Self {
         let mut luminance = 0.0;
         let mut pixels = Vec::with_capacity(rgb.len() / 3);
-        let mut last = ([0_u8; 3], Lab::default(), 0.0_f64);
-        for rgb in rgb.chunks_exact(3) {
-            let &[r, g, b] = rgb else { continue };
-            // Neighbours are often equal: skies, clipped and masked areas.
-            if last.0 != [r, g, b] {
-                let linear = lab::linear([r, g, b]);
-                last = ([r, g, b], Lab::from_linear(linear), f64::from(lab::luminance(linear)));
+        let mut tile = Tile::new();
+        for rgb in rgb.chunks(3 * TILE) {
+            tile.fill(rgb);
+            pixels.extend(tile.colours().take(rgb.len() / 3));
+            for rgb in rgb.chunks_exact(3) {
+                let &[r, g, b] = rgb else { continue };
+                luminance += f64::from(lab::luminance(lab::linear([r, g, b])));
             }
-            pixels.push(last.1);
-            luminance += last.2;
         }
         Self { pixels, luminance }
     }

@@ -74,6 +74,11 @@ pub enum Operation {
     Snapshot,
     /// The attempt was given up; the commit holds the baseline's state.
     Abandon,
+    /// A protocol took an attempt back; the commit holds the state that the attempt began from.
+    Rollback {
+        /// The commit that it began from.
+        to: Hash,
+    },
     /// The edit was taken over from a sidecar.
     ImportSidecar {
         /// SHA-256 of the sidecar.
@@ -172,6 +177,7 @@ impl fmt::Display for Operation {
             Self::Reset => f.write_str("reset to the baseline"),
             Self::Snapshot => f.write_str("snapshot"),
             Self::Abandon => f.write_str("abandon: back to the baseline"),
+            Self::Rollback { to } => write!(f, "attempt taken back to {}", to.short()),
             Self::ImportSidecar { sidecar } => write!(f, "import sidecar {}", sidecar.short()),
             Self::BindLayers { steps } => {
                 f.write_str("layers: ")?;

@@ -112,6 +112,7 @@ fn live_lease(dir: &Path) -> (Lease, Permit) {
         reserved: Amounts { iterations: 1, ..Amounts::default() },
         before: HeadState { branch: None, commit: Hash::of(b""), state: Hash::of(b"") },
         target: None,
+        engine: false,
     }));
     (lease, gate.admit(intent).unwrap())
 }

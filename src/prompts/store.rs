@@ -195,16 +195,20 @@ pub struct Rendered {
 }
 
 /// All prompts: the embedded ones and the user's own.
+#[derive(Clone)]
 pub struct Store {
     files: Overlay,
     declared: BTreeMap<String, Declared>,
+    /// What the program itself declares.
+    embedded: BTreeMap<String, Declared>,
 }
 
 impl Store {
     /// Reads the manifests: the embedded one, and a user's own, which may add prompts and versions and
     /// choose another active version, but cannot take back a published one.
     pub fn new(files: Overlay) -> Result<Self, PromptError> {
-        let mut declared = manifest(&Overlay::prompts(None))?;
+        let embedded = manifest(&Overlay::prompts(None))?;
+        let mut declared = embedded.clone();
         for (name, mine) in manifest(&files)? {
             match declared.get_mut(&name) {
                 Some(known) => {
@@ -218,7 +222,7 @@ impl Store {
                 }
             }
         }
-        Ok(Self { files, declared })
+        Ok(Self { files, declared, embedded })
     }
 
     /// All prompts of the manifests, by name.
@@ -272,7 +276,12 @@ impl Store {
         let source = self.files.text(&path(name, &version)).ok_or_else(missing)?.into_owned();
         let template_sha256 = Hash::of(source.as_bytes());
         let published = declared.and_then(|d| d.versions.get(&version));
-        if origin == Origin::Embedded && published.is_none_or(|hash| hash != template_sha256.as_str()) {
+        let changed = match published {
+            Some(hash) => hash != template_sha256.as_str(),
+            None => origin == Origin::Embedded,
+        };
+        // A file of the user's own may stand in for one that the program ships, but not for one that she published.
+        if changed && (origin == Origin::Embedded || self.shipped(name, &version).is_none()) {
             return Err(PromptError::HashMismatch {
                 name: name.to_owned(),
                 version,
@@ -307,8 +316,23 @@ impl Store {
         Ok(Rendered { text, name, version, template_sha256, origin })
     }
 
+    /// The versions of a prompt that were published.
+    pub(super) fn published(&self, name: &str) -> Vec<String> {
+        self.declared.get(name).map(|d| d.versions.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The hash under which the program ships a version.
+    pub(super) fn shipped(&self, name: &str, version: &str) -> Option<&str> {
+        self.embedded.get(name)?.versions.get(version).map(String::as_str)
+    }
+
+    /// Whether there is such a file.
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.files.read(file).is_some()
+    }
+
     /// The versions that have a file, oldest first, each with its origin.
-    fn versions(&self, name: &str) -> Vec<(String, Origin)> {
+    pub(super) fn versions(&self, name: &str) -> Vec<(String, Origin)> {
         let (folder, base) = name.rsplit_once('/').unwrap_or(("", name));
         let mut found: Vec<(u32, Origin)> = self
             .files
@@ -324,7 +348,7 @@ impl Store {
     }
 }
 
-fn path(name: &str, version: &str) -> String {
+pub(super) fn path(name: &str, version: &str) -> String {
     format!("{name}_{version}.j2")
 }
 

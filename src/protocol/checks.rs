@@ -91,16 +91,13 @@ pub struct Measured {
     #[serde(default)]
     pub same_as_parent: bool,
     /// Whether the vector's direction moved; `None` when it was not looked at.
-    #[serde(default)]
     pub direction: Option<Verdict>,
     /// The picture's numbers.
     #[serde(default)]
     pub now: Numbers,
     /// Those of the baseline, and the distance from it.
-    #[serde(default)]
     pub baseline: Option<Numbers>,
     /// Those of the state that the attempt began from, and the distance from it.
-    #[serde(default)]
     pub parent: Option<Numbers>,
 }
 

@@ -17,15 +17,11 @@ pub(super) struct CompatDocument {
     pub initial_state: String,
     pub states: Vec<CompatState>,
     /// 1, if it says.
-    #[serde(default)]
     pub protocol_version: Option<u32>,
-    #[serde(default)]
     pub name: Option<String>,
     #[serde(default)]
     pub description: String,
-    #[serde(default)]
     pub max_iterations: Option<u32>,
-    #[serde(default)]
     pub max_retries: Option<u32>,
 }
 

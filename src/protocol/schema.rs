@@ -14,10 +14,8 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Document {
     /// 2; a file of the original format has none.
-    #[serde(default)]
     pub protocol_version: Option<u32>,
     /// Its name; left out = the file's.
-    #[serde(default)]
     pub name: Option<String>,
     /// What it is for, in one or two sentences.
     #[serde(default)]
@@ -28,22 +26,17 @@ pub struct Document {
     #[serde(default)]
     pub variables: BTreeMap<String, Variable>,
     /// Transitions in all, the wrap-up's not counted.
-    #[serde(default)]
     pub max_iterations: Option<u32>,
     /// Attempts in a state, the first included: the original's name for `maxAttempts`.
-    #[serde(default)]
     pub max_retries: Option<u32>,
     /// What a run may spend at most; the session's own budget may only be narrower.
-    #[serde(default)]
     pub budget: Option<BudgetSpec>,
     /// What holds for every state that does not say otherwise.
     #[serde(default)]
     pub defaults: Defaults,
     /// The model that works; the command line overrides it.
-    #[serde(default)]
     pub model: Option<String>,
     /// Who gives the second opinion.
-    #[serde(default)]
     pub referee: Option<RefereeSpec>,
     /// The states.
     pub states: Vec<StateSpec>,
@@ -54,43 +47,32 @@ pub struct Document {
 #[serde(deny_unknown_fields)]
 pub struct BudgetSpec {
     /// Wall time.
-    #[serde(default)]
     pub time_seconds: Option<u64>,
     /// Tool calls.
-    #[serde(default)]
     pub max_iterations: Option<u64>,
     /// Branches.
-    #[serde(default)]
     pub max_branches: Option<u64>,
     /// Calls of the model.
-    #[serde(default)]
     pub max_model_calls: Option<u64>,
     /// Input and output tokens together.
-    #[serde(default)]
     pub max_tokens: Option<u64>,
     /// US dollars.
-    #[serde(default)]
     pub max_cost_usd: Option<f64>,
     /// Renders.
-    #[serde(default)]
     pub max_renders: Option<u64>,
     /// The slice kept for the wrap-up (of a whole run only).
-    #[serde(default)]
     pub reserve: Option<ReserveSpec>,
 }
 
 /// The slice of a budget that only states with `usesReserve` may spend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ReserveSpec {
     /// Wall time.
-    #[serde(default)]
     pub time_seconds: u64,
     /// Calls of the model.
-    #[serde(default)]
     pub model_calls: u64,
     /// Renders.
-    #[serde(default)]
     pub renders: u64,
 }
 
@@ -99,16 +81,12 @@ pub struct ReserveSpec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Defaults {
     /// Attempts in a visit, the first included; 3 when left out.
-    #[serde(default)]
     pub max_attempts: Option<u32>,
     /// Where a state goes whose tool or model failed; `retry` when left out.
-    #[serde(default)]
     pub on_error: Option<String>,
     /// Where a state goes whose attempts are used up.
-    #[serde(default)]
     pub on_exhausted: Option<String>,
     /// Where any state goes when a cap fires: the wrap-up.
-    #[serde(default)]
     pub on_budget: Option<String>,
     /// Checks for every state that may edit, before its own.
     #[serde(default)]
@@ -121,16 +99,13 @@ pub struct Defaults {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RefereeSpec {
     /// Its provider.
-    #[serde(default)]
     pub provider: Option<String>,
     /// Its model.
-    #[serde(default)]
     pub model: Option<String>,
     /// What the picture is held against.
     #[serde(default)]
     pub against: Reference,
     /// How often it is asked: 2 shows the pair in both orders, and a disagreement counts as `same`.
-    #[serde(default)]
     pub orders: Option<u8>,
 }
 
@@ -161,40 +136,29 @@ pub struct StateSpec {
     #[serde(default)]
     pub validation_criteria: String,
     /// The tools that may be called; none when left out.
-    #[serde(default)]
     pub tools: Option<Vec<String>>,
     /// Checks on what was measured, in this order.
-    #[serde(default)]
     pub checks: Option<Vec<CheckSpec>>,
     /// Who says whether an attempt passed.
-    #[serde(default)]
     pub validated_by: Option<Validator>,
     /// What the engine does in a `fixed` state.
-    #[serde(default)]
     pub action: Option<ActionSpec>,
     /// The list of which every visit takes the next item.
-    #[serde(default)]
     pub foreach: Option<String>,
     /// The item's name in double braces; `item` when left out.
-    #[serde(default, rename = "as")]
+    #[serde(rename = "as")]
     pub alias: Option<String>,
     /// What an attempt must leave behind to pass.
-    #[serde(default)]
     pub output: Option<Output>,
     /// Whether a person is asked before a pass counts.
-    #[serde(default)]
     pub gate: Option<Gate>,
     /// Attempts in a visit, the first included.
-    #[serde(default)]
     pub max_attempts: Option<u32>,
     /// The same, by the original's name.
-    #[serde(default)]
     pub max_retries: Option<u32>,
     /// Visits for one item of a loop (in all, where there is no loop).
-    #[serde(default)]
     pub max_visits: Option<u32>,
     /// What the model may do in one attempt: calls and replies; 40 when left out.
-    #[serde(default)]
     pub max_steps: Option<u32>,
     /// What becomes of a failed attempt's edits.
     #[serde(default)]
@@ -203,13 +167,10 @@ pub struct StateSpec {
     #[serde(default)]
     pub uses_reserve: bool,
     /// What one visit may spend; when it is spent, the state is exhausted.
-    #[serde(default)]
     pub budget: Option<BudgetSpec>,
     /// Where to go; of one outcome the first whose condition holds.
-    #[serde(default)]
     pub transitions: Option<Vec<TransitionSpec>>,
     /// How a run that ends here ended (of a `final` state).
-    #[serde(default)]
     pub outcome: Option<FinalOutcome>,
 }
 
@@ -308,13 +269,10 @@ pub struct TransitionSpec {
     /// On which outcome.
     pub on: Outcome,
     /// On which condition; always, when left out.
-    #[serde(default)]
     pub when: Option<GuardSpec>,
     /// To which state, `retry`, or `@done`; left out (or null) = `@done`.
-    #[serde(default)]
     pub to: Option<String>,
     /// A remark that the branch gets on the way.
-    #[serde(default)]
     pub flag: Option<Flag>,
 }
 
@@ -406,34 +364,24 @@ impl Flag {
 #[serde(deny_unknown_fields)]
 pub struct GuardSpec {
     /// A number of the last checks.
-    #[serde(default)]
     pub metric: Option<String>,
     /// With `metric`: against what; the number itself, when left out.
-    #[serde(default)]
     pub vs: Option<Reference>,
     /// A field of the last judgment.
-    #[serde(default)]
     pub field: Option<String>,
     /// `attempts`, `transitions`, `items_left` or `visits.STATE`.
-    #[serde(default)]
     pub counter: Option<String>,
     /// What is left of a cap.
-    #[serde(default)]
     pub budget: Option<String>,
     /// How the two are compared.
-    #[serde(default)]
     pub op: Option<Op>,
     /// With what.
-    #[serde(default)]
     pub value: Option<f64>,
     /// All of these hold.
-    #[serde(default)]
     pub all: Option<Vec<GuardSpec>>,
     /// At least one of these holds.
-    #[serde(default)]
     pub any: Option<Vec<GuardSpec>>,
     /// This does not hold.
-    #[serde(default)]
     pub not: Option<Box<GuardSpec>>,
 }
 
@@ -495,28 +443,20 @@ pub struct CheckSpec(pub CheckFields);
 #[serde(deny_unknown_fields)]
 pub struct CheckFields {
     /// One of the named checks.
-    #[serde(default)]
     pub check: Option<String>,
     /// Any metric instead.
-    #[serde(default)]
     pub metric: Option<String>,
     /// Against what; the number itself, when left out.
-    #[serde(default)]
     pub vs: Option<Reference>,
     /// How it is held against the other: by what it grew (`delta`), or how many times it is (`ratio`).
-    #[serde(default)]
     pub by: Option<By>,
     /// How it is compared.
-    #[serde(default)]
     pub op: Option<Op>,
     /// With what.
-    #[serde(default)]
     pub value: Option<f64>,
     /// The lower end of a band.
-    #[serde(default)]
     pub min: Option<f64>,
     /// The upper end of a band, or the most that is allowed.
-    #[serde(default)]
     pub max: Option<f64>,
     /// Whether a miss fails the attempt or is only said.
     #[serde(default)]
@@ -566,31 +506,25 @@ impl<'de> Deserialize<'de> for CheckSpec {
 
 /// A variable's declaration.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Variable {
     /// What it may be.
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub kind: VariableKind,
     /// Who may set it, at least: what a stranger may set may stand in fewer places.
-    #[serde(default)]
     pub trust: Trust,
     /// What a list is of.
-    #[serde(default)]
     pub items: Option<ItemKind>,
     /// Its value when none is given; without one, a value is required.
-    #[serde(default)]
     pub default: Option<Value>,
     /// The only values that it may have.
-    #[serde(default, rename = "enum")]
+    #[serde(rename = "enum")]
     pub options: Option<Vec<String>>,
     /// The least number, or the least length of a list.
-    #[serde(default)]
     pub min: Option<f64>,
     /// The greatest number, or the greatest length of a list or text.
-    #[serde(default)]
     pub max: Option<f64>,
     /// What it is for.
-    #[serde(default)]
     pub description: String,
 }
 

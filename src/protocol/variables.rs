@@ -25,6 +25,11 @@ const MAX_ITEMS: usize = 100;
 pub struct Values(BTreeMap<String, (Value, Trust)>);
 
 impl Values {
+    /// All of them, each with who gave it.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value, Trust)> {
+        self.0.iter().map(|(name, (value, by))| (name.as_str(), value, *by))
+    }
+
     /// Gives a value; a later one of the same name counts.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>, by: Trust) {
         self.0.insert(name.into(), (value.into(), by));
@@ -506,12 +511,12 @@ impl Template {
         for part in &self.0 {
             match part {
                 Part::Text(words) => text.push_str(words),
-                Part::Data { name, text: words } => fence(&mut text, name, words),
+                Part::Data { name, text: words } => text.push_str(&fenced(name, words)),
                 Part::Waiting(name) => text.push_str(&format!("{{{{{name}}}}}")),
                 Part::Item { alias, field, data } => {
                     let words = items.get(alias).and_then(|item| item.get(field)).map_or("", String::as_str);
                     if *data {
-                        fence(&mut text, &join(alias, field), words);
+                        text.push_str(&fenced(&join(alias, field), words));
                     } else {
                         text.push_str(words);
                     }
@@ -573,18 +578,19 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Sets foreign text between marks that it cannot close itself.
-fn fence(text: &mut String, name: &str, words: &str) {
-    let clean = words.chars().map(|c| match c {
-        '<' => '‹',
-        '>' => '›',
-        '\n' => '\n',
-        c if c.is_control() => ' ',
-        c => c,
-    });
-    text.push_str(&format!("<data name=\"{name}\">"));
-    text.extend(clean);
-    text.push_str("</data>");
+/// Foreign text between marks that it cannot close itself: `<data name="…">` and `</data>`.
+pub fn fenced(name: &str, words: &str) -> String {
+    let clean: String = words
+        .chars()
+        .map(|c| match c {
+            '<' => '‹',
+            '>' => '›',
+            '\n' => '\n',
+            c if c.is_control() => ' ',
+            c => c,
+        })
+        .collect();
+    format!("<data name=\"{name}\">{clean}</data>")
 }
 
 /// The arguments of an action: a tree whose texts are templates.

@@ -241,7 +241,7 @@ impl ReviewModel {
                     "goes on with more budget",
                 );
             }
-            Some(Outcome::Completed) => {}
+            Some(Outcome::Completed | Outcome::ProtocolFailed) => {}
         }
         if let Some(best) = self.best() {
             let branch = &best.branch;

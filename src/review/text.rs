@@ -192,6 +192,9 @@ fn score(style: Style, branch: &BranchReview) -> String {
     if branch.source == Some(JudgmentSource::EngineDefault) {
         text.push_str(&style.paint(Tone::Doubt, "  [not judged by the agent]"));
     }
+    if branch.source == Some(JudgmentSource::Protocol) {
+        text.push_str(&style.paint(Tone::Doubt, "  [given up by the protocol]"));
+    }
     for flag in &branch.flags {
         let (words, tone) = match flag {
             Flag::Weak => ("weak", Tone::Bad),
@@ -200,6 +203,8 @@ fn score(style: Style, branch: &BranchReview) -> String {
             Flag::ClaimsNotSupported => ("claims not supported by what was measured", Tone::Bad),
             Flag::Abandoned => ("abandoned", Tone::Doubt),
             Flag::Unmeasured => ("not measured", Tone::Doubt),
+            Flag::Disputed => ("disputed by the referee", Tone::Bad),
+            Flag::Unrefereed => ("no second opinion", Tone::Doubt),
         };
         text.push_str(&style.paint(tone, &format!("  [{words}]")));
     }

@@ -11,20 +11,22 @@ use crate::clock::{Deadline, Stop};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
 use crate::darktable::render::{Quality, Rendered};
 use crate::darktable::state::EditState;
-use crate::error::{Coded, ErrorCode, Fault};
+use crate::error::{ErrorCode, Fault};
 use crate::gate::{Gate, Permit, Refusal};
 use crate::ids::{Hash, RefName};
 use crate::photo::Writer;
 use crate::provider::classify::backoff;
-use crate::provider::{ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::provider::{Attempt, ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::session::opinion::Referee;
 use crate::session::pricing::{self, Bound};
 use crate::session::state::{Effect, Halt, Phase, REPEATS, State};
+use crate::session::steering::Steering;
 use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
-use crate::transcript::{self, EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
+use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
 
 /// Attempts at one model turn.
-const MAX_ATTEMPTS: u32 = 4;
+pub(super) const MAX_ATTEMPTS: u32 = 4;
 /// How often a wait looks whether it has to end.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -58,6 +60,8 @@ pub struct Session {
     pub state: State,
     /// The model.
     pub provider: Arc<dyn Provider>,
+    /// Who gives second opinions.
+    pub referee: Referee,
     /// Pictures and bodies.
     pub blobs: BlobStore,
     /// The session's folder.
@@ -80,6 +84,10 @@ impl Session {
                 Effect::Tool(call) => self.answer(&call, host)?,
                 Effect::Redo { seq, intent } => self.redo(seq, &intent, host)?,
                 Effect::Nudge(text) => self.record(Event::Nudge { text })?,
+                Effect::Carry(command) => self.carry(*command, host).await?,
+                Effect::Account => self.account()?,
+                Effect::Opinion { branch, commit } => self.second_opinion(branch, &commit, host).await?,
+                Effect::Flag(branch, flag) => self.record(Event::Flagged { branch, flag })?,
                 Effect::WrapUp { cap, reason } => {
                     if let Some(exhausted) = cap.filter(|_| self.state.cap.is_none()) {
                         self.record(Event::CapFired { exhausted })?;
@@ -103,7 +111,7 @@ impl Session {
         }
     }
 
-    fn record(&mut self, event: Event) -> Result<(), SessionError> {
+    pub(super) fn record(&mut self, event: Event) -> Result<(), SessionError> {
         self.gate.record(event)?;
         Ok(())
     }
@@ -130,13 +138,7 @@ impl Session {
         pause: Duration,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
-        if !pause.is_zero() {
-            host.busy("waiting to try the model again");
-            let until = self.gate.deadline().at_most(pause);
-            while !until.expired() && self.halt() == Halt::No {
-                tokio::time::sleep(TICK.min(until.remaining())).await;
-            }
-        }
+        self.wait(pause, host).await;
         let info = self.provider.info().clone();
         let bound = pricing::bound(&info, &self.state, self.gate.ledger(), &self.system, &self.tools);
         let intent = Event::ModelIntent {
@@ -189,19 +191,25 @@ impl Session {
         }
     }
 
+    /// A pause before a further attempt; a wish to end cuts it.
+    pub(super) async fn wait(&self, pause: Duration, host: &dyn Host) {
+        if !pause.is_zero() {
+            host.busy("waiting to try the model again");
+            let until = self.gate.deadline().at_most(pause);
+            while !until.expired() && self.halt() == Halt::No {
+                tokio::time::sleep(TICK.min(until.remaining())).await;
+            }
+        }
+    }
+
     /// The request on the wire, for which the permit is used up; cut at the stage's end: `None` then.
     async fn attempt(
         &self,
-        _permit: Permit,
+        permit: Permit,
         bound: &Bound,
         model: &str,
         host: &dyn Host,
     ) -> Option<Result<ModelReply, ProviderFault>> {
-        let mut deadline: Deadline = self.gate.deadline();
-        if self.state.stopped {
-            // Whoever asked to stop does not wait for a model that hangs.
-            deadline = deadline.at_most(self.gate.ledger().budget().wrap_up_time());
-        }
         let progress = |amount| host.streaming(amount);
         let request = ModelRequest {
             model,
@@ -214,7 +222,20 @@ impl Session {
             blobs: &self.blobs,
             on_progress: &progress,
         };
-        let mut call = self.provider.attempt(&request);
+        self.in_time(permit, self.provider.attempt(&request)).await
+    }
+
+    /// Waits for an attempt until the stage ends, or a person does not want to wait any longer.
+    pub(super) async fn in_time(
+        &self,
+        _permit: Permit,
+        mut call: Attempt<'_>,
+    ) -> Option<Result<ModelReply, ProviderFault>> {
+        let mut deadline: Deadline = self.gate.deadline();
+        if self.state.stopped {
+            // Whoever asked to stop does not wait for a model that hangs.
+            deadline = deadline.at_most(self.gate.ledger().budget().wrap_up_time());
+        }
         loop {
             // The tick looks at the session's own clock, which unlike the timer counts suspend.
             tokio::select! {
@@ -290,22 +311,15 @@ impl Session {
 
     /// Answers one call: refuses it, or runs it under a permit.
     fn answer(&mut self, call: &ToolCall, host: &dyn Host) -> Result<(), SessionError> {
+        if let Some(fault) = self.state.steering.as_ref().and_then(|steering| steering.refusal(call)) {
+            return self.refuse(call, &fault);
+        }
         let (tool, arguments) = match self.vet(call) {
             Ok(vetted) => vetted,
             Err(fault) => return self.refuse(call, &fault),
         };
-        let mut reserved = tool.wants();
-        if self.gate.ledger().stage() == Stage::WrapUp {
-            reserved.iterations = 0;
-        }
-        let intent = ToolIntent {
-            call: call.clone(),
-            class: tool.class,
-            reserved,
-            before: self.state.head.clone(),
-            target: self.target(tool, &arguments),
-        };
-        let permit = match self.gate.admit(Event::ToolCall(Box::new(intent))) {
+        let (intent, reserved) = self.intent(tool, call, &arguments, false);
+        let permit = match self.gate.admit(intent) {
             Ok(permit) => permit,
             Err(Refusal::Transcript(error)) => return Err(error.into()),
             Err(Refusal::Exhausted(exhausted)) => {
@@ -317,6 +331,29 @@ impl Session {
         };
         self.fold(host);
         self.run_tool(tool, call, &arguments, reserved, permit, host)
+    }
+
+    /// The line that announces a call, and what it may spend.
+    pub(super) fn intent(
+        &self,
+        tool: &Tool,
+        call: &ToolCall,
+        arguments: &Value,
+        engine: bool,
+    ) -> (Event, Amounts) {
+        let mut reserved = tool.wants();
+        if self.gate.ledger().stage() == Stage::WrapUp {
+            reserved.iterations = 0;
+        }
+        let intent = ToolIntent {
+            call: call.clone(),
+            class: tool.class,
+            reserved,
+            before: self.state.head.clone(),
+            target: self.target(tool, arguments),
+            engine,
+        };
+        (Event::ToolCall(Box::new(intent)), reserved)
     }
 
     /// Runs again what a crash cut: the branch is put back to where the call found it, then the same call
@@ -346,7 +383,8 @@ impl Session {
         self.run_tool(tool, &intent.call, &arguments, Amounts::default(), permit, host)
     }
 
-    fn run_tool(
+    /// Runs a call under its permit, and writes down what came of it.
+    pub(super) fn run_tool(
         &mut self,
         tool: &Tool,
         call: &ToolCall,
@@ -414,13 +452,16 @@ impl Session {
             Err(fault) => (json!({ "ok": false, "error": fault }), Vec::new(), None, Some(fault.code)),
         };
         let mut text = body.to_string();
+        let told = intent.is_none() || !self.state.acting();
         let repeats = tools::find(&call.name).map_or(0, |t| self.state.repeats(call, t.class));
         if intent.is_some() && repeats >= REPEATS[0] {
             text.push_str(
                 "\nYou have made this very call on this very state before; a further one will be refused.",
             );
         }
-        if let Some(percent) = wording::due_reminder(&self.state, self.gate.ledger(), self.gate.elapsed()) {
+        // The model hears of its own calls alone.
+        let due = wording::due_reminder(&self.state, self.gate.ledger(), self.gate.elapsed());
+        if let Some(percent) = due.filter(|_| told) {
             self.record(Event::BudgetReminder { percent })?;
             text.push('\n');
             text.push_str(&wording::reminder(percent));
@@ -449,8 +490,9 @@ impl Session {
 
     /// Everything that speaks against a call before the budget is asked.
     fn vet(&mut self, call: &ToolCall) -> Result<(&'static Tool, Value), Fault> {
-        let Some(tool) = tools::find(&call.name) else {
-            let names: Vec<&str> = tools::TOOLS.iter().map(|t| t.name).collect();
+        let offered = |tool: &&Tool| self.tools.iter().any(|spec| spec.name == tool.name);
+        let Some(tool) = tools::find(&call.name).filter(offered) else {
+            let names: Vec<&str> = self.tools.iter().map(|t| t.name.as_str()).collect();
             let message = format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "));
             return Err(Fault::new(ErrorCode::NotFound, message));
         };
@@ -467,7 +509,15 @@ impl Session {
         let planned = self.state.phase == Phase::Planned;
         let before_confirmation = matches!(tool.class, EffectClass::Read | EffectClass::Render)
             || ["confirm_session", "ask_clarification", "end_mode_b_session"].contains(&tool.name);
-        if planned && !before_confirmation {
+        // An attempt may be done before the confirmation unless confirming is what it is for.
+        let done = tool.name == tools::ATTEMPT_DONE
+            && !self
+                .state
+                .steering
+                .as_ref()
+                .and_then(Steering::tools)
+                .is_some_and(|tools| tools.contains(&"confirm_session"));
+        if planned && !before_confirmation && !done {
             let example = tools::find("confirm_session").map_or("", |t| t.example);
             return Err(Fault::new(
                 ErrorCode::SessionNotConfirmed,
@@ -493,6 +543,7 @@ impl Session {
         let name = match tool.name {
             "branch" => named("name")?,
             "record_judgment" => named("branch")?,
+            tools::ROLLBACK => named("branch").or_else(|| self.state.head.branch.clone())?,
             "apply_primitive" | "apply_per_region" | "apply_spot" | "remove_module" | "reset"
             | "snapshot" => self.state.head.branch.clone()?,
             _ => return None,
@@ -504,7 +555,7 @@ impl Session {
     }
 
     /// What a tool handler works with, as of now.
-    fn context<'a>(&'a mut self, call: u64, on_render: &'a dyn Fn(&str)) -> ToolContext<'a> {
+    pub(super) fn context<'a>(&'a mut self, call: u64, on_render: &'a dyn Fn(&str)) -> ToolContext<'a> {
         ToolContext {
             view: self.view(),
             engine: &self.engine,
@@ -537,6 +588,7 @@ impl Session {
             branches: self.state.branches.clone(),
             proposals: self.state.proposals,
             ahead: self.state.ahead.clone(),
+            acting: self.state.acting(),
         }
     }
 
@@ -555,6 +607,14 @@ impl Session {
             self.fold(host);
         }
         let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
+        while let Some((branch, _)) = self.state.wants_opinion() {
+            self.unheard(Some(branch), "the session ended before the referee was asked")?;
+            self.fold(host);
+        }
+        while let Some((branch, flag)) = self.state.owed().cloned() {
+            self.record(Event::Flagged { branch, flag })?;
+            self.fold(host);
+        }
         if outcome != Outcome::NeedsClarification {
             for (name, tip) in self.state.unjudged() {
                 let judgment = tools::default_judgment(&mut self.context(0, &busy), &name, &tip);
@@ -580,27 +640,5 @@ impl Session {
         self.record(Event::SessionEnd(Box::new(end)))?;
         self.fold(host);
         Ok(())
-    }
-}
-
-impl Coded for SessionError {
-    fn code(&self) -> ErrorCode {
-        match self {
-            Self::Transcript(e) => e.code(),
-            Self::Photo(e) => e.code(),
-            Self::Fault(f) => f.code,
-            Self::Blob(source) => transcript::file_code(source),
-            Self::NotEnded => ErrorCode::StateError,
-        }
-    }
-
-    fn remedy(&self) -> Option<String> {
-        match self {
-            Self::Transcript(e) => e.remedy(),
-            Self::Photo(e) => e.remedy(),
-            Self::Fault(f) => f.remedy(),
-            Self::Blob(source) => Some(transcript::file_remedy(source).into()),
-            Self::NotEnded => None,
-        }
     }
 }

@@ -2,18 +2,25 @@
 //!
 //! [`state::State`] is the fold of the transcript and says what to do next; [`driver::Session`] does it and
 //! writes down what came of it; [`start`] plans a session or takes an interrupted one up again; [`listing`]
-//! reads sessions that are over or running elsewhere.
+//! reads sessions that are over or running elsewhere. Where a protocol steers, [`steering::Steering`] is its
+//! machine within the state, and `carry` does what the machine asks for; the gate, the driver and the fold are
+//! the same.
 
+mod carry;
 pub mod driver;
+mod effect;
 pub mod listing;
+pub mod opinion;
 pub mod pricing;
+pub mod protocols;
 pub mod start;
 pub mod state;
+pub mod steering;
 pub mod wording;
 
-use crate::error::Fault;
+use crate::error::{Coded, ErrorCode, Fault};
 use crate::photo::PhotoError;
-use crate::transcript::TranscriptError;
+use crate::transcript::{self, TranscriptError};
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]
@@ -33,4 +40,26 @@ pub enum SessionError {
     /// The state says done, but there is no closing line.
     #[error("the session has no closing line")]
     NotEnded,
+}
+
+impl Coded for SessionError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Transcript(e) => e.code(),
+            Self::Photo(e) => e.code(),
+            Self::Fault(f) => f.code,
+            Self::Blob(source) => transcript::file_code(source),
+            Self::NotEnded => ErrorCode::StateError,
+        }
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Transcript(e) => e.remedy(),
+            Self::Photo(e) => e.remedy(),
+            Self::Fault(f) => f.remedy(),
+            Self::Blob(source) => Some(transcript::file_remedy(source).into()),
+            Self::NotEnded => None,
+        }
+    }
 }

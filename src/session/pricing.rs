@@ -1,8 +1,10 @@
 //! What a model call may cost, before it is made, and what it did cost.
 
-use crate::budget::{Amounts, Ledger};
+use crate::budget::{Amounts, Budget, Ledger};
 use crate::conversation::{Message, ToolSpec, Usage};
+use crate::error::{ErrorCode, Fault};
 use crate::provider::ModelInfo;
+use crate::session::SessionError;
 use crate::session::state::State;
 use crate::transcript::CostSource;
 
@@ -37,31 +39,57 @@ impl Bound {
 
 /// Upper bound of the tokens that the present conversation sends.
 fn input_tokens(info: &ModelInfo, state: &State, system: &str, tools: &[ToolSpec]) -> u64 {
-    let text = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
-    let messages = |messages: &[Message]| -> u64 {
-        messages
-            .iter()
-            .map(|m| text(m.text_bytes()) + info.image_tokens.saturating_mul(m.images() as u64) + 16)
-            .sum()
-    };
     match state.last_input {
-        Some((tokens, covered)) => tokens + messages(state.messages.get(covered..).unwrap_or_default()),
-        None => {
-            let specs: usize =
-                tools.iter().map(|t| t.description.len() + t.parameters.to_string().len() + 64).sum();
-            text(system.len() + specs) + messages(&state.messages)
+        Some((reported, covered)) => {
+            reported + tokens(info, "", &[], state.messages.get(covered..).unwrap_or_default())
         }
+        None => tokens(info, system, tools, &state.messages),
     }
+}
+
+/// Upper bound of the tokens of what is sent.
+pub fn tokens(info: &ModelInfo, system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
+    let text = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
+    let specs: usize = tools.iter().map(|t| t.description.len() + t.parameters.to_string().len() + 64).sum();
+    let said = |m: &Message| text(m.text_bytes()) + info.image_tokens.saturating_mul(m.images() as u64) + 16;
+    text(system.len() + specs) + messages.iter().map(said).sum::<u64>()
+}
+
+/// Whether what a model costs can be held under the budget's cap: that takes its price.
+pub fn payable(info: &ModelInfo, budget: &Budget) -> Result<(), SessionError> {
+    if budget.max_cost_micro_usd.is_some()
+        && !info.free
+        && (info.price.input.is_none() || info.price.output.is_none())
+    {
+        return Err(Fault::new(
+            ErrorCode::InvalidInput,
+            format!(
+                "the budget caps the cost, but the price of `{}` at `{}` is not known",
+                info.model, info.provider
+            ),
+        )
+        .with(
+            "remedy",
+            "give it one in the provider's file of your own (`price = { input = 0.75, output = 4.50, as_of = \"2026-11-21\" }`, US dollars a million tokens; `chemigram providers show NAME` shows the form), or cap `tokens=` in place of `cost=`",
+        )
+        .into());
+    }
+    Ok(())
 }
 
 /// The worst case of the next call, its reply clamped to what tokens and money allow.
 pub fn bound(info: &ModelInfo, state: &State, ledger: &Ledger, system: &str, tools: &[ToolSpec]) -> Bound {
+    bound_of(info, ledger, input_tokens(info, state, system, tools), MAX_OUTPUT_TOKENS)
+}
+
+/// The worst case of a call that sends at most `input` tokens and wants at most `most` back, the reply clamped to
+/// what tokens and money allow.
+pub fn bound_of(info: &ModelInfo, ledger: &Ledger, input: u64, most: u32) -> Bound {
     if info.free && ledger.budget().max_tokens.is_none() {
         let reserved = Amounts { model_calls: 1, ..Amounts::default() };
-        return Bound { reserved, max_output_tokens: MAX_OUTPUT_TOKENS };
+        return Bound { reserved, max_output_tokens: most };
     }
-    let input = input_tokens(info, state, system, tools);
-    let mut output = u64::from(MAX_OUTPUT_TOKENS);
+    let mut output = u64::from(most);
     if let Some(left) = ledger.tokens_left() {
         output = output.min(left.saturating_sub(input));
     }
@@ -69,7 +97,7 @@ pub fn bound(info: &ModelInfo, state: &State, ledger: &Ledger, system: &str, too
         let left = left.saturating_sub(price(info.price.input, input));
         output = output.min(left.saturating_mul(1_000_000) / per_million);
     }
-    let max_output_tokens = u32::try_from(output).unwrap_or(MAX_OUTPUT_TOKENS).max(MIN_OUTPUT_TOKENS);
+    let max_output_tokens = u32::try_from(output).unwrap_or(most).max(MIN_OUTPUT_TOKENS);
     let output = u64::from(max_output_tokens);
     // A cache write may be dearer than fresh input; the worst case is the dearest.
     let input_price = info.price.input.max(info.price.cache_write);

@@ -17,11 +17,14 @@ use crate::gate::{Gate, Lease};
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::{Authority, Workspace, Writer};
 use crate::prompts::Store;
+use crate::protocol::Protocol;
 use crate::provider::Provider;
 use crate::redact::Redactor;
 use crate::session::driver::{Session, Unwatched};
+use crate::session::opinion::Referee;
+use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
-use crate::session::{SessionError, listing, wording};
+use crate::session::{SessionError, listing, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{self, Event, Line, Outcome, PlannedBranch, SessionStart, Transcript, Vector};
 use crate::vocabulary::Vocabulary;
@@ -79,7 +82,7 @@ pub struct Request {
 }
 
 /// A session as planned, before anything was written or spent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Plan {
     /// The header line.
     pub start: SessionStart,
@@ -89,6 +92,10 @@ pub struct Plan {
     pub tools: Vec<ToolSpec>,
     /// The first message.
     pub message: String,
+    /// The protocol that steers it.
+    pub protocol: Option<Steered>,
+    /// Who gives second opinions.
+    pub referee: Referee,
 }
 
 fn invalid(message: impl Into<String>) -> SessionError {
@@ -97,6 +104,16 @@ fn invalid(message: impl Into<String>) -> SessionError {
 
 /// Plans a session: everything is checked and nothing is written.
 pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
+    let branches = branches(&setup.workspace, request)?;
+    plan_with(setup, request, branches)
+}
+
+/// The plan of a session that makes these branches.
+pub(super) fn plan_with(
+    setup: &Setup,
+    request: &Request,
+    branches: Vec<PlannedBranch>,
+) -> Result<Plan, SessionError> {
     let workspace = &setup.workspace;
     let baseline = workspace.resolve(&request.from)?;
     // Read now, while nothing is written: a damaged edit is no session.
@@ -122,24 +139,7 @@ pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
     let info = setup.provider.info();
-    if budget.max_cost_micro_usd.is_some()
-        && !info.free
-        && (info.price.input.is_none() || info.price.output.is_none())
-    {
-        return Err(Fault::new(
-            ErrorCode::InvalidInput,
-            format!(
-                "the budget caps the cost, but the price of `{}` at `{}` is not known",
-                info.model, info.provider
-            ),
-        )
-        .with(
-            "remedy",
-            "give it one in the provider's file of your own (`price = { input = 0.75, output = 4.50, as_of = \"2026-11-21\" }`, US dollars a million tokens; `chemigram providers show NAME` shows the form), or cap `tokens=` in place of `cost=`",
-        )
-        .into());
-    }
-    let branches = branches(workspace, request)?;
+    pricing::payable(info, budget)?;
     let brief = match &request.brief {
         Some(brief) => brief.clone(),
         None => std::fs::read_to_string(workspace.folder().join("brief.md")).unwrap_or_default(),
@@ -202,14 +202,17 @@ pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
         seed: request.seed,
         darktable: setup.renderer.darktable_version().into(),
         chemigram: env!("CARGO_PKG_VERSION").into(),
+        protocol: None,
+        referee: None,
     };
     let names: Vec<&str> = tools::TOOLS.iter().map(|t| t.name).collect();
     let message = wording::plan(&start, &names);
-    Ok(Plan { start, system: rendered.text, tools, message })
+    let referee = Referee::default();
+    Ok(Plan { start, system: rendered.text, tools, message, protocol: None, referee })
 }
 
 /// The branches to make: `branch_b_<vector>`, with `_2`, `_3`… where one stands already.
-fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
+pub(super) fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
     let wanted: Vec<(String, Option<Vector>)> = if request.vectors.is_empty() {
         let count = request.budget.max_branches.min(OPEN_ENDED);
         (1..=count).map(|n| (format!("branch_b_depth_{n}"), None)).collect()
@@ -250,13 +253,15 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
         }
     };
     let lines = gate.take_fresh();
-    let state = fold(&setup.workspace, &lines)?;
+    let protocol = plan.protocol.map(|steered| steered.protocol);
+    let state = fold_with(&setup.workspace, &lines, protocol)?;
     let mut session = Session {
         engine,
         photo,
         gate,
         state,
         provider: setup.provider,
+        referee: plan.referee,
         blobs,
         folder,
         system: plan.system,
@@ -278,6 +283,9 @@ fn begin(
     std::fs::create_dir_all(folder).map_err(SessionError::Blob)?;
     blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
     blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
+    if let Some(steered) = &plan.protocol {
+        blobs.put(steered.source.as_bytes()).map_err(SessionError::Blob)?;
+    }
     let transcript =
         Transcript::create(&folder.join("transcript.jsonl"), setup.clock.clone(), setup.redactor.clone())?;
     let ledger = Ledger::new(plan.start.budget.clone(), plan.start.reserve);
@@ -288,12 +296,14 @@ fn begin(
 }
 
 /// What a person adds when an interrupted session is taken up again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Resume {
     /// The answer to the question on which it ended.
     pub answer: Option<String>,
     /// New caps.
     pub raise: Option<Budget>,
+    /// Who gives second opinions from now on.
+    pub referee: Referee,
 }
 
 /// Takes up a session: one that was interrupted or cancelled, or that the provider or the engine failed, as it
@@ -311,14 +321,21 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let read = transcript::read(&path)?;
     let state = fold(&setup.workspace, &read.lines)?;
     let ended = state.end.as_ref().map(|end| end.outcome);
+    let run_over = state.steering.as_ref().is_some_and(|steering| steering.ending().is_some());
     let refusal = match ended {
+        Some(_) if run_over => Some((
+            "has ended, and its protocol with it",
+            "start a new one, from one of its branches: `--from BRANCH`",
+        )),
         _ if with.answer.is_some() && state.question.is_none() => {
             Some(("asks nothing", "leave out `--answer`"))
         }
         Some(Outcome::NeedsClarification) if with.answer.is_none() => {
             Some(("waits for an answer", "give it: `--resume ID --answer TEXT`"))
         }
-        Some(Outcome::Completed | Outcome::BudgetExhausted) if with.raise.is_none() => {
+        Some(Outcome::Completed | Outcome::BudgetExhausted | Outcome::ProtocolFailed)
+            if with.raise.is_none() =>
+        {
             Some(("has ended", "to go on with more budget: `--resume ID --raise time=10m`"))
         }
         _ => None,
@@ -359,6 +376,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         gate,
         state,
         provider: setup.provider,
+        referee: with.referee,
         blobs,
         folder,
         system,
@@ -400,13 +418,17 @@ fn hidden_time(lines: &[Line]) -> Duration {
     let open = |line: &Line| match &line.event {
         // What was begun ahead was beside the session's own work.
         Event::RenderIntent { ahead: true, .. } => None,
-        Event::ModelIntent { .. } | Event::ToolCall(_) | Event::RenderIntent { .. } => Some(line.seq),
+        Event::ModelIntent { .. }
+        | Event::RefereeIntent(_)
+        | Event::ToolCall(_)
+        | Event::RenderIntent { .. } => Some(line.seq),
         _ => None,
     };
     let closed = |seq: u64| {
         lines.iter().any(|l| match &l.event {
             Event::Attempt { intent, .. } | Event::ModelReply { intent, .. } => *intent == seq,
             Event::ToolResult { intent, .. } | Event::Render { intent, .. } => *intent == Some(seq),
+            Event::Referee(reply) => reply.intent == Some(seq),
             _ => false,
         })
     };
@@ -420,14 +442,23 @@ fn hidden_time(lines: &[Line]) -> Duration {
     Duration::from_millis(longest.max().unwrap_or(0))
 }
 
-/// The state of a session, from its lines.
+/// The state of a session, from its lines, and from its protocol beside them where one steers it.
 pub fn fold(workspace: &Workspace, lines: &[Line]) -> Result<State, SessionError> {
+    let protocol = protocols::of(workspace, lines)?;
+    fold_with(workspace, lines, protocol)
+}
+
+fn fold_with(
+    workspace: &Workspace,
+    lines: &[Line],
+    protocol: Option<Arc<Protocol>>,
+) -> Result<State, SessionError> {
     let damaged =
         || Fault::new(ErrorCode::VersioningError, "the transcript does not begin with a session's header");
     let (first, rest) = lines.split_first().ok_or_else(damaged)?;
     let Event::SessionStart(start) = &first.event else { return Err(damaged().into()) };
     let baseline = workspace.commit(&start.baseline)?;
-    let mut state = State::begin(first, baseline.state).ok_or_else(damaged)?;
+    let mut state = State::begin(first, baseline.state, protocol).ok_or_else(damaged)?;
     for line in rest {
         state.fold(line);
     }

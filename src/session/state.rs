@@ -4,16 +4,21 @@
 //! at a clock: time comes in as a value. Resuming a session is folding its lines again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::budget::{Cap, Exhausted, Ledger, Stage};
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::error::ErrorCode;
 use crate::ids::{Hash, RefName};
+use crate::protocol::Protocol;
+use crate::protocol::machine::{Command, Phase as Waits};
+pub use crate::session::effect::{Effect, Halt, Phase};
+use crate::session::steering::{self, Around, Opinion, Steering};
 use crate::session::wording;
 use crate::tools::{BranchView, Look};
 use crate::transcript::{
-    EffectClass, Event, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
+    EffectClass, Event, Flag, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
 };
 
 /// Failed calls in a row after which the session wraps up.
@@ -25,32 +30,6 @@ pub const MAX_WRAP_UP_REPLIES: u32 = 3;
 /// How often the same call may be made on the same state: noted, refused, and the session wrapped up.
 pub const REPEATS: [u32; 3] = [2, 3, 5];
 
-/// Where a session is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// The plan waits for the agent's confirmation.
-    Planned,
-    /// Exploring.
-    Running,
-    /// Judging and closing.
-    WrappingUp,
-    /// Closed.
-    Ended,
-}
-
-/// What a person asked of a running session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Halt {
-    /// Nothing.
-    #[default]
-    No,
-    /// To stop exploring and wrap up.
-    WrapUp,
-    /// To stop at once.
-    Now,
-}
-
 /// What a failed attempt left behind.
 #[derive(Clone, Debug, PartialEq)]
 enum Retry {
@@ -58,47 +37,6 @@ enum Retry {
     Again { attempt: u32, pause: Duration },
     /// The provider cannot go on.
     GaveUp(String),
-}
-
-/// What to do next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Wait, then call the model.
-    Model {
-        /// Model turn, from 1.
-        turn: u64,
-        /// Attempt in it, from 1.
-        attempt: u32,
-        /// Pause before it.
-        pause: Duration,
-    },
-    /// Answer this call: run it, or refuse it.
-    Tool(ToolCall),
-    /// Run again a call whose outcome a crash hid.
-    Redo {
-        /// Its line.
-        seq: u64,
-        /// What it was.
-        intent: Box<ToolIntent>,
-    },
-    /// Tell the model something before its next turn.
-    Nudge(String),
-    /// A cap fired: say so, and begin the wrap-up.
-    WrapUp {
-        /// The cap, unless a person asked.
-        cap: Option<Exhausted>,
-        /// Why.
-        reason: String,
-    },
-    /// Close the session.
-    Finish {
-        /// How.
-        outcome: Outcome,
-        /// Why, when it was not the agent's own end.
-        reason: String,
-    },
-    /// Nothing: it is closed.
-    Done,
 }
 
 /// The fold of a transcript.
@@ -140,6 +78,16 @@ pub struct State {
     pub render_ms: u64,
     /// Pictures that were begun before anyone asked for them and are not paid for, by the line of their intent.
     pub ahead: BTreeMap<Look, u64>,
+    /// The protocol's machine, where one steers.
+    pub steering: Option<Steering>,
+    /// Questions to the referee that were let through.
+    pub referee_calls: u64,
+    opinion: Opinion,
+    /// Judged commits on which the referee was heard, or could not be.
+    opined: BTreeSet<(RefName, Hash)>,
+    /// Remarks that are still to be written down.
+    owed: VecDeque<(RefName, Flag)>,
+    remarks: BTreeMap<RefName, BTreeSet<Flag>>,
     proposal_ids: BTreeSet<String>,
     pending: VecDeque<ToolCall>,
     results: Vec<ToolResult>,
@@ -157,13 +105,23 @@ pub struct State {
 }
 
 impl State {
-    /// The state after the header line; `None` when `line` is no header.
-    pub fn begin(line: &Line, baseline_state: Hash) -> Option<Self> {
+    /// The state after the header line, steered by `protocol` where the header names one; `None` when `line` is
+    /// no header.
+    pub fn begin(line: &Line, baseline_state: Hash, protocol: Option<Arc<Protocol>>) -> Option<Self> {
         let Event::SessionStart(start) = &line.event else { return None };
+        let head = HeadState { branch: None, commit: start.baseline.clone(), state: baseline_state };
+        let steering = protocol.map(|protocol| Steering::begin(protocol, head.clone()));
+        let confirmed = steering.as_ref().is_some_and(|steering| !steering.confirms());
         Some(Self {
-            phase: Phase::Planned,
+            phase: if confirmed { Phase::Running } else { Phase::Planned },
             messages: Vec::new(),
-            head: HeadState { branch: None, commit: start.baseline.clone(), state: baseline_state },
+            head,
+            steering,
+            referee_calls: 0,
+            opinion: Opinion::default(),
+            opined: BTreeSet::new(),
+            owed: VecDeque::new(),
+            remarks: BTreeMap::new(),
             branches: Vec::new(),
             restated: BTreeMap::new(),
             question: None,
@@ -198,8 +156,50 @@ impl State {
 
     /// Takes one line in.
     pub fn fold(&mut self, line: &Line) {
+        let open = self.open_tool.as_ref().map(|(_, intent)| intent.clone());
+        let call = match &line.event {
+            Event::ToolResult { result, .. } => self.pending.iter().find(|c| c.id == result.call_id).cloned(),
+            _ => None,
+        };
+        self.take_in(line);
+        if let Some(steering) = &mut self.steering {
+            let asked = steering.run().phase() == Waits::Asking;
+            let around =
+                Around { open: open.as_deref(), call: call.as_ref(), head: &self.head, cap: self.cap, asked };
+            steering.fold(line, &around);
+        }
+    }
+
+    fn take_in(&mut self, line: &Line) {
         match &line.event {
-            Event::SessionStart(_) => {}
+            Event::SessionStart(_) | Event::Protocol { .. } => {}
+            Event::Brief { text, .. } => {
+                // What was done again and again before may be right now.
+                self.repeats.clear();
+                self.most_repeats = 0;
+                self.bad_calls = 0;
+                self.say(text);
+            }
+            Event::RefereeIntent(_) => self.referee_calls += 1,
+            Event::Referee(reply) => {
+                self.model_ms += reply.ms;
+                if self.steering.is_none()
+                    && let Some((branch, commit)) = self.wants_opinion()
+                {
+                    let answered = self.opinion.fold(reply);
+                    if answered != steering::Answered::NotYet {
+                        let score = self.score(&branch).unwrap_or_default();
+                        self.owed
+                            .extend(steering::remark(&answered, score).map(|flag| (branch.clone(), flag)));
+                        self.opined.insert((branch, commit));
+                    }
+                }
+            }
+            Event::Flagged { branch, flag } => {
+                self.owed.retain(|owed| (&owed.0, &owed.1) != (branch, flag));
+                self.remarks.entry(branch.clone()).or_default().insert(*flag);
+                self.remark(branch);
+            }
             Event::Plan { text } | Event::Nudge { text } => self.say(text),
             Event::Confirmed { restated, .. } => {
                 self.restated = restated.clone();
@@ -209,8 +209,11 @@ impl State {
             }
             Event::Clarification { question, answer: None } => self.question = Some(question.clone()),
             Event::Clarification { answer: Some(answer), .. } => {
-                // An answer at once is part of the tool's result; a late one needs a message of its own.
-                if self.question.take().is_some() && self.open_tool.is_none() {
+                // An answer at once is part of the tool's result; a late one needs a message of its own, unless
+                // it is the machine that asked.
+                let asks = |s: &Steering| s.run().phase() == Waits::Asking;
+                let machine = self.steering.as_ref().is_some_and(asks);
+                if self.question.take().is_some() && self.open_tool.is_none() && !machine {
                     self.say(&wording::answer(answer));
                 }
             }
@@ -231,7 +234,9 @@ impl State {
             }
             Event::ToolCall(intent) => {
                 self.open_tool = Some((line.seq, intent.clone()));
-                self.count(&intent.call);
+                if !intent.engine {
+                    self.count(&intent.call);
+                }
             }
             Event::ToolResult { intent, result, code, head, .. } => {
                 // A refused call was never dispatched, but it counts as one more of its kind.
@@ -255,6 +260,7 @@ impl State {
                 if let Some(branch) = self.branches.iter_mut().find(|b| b.name == judgment.branch) {
                     branch.judgment = Some((**judgment).clone());
                 }
+                self.remark(&judgment.branch);
             }
             Event::BudgetReminder { percent } => {
                 self.reminders.insert(*percent);
@@ -269,7 +275,9 @@ impl State {
                 self.silent = 0;
                 self.bad_calls = 0;
                 self.most_repeats = 0;
-                self.say(text);
+                if self.steering.is_none() {
+                    self.say(text);
+                }
             }
             Event::EndRequested { summary, tag_suggestion } => {
                 self.ending = Some((summary.clone(), tag_suggestion.clone()));
@@ -280,7 +288,8 @@ impl State {
                 // Whoever takes it up wants the model asked again, whatever became of the last attempt.
                 self.retry = None;
                 if self.end.take().is_some() || self.phase == Phase::Ended {
-                    self.phase = if self.restated.is_empty() && self.branches.is_empty() {
+                    let confirms = self.steering.as_ref().is_none_or(Steering::confirms);
+                    self.phase = if self.restated.is_empty() && self.branches.is_empty() && confirms {
                         Phase::Planned
                     } else {
                         Phase::Running
@@ -370,7 +379,11 @@ impl State {
             self.repeats.retain(|(name, ..), _| name.starts_with("mutate "));
         }
         self.head = head.clone();
-        self.open_tool = None;
+        let engine = self.open_tool.take().is_some_and(|(_, intent)| intent.engine);
+        if engine {
+            // The model did not ask for it, and does not hear of it.
+            return;
+        }
         self.tool_calls += 1;
         self.bad_calls = match code {
             None => 0,
@@ -385,6 +398,44 @@ impl State {
             let results = std::mem::take(&mut self.results);
             self.messages.push(Message::Results { results });
         }
+    }
+
+    /// A remark that is still to be written down.
+    pub fn owed(&self) -> Option<&(RefName, Flag)> {
+        self.owed.front()
+    }
+
+    /// Gives a branch's judgment the remarks that were made on the branch.
+    fn remark(&mut self, name: &RefName) {
+        let remarks = self.remarks.get(name).into_iter().flatten();
+        let judged = self.branches.iter_mut().find(|b| &b.name == name).and_then(|b| b.judgment.as_mut());
+        if let Some(judgment) = judged {
+            let fresh: Vec<Flag> = remarks.filter(|flag| !judgment.flags.contains(flag)).copied().collect();
+            judgment.flags.extend(fresh);
+        }
+    }
+
+    fn score(&self, name: &RefName) -> Option<u8> {
+        let branch = self.branches.iter().find(|b| &b.name == name)?;
+        branch.judgment.as_ref().map(|judgment| judgment.judged_score)
+    }
+
+    /// The branch, with the commit judged, that a referee has still to be asked about, where there is one and no
+    /// protocol says when.
+    pub fn wants_opinion(&self) -> Option<(RefName, Hash)> {
+        if self.steering.is_some() || self.start.referee.is_none() {
+            return None;
+        }
+        let judged = self.branches.iter().filter_map(|b| Some((&b.name, b.judgment.as_ref()?)));
+        judged
+            .filter(|(_, j)| j.source == JudgmentSource::Agent && !j.abandoned)
+            .map(|(name, j)| (name.clone(), j.hash.clone()))
+            .find(|judged| !self.opined.contains(judged))
+    }
+
+    /// How far the question to the referee has come that is being asked.
+    pub fn opinion(&self) -> &Opinion {
+        self.steering.as_ref().map_or(&self.opinion, Steering::opinion)
     }
 
     fn moved(&mut self, name: &str, commit: &Hash) {
@@ -412,6 +463,11 @@ impl State {
     /// How often this call was dispatched on the present state before.
     pub fn repeats(&self, call: &ToolCall, class: EffectClass) -> u32 {
         self.repeats.get(&self.repeat_key(call, class)).copied().unwrap_or(0)
+    }
+
+    /// Whether the call that is under way is the engine's own.
+    pub fn acting(&self) -> bool {
+        self.open_tool.as_ref().is_some_and(|(_, intent)| intent.engine)
     }
 
     /// The line of a call that was dispatched and has no result yet.
@@ -466,15 +522,36 @@ impl State {
         {
             return Effect::Redo { seq: *seq, intent: intent.clone() };
         }
+        if let Some((branch, flag)) = self.owed() {
+            return Effect::Flag(branch.clone(), *flag);
+        }
+        if self.open_tool.is_none()
+            && let Some((branch, commit)) = self.wants_opinion()
+        {
+            return Effect::Opinion { branch, commit };
+        }
+        let decides = |c: &Command| !matches!(c, Command::Work(_) | Command::Finish(_));
+        if let Some(steering) = self.steering.as_ref().filter(|s| s.wants_account())
+            && (!self.pending.is_empty() || steering.command().is_some_and(decides))
+        {
+            return Effect::Account;
+        }
         if let Some(call) = self.pending.front() {
             return Effect::Tool(call.clone());
         }
-        if self.ending.is_some() {
+        if self.ending.is_some() && self.steering.is_none() {
             return finish(self.outcome(Outcome::Completed), "");
         }
         if self.question.is_some() {
             return finish(Outcome::NeedsClarification, "the agent asks, and nobody was there to answer");
         }
+        if let Some(Command::Finish(ending)) = self.steering.as_ref().and_then(Steering::command) {
+            let outcome = steering::outcome(ending.kind);
+            let reason = if outcome == Outcome::Completed { "" } else { &ending.reason };
+            return finish(self.outcome(outcome), reason);
+        }
+        // A protocol bounds its own wrap-up, unless something has cut the work short.
+        let bounded = self.steering.is_none() || self.cap.is_some() || self.stopped;
         if self.phase != Phase::WrappingUp {
             if halt == Halt::WrapUp {
                 return Effect::WrapUp { cap: None, reason: wording::STOPPED.into() };
@@ -482,13 +559,20 @@ impl State {
             if let Some(exhausted) = self.fired(ledger, elapsed) {
                 return Effect::WrapUp { reason: exhausted.to_string(), cap: Some(exhausted) };
             }
-        } else if self.wrap_up_replies >= MAX_WRAP_UP_REPLIES {
+            if let Some(steering) = self.steering.as_ref().filter(|s| s.run().stage() == Stage::WrapUp) {
+                let reason = format!("the protocol has come to `{}`", steering.state_name());
+                return Effect::WrapUp { cap: None, reason };
+            }
+        } else if bounded && self.wrap_up_replies >= MAX_WRAP_UP_REPLIES {
             return finish(
                 self.outcome(Outcome::BudgetExhausted),
                 "the agent did not end the session itself",
             );
         }
-        if self.silent >= MAX_SILENT_REPLIES {
+        if let Some(command) = self.steering.as_ref().and_then(Steering::command) {
+            return Effect::Carry(Box::new(command.clone()));
+        }
+        if self.silent >= MAX_SILENT_REPLIES && self.steering.is_none() {
             let outcome = if self.harvested() { Outcome::Completed } else { Outcome::ProviderFailed };
             return finish(self.outcome(outcome), "the model stopped calling tools");
         }
@@ -525,6 +609,10 @@ impl State {
         let (used, limit) = (ledger.settled().iterations, ledger.budget().max_iterations);
         if ledger.stage() == Stage::Work && used >= limit {
             return Some(Exhausted { cap: Cap::Iterations, used, reserved: 0, limit, wanted: 1 });
+        }
+        if self.steering.is_some() {
+            // A protocol ends an attempt that goes wrong, not the session.
+            return None;
         }
         if self.bad_calls >= MAX_BAD_CALLS {
             let (used, limit) = (u64::from(self.bad_calls), u64::from(MAX_BAD_CALLS));

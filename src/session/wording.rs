@@ -1,8 +1,12 @@
 //! What the host says to the model between its turns.
 
-use crate::budget::Ledger;
+use crate::budget::{Ledger, Stage};
+use crate::error::{ErrorCode, Fault};
+use crate::protocol::machine::Brief;
+use crate::protocol::schema::OnFail;
 use crate::session::state::{Phase, State};
-use crate::transcript::{PlannedBranch, SessionStart};
+use crate::tools::{ATTEMPT_DONE, BranchView};
+use crate::transcript::{JudgmentSource, PlannedBranch, SessionStart};
 
 /// The reason of a wrap-up that a person asked for.
 pub const STOPPED: &str = "the photographer asked to stop";
@@ -18,6 +22,33 @@ pub fn plan(start: &SessionStart, tools: &[&str]) -> String {
         start.baseline_ref,
         start.baseline.short()
     );
+    branches(&mut text, start);
+    text.push_str(&format!(
+        "{}\nCriteria: {}\nTools: {}\n\nCall `confirm_session`, restating each vector in one sentence, or `ask_clarification` if something that you need is missing.",
+        budget(start),
+        start.criteria,
+        tools.join(", ")
+    ));
+    text
+}
+
+/// The first message of a session that a protocol steers.
+pub fn steered_plan(start: &SessionStart, name: &str, description: &str) -> String {
+    let mut text = format!("Session plan for photo `{}`, steered by the protocol `{name}`", start.photo);
+    text.push_str(&if description.is_empty() { ".".into() } else { format!(": {description}") });
+    text.push_str(&format!("\n\nBaseline: {} (commit {})\n", start.baseline_ref, start.baseline.short()));
+    if !start.branches.is_empty() {
+        branches(&mut text, start);
+    }
+    text.push_str(&format!(
+        "{}\nCriteria: {}\n\nYou are told what to do state by state. What follows is the first.",
+        budget(start),
+        start.criteria
+    ));
+    text
+}
+
+fn branches(text: &mut String, start: &SessionStart) {
     text.push_str("Branches to make, each from the baseline:\n");
     for PlannedBranch { branch, vector } in &start.branches {
         match vector {
@@ -30,19 +61,81 @@ pub fn plan(start: &SessionStart, tools: &[&str]) -> String {
                 .push_str(&format!("- {branch}: open-ended: go deeper in the direction of the baseline\n")),
         }
     }
+}
+
+fn budget(start: &SessionStart) -> String {
     let b = &start.budget;
-    text.push_str(&format!(
-        "Budget: {} s, {} iterations, {} branches{}{}{}\nCriteria: {}\nTools: {}\n\nCall `confirm_session`, restating each vector in one sentence, or `ask_clarification` if something that you need is missing.",
+    format!(
+        "Budget: {} s, {} iterations, {} branches{}{}{}",
         b.time_seconds,
         b.max_iterations,
         b.max_branches,
         b.max_tokens.map(|n| format!(", {n} tokens")).unwrap_or_default(),
         b.max_cost_micro_usd.map(|n| format!(", {} USD", crate::budget::usd(n))).unwrap_or_default(),
         b.max_renders.map(|n| format!(", {n} renders")).unwrap_or_default(),
-        start.criteria,
-        tools.join(", ")
+    )
+}
+
+/// What the model is told when an attempt begins.
+pub fn brief(brief: &Brief, state: &State) -> String {
+    let mut text = format!("State `{}`, attempt {} of {}", brief.state, brief.attempt, brief.attempts);
+    if brief.visit > 1 {
+        text.push_str(&format!(", visit {}", brief.visit));
+    }
+    text.push_str(".\n");
+    match &state.head.branch {
+        Some(branch) => text.push_str(&format!("You stand on `{branch}`.\n")),
+        None => text.push_str("You stand on the baseline.\n"),
+    }
+    if let Some(why) = &brief.feedback {
+        text.push_str(&format!("The last attempt failed: {why}.\n"));
+        let rolls = state.steering.as_ref().and_then(|s| s.protocol.state(s.run().state()));
+        if rolls.is_some_and(|s| s.on_fail == OnFail::Rollback) {
+            text.push_str("What it changed was taken back.\n");
+        }
+    }
+    text.push_str(&format!("\n{}\n\n", brief.instructions.trim()));
+    if !brief.criteria.trim().is_empty() {
+        text.push_str(&format!("Judged by: {}\n", brief.criteria.trim()));
+    }
+    if state.steering.as_ref().is_some_and(|s| s.run().stage() == Stage::WrapUp) {
+        let source = |b: &BranchView| b.judgment.as_ref().map(|j| j.source);
+        for (what, which) in
+            [("Not judged yet", None), ("Given up by the protocol", Some(JudgmentSource::Protocol))]
+        {
+            let names = state.branches.iter().filter(|b| source(b) == which).map(|b| format!("`{}`", b.name));
+            let names: Vec<String> = names.collect();
+            if !names.is_empty() {
+                text.push_str(&format!("{what}: {}.\n", names.join(", ")));
+            }
+        }
+    }
+    text.push_str(&may_call(
+        brief.tools.iter().flatten().map(String::as_str).collect(),
+        brief.tools.is_none(),
     ));
+    if brief.judgment {
+        text.push_str(" A judgment of the branch that you stand on ends the attempt.");
+    }
     text
+}
+
+/// The tools of a state, in a sentence.
+fn may_call(tools: Vec<&str>, all: bool) -> String {
+    let list = if all { "any tool".to_owned() } else { tools.join(", ") };
+    format!("You may call: {list}. Call `{ATTEMPT_DONE}` when you are done.")
+}
+
+/// Why a call is not made whose attempt has ended in between.
+pub fn attempt_over(state: &str) -> Fault {
+    let message =
+        format!("this attempt in `{state}` is over: what comes next is in the message that follows");
+    Fault::new(ErrorCode::StateError, message)
+}
+
+/// What the photographer is asked where a protocol has a gate.
+pub fn may_stand(state: &str) -> String {
+    format!("The protocol asks: may what was done in `{state}` stand? [yes/no]")
 }
 
 /// The photographer's late answer to a question.
@@ -54,6 +147,14 @@ pub fn answer(answer: &str) -> String {
 
 /// Said once to a reply that calls no tool.
 pub fn nudge(state: &State) -> String {
+    if let Some(steering) = &state.steering {
+        let tools = steering.tools();
+        return format!(
+            "Your reply called no tool, and text alone does nothing here. You are in `{}`. {}",
+            steering.state_name(),
+            may_call(tools.clone().unwrap_or_default(), tools.is_none())
+        );
+    }
     let (what, example) = match state.phase {
         Phase::Planned => (
             "The plan is not confirmed yet",

@@ -217,6 +217,24 @@ pub struct ProposeTaste {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct AttemptDone {
+    /// What you did, in a sentence.
+    #[serde(default)]
+    pub summary: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// The commit whose state the branch gets back.
+    pub commit: String,
+    /// The branch; left out = where the session stands.
+    #[serde(default)]
+    pub branch: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ReadContext {
     /// Long notes whole instead of shortened.
     #[serde(default)]

@@ -90,6 +90,8 @@ pub struct View {
     pub proposals: (usize, usize),
     /// Pictures begun ahead and not paid for, by the line of their intent.
     pub ahead: BTreeMap<Look, u64>,
+    /// Whether the engine makes this call because the protocol says so, and not the model.
+    pub acting: bool,
 }
 
 impl View {

@@ -99,7 +99,7 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         comparable_to_baseline: args.comparable_to_baseline,
         key_moves,
         abandoned: args.abandoned,
-        source: JudgmentSource::Agent,
+        source: if context.view.acting { JudgmentSource::Protocol } else { JudgmentSource::Agent },
         measured: measured.as_ref().and_then(|m| serde_json::to_value(m).ok()),
         flags,
     };
@@ -200,7 +200,7 @@ fn flags(score: u8, abandoned: bool, measured: Option<&Measured>) -> Vec<Flag> {
 }
 
 /// The moves between the baseline and a commit that are still in effect, oldest first: a reset or an
-/// abandonment ends the walk, a module removed takes its earlier moves with it, and of the same move on the
+/// abandonment ends the walk, an attempt taken back is passed over, a module removed takes its earlier moves with it, and of the same move on the
 /// same mask the last one counts. `read` gives the commits.
 pub fn moves_of(
     read: &dyn Fn(&Hash) -> Result<Commit, Fault>,
@@ -225,6 +225,10 @@ pub fn moves_of(
                 removed.extend(module.cloned().map(Removed::Place));
             }
             Operation::Reset | Operation::Abandon | Operation::Ingest { .. } => break,
+            Operation::Rollback { to } => {
+                at = Some(to.clone());
+                continue;
+            }
             _ => {}
         }
         for applied in commit.op.moves().into_iter().rev() {

@@ -6,6 +6,7 @@ use crate::darktable::render::Quality;
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::metrics::axes::Axis;
 use crate::metrics::check::VectorCheck;
+use crate::metrics::parallel::both;
 use crate::photo::{AppliedMove, read_context as read_photo_context};
 use crate::tools::args;
 use crate::tools::context::Place;
@@ -199,9 +200,12 @@ fn picture_of(
     let rendered = context.render(&place.state, edge, Quality::Preview)?;
     let branch = context.view.branches.iter().find(|b| b.tip == place.commit).map(|b| b.name.clone());
     let branch = branch.or_else(|| context.view.head.branch.clone());
-    let versus = context.versus_baseline(branch.as_ref(), &rendered, edge, Quality::Preview)?;
-    let caption = format!("{} at {}", place.name, place.commit.short());
-    let image = context.blobs.put_picture(&rendered.picture, caption).map_err(|e| io_fault(&e))?;
+    let (blobs, caption) = (context.blobs, format!("{} at {}", place.name, place.commit.short()));
+    let (image, versus) = both(
+        || blobs.put_picture(&rendered.picture, caption),
+        || context.versus_baseline(branch.as_ref(), &rendered, edge, Quality::Preview),
+    );
+    let (versus, image) = (versus?, image.map_err(|e| io_fault(&e))?);
     let data = json!({
         "at": place.name,
         "branch": branch,

@@ -18,6 +18,7 @@ mod measures;
 mod pictures;
 mod regions;
 mod spots;
+mod steered;
 
 use serde_json::Value;
 
@@ -55,7 +56,7 @@ pub struct Tool {
 
 /// Builds the table rows: the schema and the check follow from the argument type.
 macro_rules! tool {
-    ($name:literal, $class:ident, $free:literal, $closing:literal, $args:ty, $run:path, $example:literal, $description:literal) => {
+    ($name:expr, $class:ident, $free:literal, $closing:literal, $args:ty, $run:path, $example:literal, $description:literal) => {
         Tool {
             name: $name,
             description: $description,
@@ -354,6 +355,36 @@ pub static TOOLS: &[Tool] = &[
     ),
 ];
 
+/// Tools of a session that a protocol steers: the model's word that an attempt is done, and the engine's own
+/// way to take one back, which no model is offered.
+pub static STEERED: &[Tool] = &[
+    tool!(
+        ATTEMPT_DONE,
+        Lifecycle,
+        true,
+        true,
+        args::AttemptDone,
+        steered::attempt_done,
+        r#"{"summary": "Shadows lifted by 0.6 EV, looked at twice."}"#,
+        "Say that you are done with what the present state asks for. It is checked then; if it fails, you are told why and may try again."
+    ),
+    tool!(
+        ROLLBACK,
+        Mutate,
+        true,
+        true,
+        args::Rollback,
+        steered::rollback,
+        r#"{"commit": "0123abcd"}"#,
+        "Take an attempt back."
+    ),
+];
+
+/// The model's word that an attempt is done.
+pub const ATTEMPT_DONE: &str = "attempt_done";
+/// The engine's way to take an attempt back.
+pub const ROLLBACK: &str = "rollback";
+
 impl Tool {
     /// What a call of it may spend, before it is known.
     pub fn wants(&self) -> Amounts {
@@ -395,7 +426,15 @@ impl Tool {
 
 /// The tool of that name.
 pub fn find(name: &str) -> Option<&'static Tool> {
-    TOOLS.iter().find(|t| t.name == name)
+    TOOLS.iter().chain(STEERED).find(|t| t.name == name)
+}
+
+/// The specs of all tools that the model has in a session that a protocol steers, in order.
+pub fn steered_specs() -> Vec<ToolSpec> {
+    let mut specs = specs();
+    specs.extend(find(ATTEMPT_DONE).map(Tool::spec));
+    specs.sort_by(|a, b| a.name.cmp(&b.name));
+    specs
 }
 
 /// The specs of all tools, in order.

@@ -81,6 +81,47 @@ pub struct SessionStart {
     pub darktable: String,
     /// Version of this program.
     pub chemigram: String,
+    /// The protocol that steers it, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<ProtocolStart>,
+    /// Who gives a second opinion, if anyone does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referee: Option<RefereeStart>,
+}
+
+/// The protocol of a session, as it was loaded: loaded again in the same way it is the same protocol.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProtocolStart {
+    /// Its name.
+    pub name: String,
+    /// Its file's name, which says how it is written.
+    pub file: String,
+    /// Its text: a blob.
+    pub source: Hash,
+    /// The values of its variables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, VariableValue>,
+    /// The tools that the host allowed; every one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<Vec<String>>,
+}
+
+/// A value of a protocol's variable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VariableValue {
+    /// The value.
+    pub value: Value,
+    /// Who gave it: `host`, `user` or `image`.
+    pub by: String,
+}
+
+/// Who gives second opinions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefereeStart {
+    /// Its provider; `offline` for the one that works from numbers alone.
+    pub provider: String,
+    /// Its model.
+    pub model: String,
 }
 
 /// Who said or did something.
@@ -134,6 +175,9 @@ pub struct ToolIntent {
     /// Where the branch that it names pointed before it (`None`: it did not exist), for recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<(RefName, Option<Hash>)>,
+    /// Whether the engine made it because the protocol says so, and not the model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub engine: bool,
 }
 
 /// Where a figure of cost comes from.
@@ -168,6 +212,10 @@ pub enum Flag {
     Abandoned,
     /// The pictures could not be measured.
     Unmeasured,
+    /// The referee does not agree.
+    Disputed,
+    /// A second opinion was asked for, and nobody could give it.
+    Unrefereed,
 }
 
 /// Who gave a judgment.
@@ -178,6 +226,8 @@ pub enum JudgmentSource {
     Agent,
     /// The engine, because the model gave none: score 3, left out of averages.
     EngineDefault,
+    /// The protocol, which gave the branch up.
+    Protocol,
 }
 
 /// A branch judged.
@@ -222,6 +272,8 @@ pub enum Outcome {
     ProviderFailed,
     /// The engine could not go on.
     EngineFailed,
+    /// The protocol came to an end that it does not call a success.
+    ProtocolFailed,
     /// There is no closing line.
     Interrupted,
 }
@@ -236,6 +288,7 @@ impl Outcome {
             Self::Cancelled => "cancelled",
             Self::ProviderFailed => "provider_failed",
             Self::EngineFailed => "engine_failed",
+            Self::ProtocolFailed => "protocol_failed",
             Self::Interrupted => "interrupted",
         }
     }
@@ -256,6 +309,7 @@ impl Outcome {
             Self::ProviderFailed => 23,
             Self::EngineFailed => 24,
             Self::Interrupted => 25,
+            Self::ProtocolFailed => 26,
         }
     }
 }
@@ -285,6 +339,67 @@ pub struct SessionEnd {
     /// Why, when it was not the agent's own end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+}
+
+/// A question to the referee that was let through the gate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RefereeIntent {
+    /// The branch that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<RefName>,
+    /// The state of the picture that it is about.
+    pub state: Hash,
+    /// The other picture's state, for a comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Hash>,
+    /// 1, or 2 when a pair is shown the other way round.
+    pub order: u8,
+    /// How often the pair is shown in all.
+    pub orders: u8,
+    /// Attempt at this question, from 1.
+    pub attempt: u32,
+    /// The worst case.
+    pub reserved: Amounts,
+    /// What is sent: a blob; absent when no model is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Hash>,
+}
+
+/// What the referee said, or why it said nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RefereeReply {
+    /// Line of the intent; absent when nobody could be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<u64>,
+    /// The branch that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<RefName>,
+    /// The state of the picture that it is about.
+    pub state: Hash,
+    /// How often the pair is shown in all.
+    pub orders: u8,
+    /// Its verdict on the new picture, or its ruling; absent when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opinion: Option<Value>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Pause before the next attempt; absent when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_ms: Option<u64>,
+    /// What was charged.
+    pub settled: Amounts,
+    /// Tokens as reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// The model that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_served: Option<String>,
+    /// The body that came: a blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Hash>,
+    /// Time it took.
+    pub ms: u64,
 }
 
 /// One thing said in a transcript.
@@ -447,6 +562,40 @@ pub enum Event {
     },
     /// A branch was judged.
     Judgment(Box<Judgment>),
+    /// An attempt begins in a state of the protocol: what the model is told.
+    Brief {
+        /// The state.
+        state: String,
+        /// The attempt, from 1.
+        attempt: u32,
+        /// The attempts in all.
+        attempts: u32,
+        /// The visit for the present item, from 1.
+        visit: u32,
+        /// The user message.
+        text: String,
+    },
+    /// Something happened that the protocol's machine takes in and that no other line says.
+    Protocol {
+        /// The state.
+        state: String,
+        /// The event, as the machine knows it.
+        event: Value,
+        /// What came of it, in words.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+    },
+    /// The referee is about to be asked.
+    RefereeIntent(Box<RefereeIntent>),
+    /// The referee's answer.
+    Referee(Box<RefereeReply>),
+    /// A branch gets a remark that its judgment did not have.
+    Flagged {
+        /// The branch.
+        branch: RefName,
+        /// The remark.
+        flag: Flag,
+    },
     /// A change to taste or notes was proposed.
     Proposal {
         /// Its id.

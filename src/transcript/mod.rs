@@ -6,6 +6,7 @@ mod file;
 
 pub use event::{
     CostSource, EffectClass, Event, Flag, HeadState, Judgment, JudgmentSource, Outcome, Party, PlannedBranch,
-    SessionEnd, SessionStart, ToolIntent, Vector,
+    ProtocolStart, RefereeIntent, RefereeReply, RefereeStart, SessionEnd, SessionStart, ToolIntent,
+    VariableValue, Vector,
 };
 pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, read};

@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a studio that cannot be built fails the test")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex};
 
 use chemigram::assets::Overlay;
 use chemigram::budget::Budget;
@@ -12,9 +13,9 @@ use chemigram::darktable::cache::{Cache, Cached};
 use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::oneshot::OneShot;
 use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::Renderer;
+use chemigram::darktable::render::{RenderError, Renderer};
 use chemigram::darktable::{baseline, dng, xmp};
-use chemigram::ids::SessionId;
+use chemigram::ids::{Hash, SessionId};
 use chemigram::photo::{IngestOptions, Library, Workspace, ingest};
 use chemigram::prompts::Store;
 use chemigram::provider::Provider;
@@ -27,6 +28,25 @@ use chemigram::vocabulary::Vocabulary;
 
 /// Small enough to be quick, large enough to measure.
 pub const EDGE: u32 = 320;
+
+/// The moves, read once for all tests of a file.
+static VOCABULARY: LazyLock<Arc<Vocabulary>> =
+    LazyLock::new(|| Arc::new(Vocabulary::load(&Overlay::vocabulary(None)).unwrap()));
+
+/// What darktable says of each raw, asked once for all tests of a file.
+static BASELINES: Mutex<BTreeMap<Hash, Vec<u8>>> = Mutex::new(BTreeMap::new());
+
+/// The sidecar that darktable makes for a raw by itself.
+fn baseline_of(raw: &Path) -> Result<Vec<u8>, RenderError> {
+    let key = Hash::of(std::fs::read(raw).unwrap());
+    let mut known = BASELINES.lock().unwrap();
+    if let Some(sidecar) = known.get(&key) {
+        return Ok(sidecar.clone());
+    }
+    let sidecar = baseline::ask_baseline(&darktable(), raw, &shared().join("darktable"), &Deadline::never())?;
+    known.insert(key, sidecar.clone());
+    Ok(sidecar)
+}
 
 pub struct Studio {
     pub dir: tempfile::TempDir,
@@ -67,8 +87,7 @@ impl Studio {
         std::fs::write(&raw, raw_bytes).unwrap();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
         let ask = |raw: &Path| {
-            let bytes =
-                baseline::ask_baseline(&darktable(), raw, &shared().join("darktable"), &Deadline::never())?;
+            let bytes = baseline_of(raw)?;
             let state = xmp::read(&bytes, &layouts).expect("darktable's own sidecar can be read");
             Ok((state, darktable().version().to_owned()))
         };
@@ -86,7 +105,7 @@ impl Studio {
     pub fn setup(&self, provider: Arc<dyn Provider>) -> Setup {
         Setup {
             workspace: self.workspace.clone(),
-            vocabulary: Arc::new(Vocabulary::load(&Overlay::vocabulary(None)).unwrap()),
+            vocabulary: VOCABULARY.clone(),
             layouts: self.layouts.clone(),
             renderer: self.renderer.clone(),
             renderers: 1,

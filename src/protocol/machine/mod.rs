@@ -382,6 +382,16 @@ impl Run {
         Err(Fault::new(ErrorCode::PermissionDenied, message).with("state", name).with("legal", legal))
     }
 
+    /// Where the present attempt began.
+    pub fn entry(&self) -> &HeadState {
+        &self.entry
+    }
+
+    /// What the last checks were held against.
+    pub fn measured(&self) -> Option<&Measured> {
+        self.measured.as_ref()
+    }
+
     /// The present state.
     pub fn state(&self) -> StateId {
         self.state

@@ -1,6 +1,7 @@
 //! What a vector asks for, in axes and steps.
 
 use crate::metrics::axes::Axis;
+use crate::metrics::intensity::Intensity;
 use crate::metrics::vectors::vector_axes;
 use crate::provider::explorer::memory::Wish;
 
@@ -12,23 +13,6 @@ const OPEN: [(Axis, i8); 5] = [
     (Axis::Shadows, 1),
     (Axis::Highlights, -1),
 ];
-
-/// Words that ask for all there is of something.
-const WHOLE: &[&str] = &["black and white", "black & white", "b&w", "monochrom"];
-/// Words of size; a `*` stands for any ending.
-const GENTLE: &[&str] =
-    &["gentl*", "subtl*", "slight*", "mild*", "faint*", "touch", "hint", "little", "low", "light"];
-const STRONG: &[&str] = &["strong*", "dramatic*", "bold*", "heav*", "extreme*", "intens*", "max*", "high"];
-
-/// How far to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intensity {
-    Gentle,
-    Plain,
-    Strong,
-    /// To the end: black and white is no matter of degree.
-    Whole,
-}
 
 /// The goal of one branch.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,27 +33,17 @@ impl Aim {
         let axes = wish.map(|w| vector_axes(&w.name, &w.direction)).unwrap_or_default();
         let measurable = !axes.is_empty();
         let axes = if measurable { axes } else { OPEN.into_iter().cycle().skip(place).take(1).collect() };
-        let intensity = match wish {
-            Some(wish) if WHOLE.iter().any(|words| wish.direction.to_lowercase().contains(words)) => {
-                Intensity::Whole
-            }
-            Some(wish) if measurable => {
-                Intensity::of(wish.intensity.as_deref().unwrap_or(wish.direction.as_str()))
-            }
-            _ => Intensity::Plain,
-        };
+        let said = wish.map(|wish| Intensity::of(&wish.direction, wish.intensity.as_deref()));
+        // Where nothing measurable is asked, there is nothing to be strong on.
+        let intensity =
+            said.filter(|said| measurable || *said == Intensity::Whole).unwrap_or(Intensity::Plain);
         Self { axes, measurable, intensity, direction: wish.map(|w| w.direction.clone()).unwrap_or_default() }
     }
 
     /// How far to go: just-noticeable steps on the asked axes, or mean ΔE2000 where nothing measurable was
     /// asked.
     pub fn wanted(&self) -> f64 {
-        match (self.measurable, self.intensity) {
-            (false, _) => 3.0,
-            (true, Intensity::Gentle) => 2.0,
-            (true, Intensity::Plain) => 4.0,
-            (true, Intensity::Strong | Intensity::Whole) => 7.0,
-        }
+        if self.measurable { self.intensity.steps() } else { 3.0 }
     }
 
     /// Whether the move is to be taken to its end.
@@ -96,27 +70,6 @@ impl Aim {
     pub fn axes_in_words(&self) -> String {
         let word = |&(axis, sign): &(Axis, i8)| format!("{axis} {}", if sign < 0 { "−" } else { "+" });
         self.axes.iter().map(word).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl Intensity {
-    fn of(words: &str) -> Self {
-        let words = words.to_lowercase();
-        let fits = |word: &str, pattern: &str| match pattern.strip_suffix('*') {
-            Some(stem) => word.starts_with(stem),
-            None => word == pattern,
-        };
-        let says = |patterns: &[&str]| {
-            let mut spoken = words.split(|c: char| !c.is_alphanumeric());
-            spoken.any(|word| patterns.iter().any(|pattern| fits(word, pattern)))
-        };
-        if says(GENTLE) {
-            Self::Gentle
-        } else if says(STRONG) {
-            Self::Strong
-        } else {
-            Self::Plain
-        }
     }
 }
 

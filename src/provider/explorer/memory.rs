@@ -10,6 +10,8 @@ use crate::metrics::check::{VectorCheck, Verdict};
 use crate::metrics::difference::Difference;
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::candidate::{Candidate, ListedMove, candidates};
+use crate::provider::explorer::search;
+use crate::provider::explorer::stage::Stage;
 
 /// How the message begins that closes the exploration.
 const WRAP_UP: &str = "Exploration is over";
@@ -82,6 +84,10 @@ pub(super) struct Branch {
     pub settings: Settings,
     ops: BTreeMap<String, String>,
     pub trials: Vec<Trial>,
+    /// What was in effect when the present attempt began.
+    entry: (Settings, BTreeMap<String, String>),
+    /// Settings that were turned down, by the checks or by a referee.
+    pub rejected: Vec<Settings>,
     /// Whether the best setting was asked for at the end.
     pub settled: bool,
     /// Iterations that may be spent on it, and those spent.
@@ -116,6 +122,8 @@ pub(super) struct Memory {
     /// Branches made, in order.
     pub branches: Vec<Branch>,
     standing: Option<usize>,
+    /// The state of the protocol, where one steers.
+    pub stage: Option<Stage>,
     /// Whether only judging and ending are left.
     pub closing: bool,
     /// Whether the session has ended.
@@ -170,6 +178,11 @@ impl Memory {
             }
         }
         memory
+    }
+
+    /// Whether a tool may be called: a protocol says so for each of its states.
+    pub fn may(&self, tool: &str) -> bool {
+        self.stage.as_ref().is_none_or(|stage| stage.may(tool))
     }
 
     /// How often a tool answered well, and how often not.
@@ -228,7 +241,11 @@ impl Memory {
         if text.starts_with(WRAP_UP) {
             self.closing = true;
         }
-        if self.plan.is_empty() {
+        if let Some(stage) = Stage::read(text) {
+            self.entered(stage);
+        }
+        // The first message is the plan; what comes later has no budget in it.
+        if self.max_iterations == 0 {
             self.plan = text.lines().filter_map(planned).collect();
             let budget = text.lines().find_map(|line| line.strip_prefix("Budget: ")).unwrap_or_default();
             let cap = |what: &str| {
@@ -325,25 +342,77 @@ impl Memory {
             // The engine's own words for the vector are better than those of the plan's prose.
             let told = Wish::deserialize(&data["vector"]).ok();
             let wish = told.or_else(|| self.plan.get(place?)?.wish.clone());
-            let aim = Aim::of(wish.as_ref(), place.unwrap_or_default());
-            let (_, share, looks) = share.unwrap_or((0, LEAST_SHARE, 1));
-            self.branches.push(Branch {
-                name: asked.to_owned(),
-                candidates: candidates(&self.moves, &aim, self.seed),
-                aim,
-                settings: Settings::new(),
-                ops: BTreeMap::new(),
-                trials: Vec::new(),
-                settled: false,
-                share,
-                spent: 1,
-                looks,
-                judged: None,
-                refusals: 0,
-                real_moves: Vec::new(),
-            });
+            self.made(asked, wish.as_ref(), place.unwrap_or_default(), share);
         }
         self.standing = self.branches.iter().rposition(|branch| branch.name == asked);
+    }
+
+    /// Takes in a branch that was made.
+    fn made(&mut self, asked: &str, wish: Option<&Wish>, place: usize, share: Option<(usize, u64, u64)>) {
+        let aim = Aim::of(wish, place);
+        let (_, share, looks) = share.unwrap_or((0, LEAST_SHARE, 1));
+        self.branches.push(Branch {
+            name: asked.to_owned(),
+            candidates: candidates(&self.moves, &aim, self.seed),
+            aim,
+            settings: Settings::new(),
+            ops: BTreeMap::new(),
+            trials: Vec::new(),
+            entry: Default::default(),
+            rejected: Vec::new(),
+            settled: false,
+            share,
+            spent: 1,
+            looks,
+            judged: None,
+            refusals: 0,
+            real_moves: Vec::new(),
+        });
+    }
+
+    /// An attempt of a protocol begins.
+    fn entered(&mut self, stage: Stage) {
+        if let Some(name) = stage.branch.clone() {
+            if self.branches.iter().all(|branch| branch.name != name) {
+                // The engine made it, which cost an iteration as a call of one's own does; so will its tag.
+                let place = self.plan.iter().position(|planned| planned.name == name);
+                let share = self.next_branch().map(|(_, share, looks)| (0, share, looks));
+                let share = share.or_else(|| self.unplanned_share());
+                let wish = place.and_then(|place| self.plan.get(place)?.wish.clone());
+                if let Some(planned) = place.and_then(|place| self.plan.get_mut(place)) {
+                    planned.tried = true;
+                }
+                self.iterations += 2;
+                self.made(&name, wish.as_ref(), place.unwrap_or(self.branches.len()), share);
+            }
+            self.standing = self.branches.iter().rposition(|branch| branch.name == name);
+        }
+        if let Some(branch) = self.standing.and_then(|at| self.branches.get_mut(at))
+            && stage.may("apply_primitive")
+        {
+            let again = stage.attempt > 1 || stage.visit > 1;
+            if again && !branch.settings.is_empty() && !branch.rejected.contains(&branch.settings) {
+                branch.rejected.push(branch.settings.clone());
+            }
+            if stage.taken_back {
+                (branch.settings, branch.ops) = branch.entry.clone();
+            }
+            branch.entry = (branch.settings.clone(), branch.ops.clone());
+            branch.settled = false;
+            (branch.judged, branch.refusals) = (None, 0);
+        }
+        for branch in self.branches.iter_mut().filter(|branch| stage.given_up.contains(&branch.name)) {
+            branch.judged = Some((u64::from(search::ABANDONED), true));
+        }
+        self.stage = Some(stage);
+    }
+
+    /// What a branch may spend that no plan names.
+    fn unplanned_share(&self) -> Option<(usize, u64, u64)> {
+        let open = self.max_branches.saturating_sub(self.branches.len() as u64).clamp(1, 8);
+        let left = self.max_iterations.saturating_sub(self.iterations + 1);
+        let looks = self.max_renders.map_or(u64::MAX, |cap| cap.saturating_sub(self.renders + 2) / open);
+        Some((0, left / open, looks))
     }
 
     /// Follows an edit that worked.
@@ -362,6 +431,9 @@ impl Memory {
             ("list_vocabulary", Answer::Good(data)) => {
                 let listed = data["moves"].as_array().into_iter().flatten();
                 self.moves = listed.filter_map(|row| ListedMove::deserialize(row).ok()).collect();
+                for branch in self.branches.iter_mut().filter(|branch| branch.candidates.is_empty()) {
+                    branch.candidates = candidates(&self.moves, &branch.aim, self.seed);
+                }
             }
             ("confirm_session", Answer::Good(data)) => {
                 // Branches that the prose of the plan did not give away.

@@ -12,6 +12,9 @@
 //! tries the two together, refines the best once (or weakens what met the direction with a warning until it
 //! has none), and keeps it or abandons the branch.
 //!
+//! Where a protocol steers, it does in each state what the state's tools allow: confirm, explore the branch that
+//! the engine has made, judge it, end. A setting that the checks or a referee turned down is not taken again.
+//!
 //! # The published formula
 //!
 //! A setting is *kept* only if the asked direction was met (or nothing measurable was asked), the engine had
@@ -38,6 +41,7 @@ mod forgetful;
 mod memory;
 mod policy;
 mod search;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -6,6 +6,7 @@ use crate::conversation::{Message, ToolCall};
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::memory::{Branch, Memory, Settings};
 use crate::provider::explorer::search::{self, Edit, Step};
+use crate::provider::explorer::stage::Stage;
 use crate::provider::explorer::words;
 
 /// How often the end is asked for before silence has to do.
@@ -42,6 +43,9 @@ fn decide(memory: &Memory, reply: &mut Reply) {
     if memory.ended {
         return reply.say("The session has ended.");
     }
+    if let Some(stage) = &memory.stage {
+        return steered(memory, stage, reply);
+    }
     if memory.closing {
         return conclude(memory, reply);
     }
@@ -73,6 +77,44 @@ fn decide(memory: &Memory, reply: &mut Reply) {
     }
 }
 
+/// What a state of a protocol asks for, as far as its tools say.
+fn steered(memory: &Memory, stage: &Stage, reply: &mut Reply) {
+    let list = |reply: &mut Reply| {
+        reply.say("Which moves push the axes that were asked for?");
+        reply.call("list_vocabulary", &json!({ "details": true }));
+    };
+    let unread = |tool: &str| stage.may(tool) && !memory.called(tool);
+    let confirmed = memory.outcomes("confirm_session");
+    if stage.may("confirm_session") && confirmed.0 == 0 && confirmed.1 < 2 {
+        if unread("read_context") && memory.affords_context() {
+            return reply.call("read_context", &json!({}));
+        }
+        if unread("list_vocabulary") {
+            return list(reply);
+        }
+        return confirm(memory, reply);
+    }
+    let here = memory.standing().filter(|branch| stage.branch.as_ref() == Some(&branch.name));
+    if stage.may("apply_primitive")
+        && let Some(branch) = here
+    {
+        if unread("list_vocabulary") {
+            return list(reply);
+        }
+        if explore(branch, reply) {
+            return;
+        }
+    } else if stage.may("end_mode_b_session") {
+        return conclude(memory, reply);
+    } else if stage.may("record_judgment")
+        && let Some(branch) = here.filter(|branch| branch.refusals < 2)
+    {
+        return judge(branch, reply);
+    }
+    reply.say("This state has what it asked for.");
+    reply.call("attempt_done", &json!({}));
+}
+
 fn confirm(memory: &Memory, reply: &mut Reply) {
     let wishes =
         memory.plan.iter().enumerate().filter_map(|(at, planned)| Some((at, planned.wish.as_ref()?)));
@@ -90,20 +132,29 @@ fn work(memory: &Memory, branch: &Branch, reply: &mut Reply) {
         }
         return judge(branch, reply);
     }
+    if !explore(branch, reply) {
+        judge(branch, reply);
+    }
+}
+
+/// The next try on a branch, or the way back to the best of them; `false` when the branch is as it should be.
+fn explore(branch: &Branch, reply: &mut Reply) -> bool {
     if !branch.settled
         && let Step::Try(goal) = search::next(branch)
     {
         let number = branch.trials.len() + 1;
         reply.say(format!("{}, try {number}: {}", branch.name, words::setting(&goal)));
         edit(branch, &goal, &format!("{}: try {number}", branch.name), reply);
-        return reply.call("render_preview", &json!({}));
+        reply.call("render_preview", &json!({}));
+        return true;
     }
     match search::best(branch) {
         Some(best) if best.goal != branch.settings && !branch.settled => {
             reply.say(format!("{}: back to the best setting, {}", branch.name, words::setting(&best.goal)));
             edit(branch, &best.goal, &format!("{}: the best of {}", branch.name, branch.trials.len()), reply);
+            true
         }
-        _ => judge(branch, reply),
+        _ => false,
     }
 }
 
@@ -151,7 +202,11 @@ fn judge(branch: &Branch, reply: &mut Reply) {
 
 /// Judges what is not judged; then leaves what was learned, and ends.
 fn conclude(memory: &Memory, reply: &mut Reply) {
-    let open: Vec<&Branch> = memory.branches.iter().filter(|branch| branch.is_open()).collect();
+    let told = |branch: &&Branch| match &memory.stage {
+        Some(stage) => stage.unjudged.contains(&branch.name),
+        None => true,
+    };
+    let open: Vec<&Branch> = memory.branches.iter().filter(|b| b.is_open()).filter(told).collect();
     if !open.is_empty() {
         open.into_iter().for_each(|branch| judge(branch, reply));
         return;
@@ -159,10 +214,13 @@ fn conclude(memory: &Memory, reply: &mut Reply) {
     if memory.outcomes("end_mode_b_session").1 >= ENDS {
         return reply.say("The session does not let itself be ended; nothing is left to do.");
     }
-    if let Some(note) = words::note(memory).filter(|_| !memory.called("propose_notes_update")) {
+    if let Some(note) = words::note(memory)
+        .filter(|_| memory.may("propose_notes_update") && !memory.called("propose_notes_update"))
+    {
         reply.call("propose_notes_update", &json!({ "text": note }));
     }
-    if !memory.moves.is_empty() && !memory.called("log_vocabulary_gap") {
+    let gaps = memory.may("log_vocabulary_gap") && !memory.called("log_vocabulary_gap");
+    if !memory.moves.is_empty() && gaps {
         // The last iteration stays: a session that uses it up is ended by its cap.
         for (wish, _) in memory.gaps().zip(2..).take_while(|(_, calls)| memory.affords(*calls)) {
             reply.call("log_vocabulary_gap", &words::gap(wish));

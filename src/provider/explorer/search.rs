@@ -256,9 +256,10 @@ fn worth(aim: &Aim, figures: &Figures) -> (bool, f64) {
     (keepable(aim, figures), merit(aim, figures))
 }
 
-/// The best setting that may be kept; the first of equals.
+/// The best setting that may be kept and was not turned down; the first of equals.
 pub(super) fn best(branch: &Branch) -> Option<&Trial> {
-    let kept = branch.trials.iter().filter_map(|trial| {
+    let open = branch.trials.iter().filter(|trial| !branch.rejected.contains(&trial.goal));
+    let kept = open.filter_map(|trial| {
         let figures = trial.figures.as_ref().filter(|figures| keepable(&branch.aim, figures))?;
         Some((trial, merit(&branch.aim, figures)))
     });

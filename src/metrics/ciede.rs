@@ -1,0 +1,220 @@
+//! CIEDE2000 for many pairs of colours at once.
+//!
+//! The formula needs no angle but one: the hue difference and the weights by hue follow from the hues' unit
+//! vectors. What is left is written without branches, so that several pairs are computed in one instruction,
+//! in single precision and the same on every machine. It agrees with the formula in double precision within a
+//! thousandth (see the tests).
+//!
+//! Formula: Sharma, Wu and Dalal, Color Research and Application 30 (2005), equations 2 to 22. Polynomials:
+//! Abramowitz and Stegun, Handbook of Mathematical Functions, 4.2.45, 4.3.97 and 4.4.49.
+
+use std::f32::consts::{FRAC_PI_2, FRAC_PI_3, PI};
+
+use crate::metrics::lab::{self, Lab};
+
+/// Pixels in a [`Tile`].
+pub(super) const TILE: usize = 256;
+
+/// Some pixels in CIELAB, each coordinate by itself.
+pub(super) struct Tile {
+    l: [f32; TILE],
+    a: [f32; TILE],
+    b: [f32; TILE],
+}
+
+impl Tile {
+    pub(super) fn new() -> Self {
+        Self { l: [0.0; TILE], a: [0.0; TILE], b: [0.0; TILE] }
+    }
+
+    /// Takes in the 8-bit sRGB pixels of a row; what is left of the tile stays as it was.
+    pub(super) fn fill(&mut self, rgb: &[u8]) {
+        let [mut red, mut green, mut blue] = [[0.0; TILE]; 3];
+        let channels = red.iter_mut().zip(&mut green).zip(&mut blue);
+        for (((red, green), blue), rgb) in channels.zip(rgb.chunks_exact(3)) {
+            let &[r, g, b] = rgb else { continue };
+            [*red, *green, *blue] = lab::linear([r, g, b]);
+        }
+        let coordinates = self.l.iter_mut().zip(&mut self.a).zip(&mut self.b);
+        for (((l, a), b), ((red, green), blue)) in coordinates.zip(red.iter().zip(&green).zip(&blue)) {
+            Lab { l: *l, a: *a, b: *b } = Lab::from_linear([*red, *green, *blue]);
+        }
+    }
+
+    /// The pixels one by one, those that were not filled too.
+    pub(super) fn colours(&self) -> impl Iterator<Item = Lab> {
+        self.l.iter().zip(&self.a).zip(&self.b).map(|((&l, &a), &b)| Lab { l, a, b })
+    }
+
+    /// The distance of each pixel to the other tile's.
+    pub(super) fn distances(&self, other: &Self, distances: &mut [f32; TILE]) {
+        let ours = self.l.iter().zip(&self.a).zip(&self.b);
+        let theirs = other.l.iter().zip(&other.a).zip(&other.b);
+        for ((distance, ((&l, &a), &b)), ((&l2, &a2), &b2)) in distances.iter_mut().zip(ours).zip(theirs) {
+            *distance = of(Lab { l, a, b }, Lab { l: l2, a: a2, b: b2 });
+        }
+    }
+}
+
+/// Cosine and sine of 275°, around which blues are turned.
+const BLUE: [f32; 2] = [0.087_155_74, -0.996_194_7];
+
+#[inline(always)]
+fn of(one: Lab, two: Lab) -> f32 {
+    // Greys are spread along a*: equations 2 to 7.
+    let mean = (length(one.a, one.b) + length(two.a, two.b)) / 2.0;
+    let spread = 1.5 - 0.5 * vivid(mean);
+    let ((a1, b1), (a2, b2)) = ((one.a * spread, one.b), (two.a * spread, two.b));
+    let (c1, c2) = (length(a1, b1), length(a2, b2));
+    let (x1, y1) = unit(a1, b1, c1);
+    let (x2, y2) = unit(a2, b2, c2);
+
+    // Half the chord between two unit vectors is the sine of half their angle: equations 8 to 11.
+    let lightness = two.l - one.l;
+    let chroma = c2 - c1;
+    let (across, down) = (x2 - x1, y2 - y1);
+    let sign = if x1 * y2 - y1 * x2 < 0.0 { -1.0 } else { 1.0 };
+    let hue = sign * (c1 * c2).sqrt() * length(across, down);
+
+    // The mean hue lies along the sum of the two, of a grey and a colour along the colour's. Between hues that
+    // are nearly opposite little is left of the sum, and it is told from the chord. Equations 12 to 15.
+    let opposite = x1 * x2 + y1 * y2 < 0.0;
+    let (x, y) = if opposite { (sign * down, -sign * across) } else { (x1 + x2, y1 + y2) };
+    let (x, y) = unit(x, y, length(x, y));
+    let (cos2, sin2) = (x * x - y * y, 2.0 * x * y);
+    let (cos3, sin3) = (cos2 * x - sin2 * y, sin2 * x + cos2 * y);
+    let (cos4, sin4) = (cos2 * cos2 - sin2 * sin2, 2.0 * sin2 * cos2);
+    let by_hue = 1.0 - 0.17 * (0.866_025_4 * x + 0.5 * y)
+        + 0.24 * cos2
+        + 0.32 * (0.994_521_9 * cos3 - 0.104_528_46 * sin3)
+        - 0.20 * (0.453_990_5 * cos4 + 0.891_006_5 * sin4);
+
+    // Equations 16 to 22.
+    let mean_chroma = (c1 + c2) / 2.0;
+    let mid = (one.l + two.l) / 2.0 - 50.0;
+    let lightness = lightness / (1.0 + 0.015 * mid * mid / (20.0 + mid * mid).sqrt());
+    let chroma = chroma / (1.0 + 0.045 * mean_chroma);
+    let hue = hue / (1.0 + 0.015 * mean_chroma * by_hue);
+    let from_blue = angle(x * BLUE[0] + y * BLUE[1], y * BLUE[0] - x * BLUE[1]).to_degrees() / 25.0;
+    let rotation = -2.0 * vivid(mean_chroma) * sine(FRAC_PI_3 * decay(from_blue * from_blue));
+    let squares = lightness * lightness + chroma * chroma + hue * hue + rotation * chroma * hue;
+    squares.max(0.0).sqrt()
+}
+
+#[inline(always)]
+fn length(x: f32, y: f32) -> f32 {
+    (x * x + y * y).sqrt()
+}
+
+/// The vector over its length; of none, none.
+#[inline(always)]
+fn unit(x: f32, y: f32, length: f32) -> (f32, f32) {
+    let scale = 1.0 / length.max(1e-12);
+    (x * scale, y * scale)
+}
+
+/// √(C⁷ / (C⁷ + 25⁷)).
+#[inline(always)]
+fn vivid(chroma: f32) -> f32 {
+    let ratio = chroma / 25.0;
+    let square = ratio * ratio;
+    let seventh = square * square * square * ratio;
+    (seventh / (seventh + 1.0)).sqrt()
+}
+
+/// The angle between the vector and the first axis, 0 to π.
+#[inline(always)]
+fn angle(x: f32, y: f32) -> f32 {
+    let (along, across) = (x.abs(), y.abs());
+    let tangent = along.min(across) / along.max(across).max(1e-12);
+    let square = tangent * tangent;
+    let terms = [
+        0.002_866_225_7,
+        -0.016_165_737,
+        0.042_909_614,
+        -0.075_289_64,
+        0.106_562_64,
+        -0.142_089,
+        0.199_935_51,
+        -0.333_331_45,
+        1.0,
+    ];
+    let steep = tangent * polynomial(square, terms);
+    let quarter = if across > along { FRAC_PI_2 - steep } else { steep };
+    if x < 0.0 { PI - quarter } else { quarter }
+}
+
+/// e to the power of -`x`, for `x` from 0; nothing is left at 22.
+#[inline(always)]
+fn decay(x: f32) -> f32 {
+    let terms =
+        [-0.000_141_316_1, 0.001_329_882, -0.008_301_36, 0.041_657_348, -0.166_665_3, 0.499_999_9, -1.0, 1.0];
+    let mut power = polynomial(x.min(22.0) / 32.0, terms);
+    for _ in 0..5 {
+        power *= power;
+    }
+    power
+}
+
+/// The sine of an angle from 0 to π/2.
+#[inline(always)]
+fn sine(x: f32) -> f32 {
+    let terms = [-2.39e-8, 2.752_6e-6, -0.000_198_409, 0.008_333_332, -0.166_666_67, 1.0];
+    x * polynomial(x * x, terms)
+}
+
+/// The terms are given from the highest power down.
+#[inline(always)]
+fn polynomial<const N: usize>(x: f32, terms: [f32; N]) -> f32 {
+    terms.into_iter().fold(0.0, |sum, term| sum * x + term)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The distance in single precision against the formula's own, at most.
+    const NEAR: f32 = 1e-3;
+
+    /// Two rows of colours, a tile at a time, against the formula in double precision: the largest deviation.
+    fn compared(one: &[[u8; 3]], two: &[[u8; 3]]) -> f32 {
+        let (mut left, mut right, mut there, mut back) = (Tile::new(), Tile::new(), [0.0; TILE], [0.0; TILE]);
+        let mut worst = 0.0_f32;
+        for (one, two) in one.chunks(TILE).zip(two.chunks(TILE)) {
+            left.fill(one.as_flattened());
+            right.fill(two.as_flattened());
+            left.distances(&right, &mut there);
+            right.distances(&left, &mut back);
+            for ((one, two), (there, back)) in one.iter().zip(two).zip(there.iter().zip(&back)) {
+                let expected = Lab::from_srgb(*one).delta_e(Lab::from_srgb(*two));
+                assert!((there - back).abs() < 1e-5, "{one:?} {two:?}");
+                assert_eq!(*there == 0.0, one == two, "{one:?} {two:?}");
+                worst = worst.max((there - expected).abs());
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn colours_near_and_far_are_as_far_apart_as_the_formula_says() {
+        let mut seed = 5_u32;
+        let mut byte = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 24) as u8
+        };
+        let one: Vec<[u8; 3]> = (0..100_000).map(|_| [byte(), byte(), byte()]).collect();
+        let two: Vec<[u8; 3]> = (0..100_000).map(|_| [byte(), byte(), byte()]).collect();
+        let next: Vec<[u8; 3]> = one.iter().map(|[r, g, b]| [r.saturating_add(1), *g, b ^ 2]).collect();
+        assert!(compared(&one, &two) < NEAR, "{}", compared(&one, &two));
+        assert!(compared(&one, &next) < NEAR, "{}", compared(&one, &next));
+    }
+
+    #[test]
+    fn greys_have_no_hue() {
+        let grey: Vec<[u8; 3]> = (0..=255).map(|code| [code; 3]).collect();
+        let middle = vec![[128; 3]; 256];
+        let red: Vec<[u8; 3]> = (0..=255).map(|code| [code, 20, 20]).collect();
+        assert!(compared(&grey, &middle) < NEAR && compared(&grey, &red) < NEAR);
+        assert_eq!(compared(&grey, &grey), 0.0);
+    }
+}

@@ -1,0 +1,218 @@
+//! A protocol for a session: loaded with the session's own values, written into its header by hash, and loaded
+//! again from there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::budget::Budget;
+use crate::error::{ErrorCode, Fault};
+use crate::ids::{Hash, RefName, SessionId};
+use crate::photo::Workspace;
+use crate::protocol::build::Host;
+use crate::protocol::finding::{Dialect, Finding};
+use crate::protocol::model::{Protocol, State};
+use crate::protocol::schema::{BudgetSpec, Trust};
+use crate::protocol::variables::{Item, Purpose, Values};
+use crate::protocol::{Options, load};
+use crate::session::SessionError;
+use crate::session::start::{self, Plan, Request, Setup};
+use crate::session::wording;
+use crate::tools;
+use crate::transcript::{Event, Line, PlannedBranch, ProtocolStart, VariableValue};
+
+/// The prompt of a session that a protocol steers.
+pub const PROMPT: &str = "mode_b/protocol";
+
+/// A protocol as it is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Its file's name: it says how the text is written.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// Values for its variables. `brief` and `vectors` come from the session where they are not given.
+    pub values: Values,
+    /// The tools that it may use at all; every one when left out.
+    pub allowed: Option<BTreeSet<String>>,
+}
+
+/// A protocol that was loaded for a session.
+#[derive(Clone, Debug)]
+pub struct Steered {
+    /// The protocol.
+    pub protocol: Arc<Protocol>,
+    /// Its text.
+    pub source: String,
+    /// Warnings about it.
+    pub warnings: Vec<Finding>,
+}
+
+/// Plans a session that a protocol steers: everything is checked and nothing is written. The budget is the
+/// request's, and where the protocol is stricter the protocol's.
+pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
+    let declared = declared(asked);
+    let branches = match request.vectors.is_empty() {
+        true => Vec::new(),
+        false => start::branches(&setup.workspace, request)?,
+    };
+    if !branches.is_empty() && !declared.contains("vectors") {
+        let message = "vectors were given, and the protocol has no variable `vectors`";
+        return Err(Fault::new(ErrorCode::InvalidInput, message)
+            .with("remedy", "leave out --vector, or name a protocol that explores vectors: mode_b_explore")
+            .into());
+    }
+    let values = values(setup, request, asked, &declared, &branches);
+    let options = options(values.clone(), asked.allowed.clone(), &setup.provider.info().model);
+    let loaded = load(&asked.file, &asked.text, &options);
+    let warnings = loaded.findings.clone();
+    let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
+    let made = made(&protocol);
+    for name in &made {
+        if setup.workspace.branch(name)?.is_some() {
+            let message = format!("the protocol makes the branch `{name}`, and there is one already");
+            return Err(Fault::new(ErrorCode::StateError, message)
+                .with("remedy", "give the variable that names it another value, with --var")
+                .into());
+        }
+    }
+    let mut request = request.clone();
+    request.budget = narrowed(&request.budget, protocol.budget.as_ref());
+    let branches_needed = made.len() as u64;
+    if branches_needed > request.budget.max_branches {
+        let most = request.budget.max_branches;
+        let message = format!("the protocol makes {branches_needed} branches, and the budget has {most}");
+        let remedy = format!("put `branches={branches_needed}` into the budget");
+        return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
+    }
+    let mut plan = start::plan_with(setup, &request, branches)?;
+    plan.tools = tools::steered_specs();
+    plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
+    plan.start.protocol = Some(ProtocolStart {
+        name: protocol.name.clone(),
+        file: asked.file.clone(),
+        source: Hash::of(&asked.text),
+        variables: written(&values),
+        allowed: asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
+    });
+    plan.message = wording::steered_plan(&plan.start, &protocol.name, &protocol.description);
+    plan.protocol = Some(Steered { protocol: Arc::new(protocol), source: asked.text.clone(), warnings });
+    Ok(plan)
+}
+
+/// Whether somebody has to be there who rules where to go on: the original format leaves that to its referee.
+pub fn needs_referee(protocol: &Protocol) -> bool {
+    protocol.dialect == Dialect::Compat
+}
+
+/// The protocol of a session, loaded as it was when the session began.
+pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>, SessionError> {
+    let Some(Event::SessionStart(start)) = lines.first().map(|line| &line.event) else { return Ok(None) };
+    let Some(asked) = &start.protocol else { return Ok(None) };
+    let id: SessionId = start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+    let path = workspace.session_folder(&id).join("blobs").join(asked.source.as_str());
+    let text = std::fs::read_to_string(&path).map_err(SessionError::Blob)?;
+    if Hash::of(&text) != asked.source {
+        let message = format!("the protocol of session {id} is not the one that it began with");
+        return Err(Fault::new(ErrorCode::VersioningError, message).into());
+    }
+    let mut values = Values::default();
+    for (name, given) in &asked.variables {
+        let by = serde_json::from_value(given.by.clone().into()).unwrap_or(Trust::Image);
+        values.set(name, given.value.clone(), by);
+    }
+    let allowed = asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect());
+    let options = options(values, allowed, &start.model);
+    let protocol = load(&asked.file, &text, &options).into_protocol().map_err(|e| Fault::from(&e))?;
+    Ok(Some(Arc::new(protocol)))
+}
+
+fn options(values: Values, tools: Option<BTreeSet<String>>, model: &str) -> Options {
+    let host = Host { tools, model: Some(model.to_owned()), ..Host::default() };
+    Options { values, host, ..Options::default() }
+}
+
+/// The variables that a protocol declares, as far as it can be read.
+fn declared(asked: &Asked) -> BTreeSet<String> {
+    let options = Options { purpose: Purpose::Check, ..Options::default() };
+    let loaded = load(&asked.file, &asked.text, &options);
+    loaded.draft().map(|p| p.variables.keys().cloned().collect()).unwrap_or_default()
+}
+
+/// The values that were given, and those that the session knows itself.
+fn values(
+    setup: &Setup,
+    request: &Request,
+    asked: &Asked,
+    declared: &BTreeSet<String>,
+    branches: &[PlannedBranch],
+) -> Values {
+    let mut values = asked.values.clone();
+    let given: BTreeSet<String> = values.iter().map(|(name, ..)| name.to_owned()).collect();
+    let wanted = |name: &str| declared.contains(name) && !given.contains(name);
+    if wanted("brief") {
+        let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
+        let brief = request.brief.clone().or_else(own).unwrap_or_default();
+        values.set("brief", brief.trim(), Trust::User);
+    }
+    if wanted("vectors") && !branches.is_empty() {
+        let vectors: Vec<serde_json::Value> = branches
+            .iter()
+            .filter_map(|planned| {
+                let vector = planned.vector.as_ref()?;
+                Some(serde_json::json!({
+                    "name": vector.name, "branch": planned.branch, "direction": vector.direction,
+                    "intensity": vector.intensity.as_deref().unwrap_or_default(),
+                }))
+            })
+            .collect();
+        values.set("vectors", vectors, Trust::User);
+    }
+    values
+}
+
+fn written(values: &Values) -> BTreeMap<String, VariableValue> {
+    let row = |(name, value, by): (&str, &serde_json::Value, Trust)| {
+        let by = serde_json::to_value(by).ok().and_then(|by| by.as_str().map(str::to_owned));
+        (name.to_owned(), VariableValue { value: value.clone(), by: by.unwrap_or_default() })
+    };
+    values.iter().map(row).collect()
+}
+
+/// The branches that the protocol makes itself, as far as its loops say.
+fn made(protocol: &Protocol) -> Vec<RefName> {
+    let names = |state: &State| -> Vec<RefName> {
+        let Some(action) = state.action.as_ref().filter(|action| action.tool == "branch") else {
+            return Vec::new();
+        };
+        let Some(name) = action.args.get("name") else { return Vec::new() };
+        let items: Vec<BTreeMap<String, Item>> = match &state.foreach {
+            None => vec![BTreeMap::new()],
+            Some(list) => {
+                list.items.iter().map(|item| BTreeMap::from([(list.alias.clone(), item.clone())])).collect()
+            }
+        };
+        items.iter().filter_map(|items| name.render(items).as_str()?.parse().ok()).collect()
+    };
+    protocol.states.iter().flat_map(names).collect()
+}
+
+/// The lesser of two budgets, cap by cap.
+fn narrowed(budget: &Budget, by: Option<&BudgetSpec>) -> Budget {
+    let Some(by) = by else { return budget.clone() };
+    let least = |cap: u64, by: Option<u64>| by.map_or(cap, |by| cap.min(by));
+    let either = |cap: Option<u64>, by: Option<u64>| match (cap, by) {
+        (Some(cap), Some(by)) => Some(cap.min(by)),
+        (cap, by) => cap.or(by),
+    };
+    Budget {
+        time_seconds: least(budget.time_seconds, by.time_seconds),
+        max_iterations: least(budget.max_iterations, by.max_iterations),
+        max_branches: least(budget.max_branches, by.max_branches),
+        max_tokens: either(budget.max_tokens, by.max_tokens),
+        max_cost_micro_usd: either(
+            budget.max_cost_micro_usd,
+            by.max_cost_usd.map(|usd| (usd * 1e6).max(0.0) as u64),
+        ),
+        max_renders: either(budget.max_renders, by.max_renders),
+    }
+}
