@@ -24,6 +24,7 @@ use crate::clock::Stop;
 use crate::darktable::baseline::ask_baseline;
 use crate::darktable::render::RenderError;
 use crate::darktable::xmp;
+use crate::durable;
 use crate::error::ErrorCode;
 use crate::eval::cells::Surroundings;
 use crate::eval::compare::{self, Comparison, Gate, Side};
@@ -462,7 +463,7 @@ fn compare(app: &App, args: &CompareArgs) -> Result<u8, Failure> {
     });
     if let Some(path) = &args.junit {
         let text = compared.junit(gate.unwrap_or(Gate::NoRegression));
-        crate::durable::publish(path, text.as_bytes(), true).map_err(|e| Failure::file("write", path, &e))?;
+        write(path, &text, true)?;
     }
     app.output.result(&compared, || comparison(&compared))?;
     Ok(u8::from(gate.is_some_and(|gate| !compared.passes(gate))))
@@ -492,10 +493,21 @@ fn report(app: &App, args: &ReportArgs) -> Result<(), Failure> {
         }
     }
     let page = report::page(&run, &home, &comparisons, &manifest::history(&home));
-    crate::durable::publish(&args.output, page.as_bytes(), args.force)
-        .map_err(|e| Failure::file("write", &args.output, &e))?;
+    write(&args.output, &page, args.force)?;
     let written = json!({ "run": run.run, "file": args.output, "bytes": page.len() });
     app.output.result(&written, || args.output.display().to_string())
+}
+
+/// Writes a file that was asked for; one that is there is replaced only if it `may` be.
+fn write(path: &Path, text: &str, may: bool) -> Result<(), Failure> {
+    let written = std::path::absolute(path).and_then(|whole| durable::publish(&whole, text.as_bytes(), may));
+    written.map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Failure::new(ErrorCode::StateError, format!("{} is there already", path.display()))
+                .remedy("--force replaces it")
+        }
+        _ => Failure::file("write", path, &e),
+    })
 }
 
 /// A comparison for a person.

@@ -19,7 +19,7 @@ pub(super) fn remembered(messages: &[Message], seed: u64) -> Vec<Message> {
         // The last line is the budget that is left.
         let Some((json, budget)) = result.text.rsplit_once('\n') else { continue };
         let Ok(mut value) = serde_json::from_str::<Value>(json) else { continue };
-        if let Some(moves) = value.get_mut("moves").and_then(Value::as_array_mut) {
+        if let Some(moves) = value.pointer_mut("/data/moves").and_then(Value::as_array_mut) {
             // The upper bits of this hash are the well-mixed ones.
             let number = |row: &Value| hash(row["name"].as_str().unwrap_or_default(), seed) >> 33;
             moves.retain(|row| !number(row).is_multiple_of(3));
@@ -38,7 +38,7 @@ mod tests {
 
     fn told(name: &str) -> Vec<Message> {
         let moves: Vec<Value> = (0..60).map(|n| json!({ "name": format!("move_{n}") })).collect();
-        let text = format!("{}\nleft: 3", json!({ "moves": moves }));
+        let text = format!("{}\nleft: 3", json!({ "data": { "moves": moves }, "ok": true }));
         let (call_id, name) = ("c".to_owned(), name.to_owned());
         let result = ToolResult { call_id, name, text, images: Vec::new(), is_error: false };
         vec![Message::Results { results: vec![result] }]
@@ -49,7 +49,12 @@ mod tests {
         let (json, budget) = results[0].text.rsplit_once('\n').unwrap();
         assert_eq!(budget, "left: 3");
         let value: Value = serde_json::from_str(json).unwrap();
-        value["moves"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap().to_owned()).collect()
+        value["data"]["moves"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|m| m["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
