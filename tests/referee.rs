@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use chat_stub::{ChatStub, StubReply};
 use chemigram::assets::Overlay;
 use chemigram::darktable::render::Picture;
-use chemigram::metrics::likeness::{ALIKE, likeness};
+use chemigram::metrics::likeness::alike;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::prompts::Store;
 use chemigram::protocol::checks::{Numbers, numbers};
@@ -149,12 +149,18 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 
     // However strong, and whatever becomes of the frame, it stays the same photograph.
-    let kept = ["turn", "straighten", "perspective_horizontal", "perspective_vertical", "border", "relight"];
-    let kept_states: Vec<_> = kept.iter().map(|name| state(name, &[])).collect();
-    for (name, now) in kept.iter().zip(demo.render_all(&kept_states)) {
-        let found = likeness(before, &small(&now)).unwrap();
-        println!("{name}: likeness {found:.2}");
-        assert!(found >= ALIKE, "{name}: {found}");
+    let frames: [(&str, &[(&str, f64)]); 7] = [
+        ("turn", &[]),
+        ("crop_closer", &[]),
+        ("straighten", &[("angle", 10.0)]),
+        ("perspective_horizontal", &[("amount", 0.4)]),
+        ("perspective_vertical", &[("amount", -0.4)]),
+        ("border", &[]),
+        ("relight", &[]),
+    ];
+    let states: Vec<_> = frames.iter().map(|(name, values)| state(name, values)).collect();
+    for ((name, values), now) in frames.iter().zip(demo.render_all(&states)) {
+        assert!(alike(before, &small(&now)), "{name} {values:?}");
     }
 
     // Of two moves the one that was asked for, whatever the order.
@@ -169,7 +175,6 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
 
     // The cases that every referee must pass.
     let (other, _) = demo::photos::photo(Some("rainbow"));
-    println!("another photo: likeness {:.2}", likeness(before, &small(&other)).unwrap());
     let mut tally = Tally::default();
     for case in cases(before, &small(&other)) {
         let first = offline::opinion(None, before, &case.candidate, before).unwrap().verdict(Side::A);

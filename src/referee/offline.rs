@@ -29,7 +29,7 @@ use crate::metrics::axes::{Axis, Step};
 use crate::metrics::check::{VectorCheck, aside};
 use crate::metrics::difference::{Difference, DifferenceError};
 use crate::metrics::intensity::Intensity;
-use crate::metrics::likeness::{ALIKE, likeness};
+use crate::metrics::likeness::alike;
 use crate::metrics::stats::ImageStats;
 use crate::protocol::rules::Ruling;
 
@@ -71,8 +71,7 @@ impl Merit {
         let intensity = wish.map_or(Intensity::Plain, |wish| Intensity::of(wish.direction, wish.intensity));
         let whole = intensity == Intensity::Whole;
         let difference = Difference::between(start, now)?;
-        let alike = difference.mean < UNSEEN && !difference.resized
-            || likeness(start, now).is_none_or(|alike| alike >= ALIKE);
+        let alike = difference.mean < UNSEEN && !difference.resized || alike(start, now);
         let (base, stats) = (ImageStats::of(start), ImageStats::of(now));
         let check = VectorCheck::of(&axes, &base, &stats, &difference);
         let (moved, wanted) = (check.moved, intensity.steps());

@@ -44,7 +44,7 @@ impl Referee {
     pub fn start(&self) -> Option<RefereeStart> {
         match self {
             Self::Nobody => None,
-            Self::Offline => Some(RefereeStart { provider: OFFLINE.into(), model: "numbers-1".into() }),
+            Self::Offline => Some(RefereeStart { provider: OFFLINE.into(), model: offline::NAME.into() }),
             Self::Model(referee) => {
                 let info = referee.provider().info();
                 Some(RefereeStart { provider: info.provider.clone(), model: info.model.clone() })
