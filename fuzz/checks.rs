@@ -168,11 +168,16 @@ fn happening(n: usize) -> machine::Event {
     match n % 9 {
         0 => E::Finished { fields: [("judged_score".to_owned(), (n % 6) as f64)].into() },
         1 => E::Spoke,
-        2 => E::ToolReturned { tool: "branch".into(), args: String::new(), ok: n % 2 == 0, head: None },
+        2 => E::ToolReturned {
+            tool: "branch".into(),
+            args: String::new(),
+            ok: n.is_multiple_of(2),
+            head: None,
+        },
         3 => E::Measured(Box::new(Measured { rendered: true, ..Measured::default() })),
         4 => E::Judged { verdict: Verdict::Better },
         5 => E::Ruled(Ruling::Passed { next: None }),
-        6 => E::Answered { accepted: n % 4 == 0 },
+        6 => E::Answered { accepted: n.is_multiple_of(4) },
         7 => E::Failed { message: "x".into() },
         _ => E::ToolAsked { tool: "render_preview".into(), args: "{}".into() },
     }
