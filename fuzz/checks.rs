@@ -13,6 +13,13 @@ use chemigram::darktable::layout::{BlendSpace, Layouts};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::xmp::Foreign;
 use chemigram::darktable::{blend, dtstyle, forms, params, xmp};
+use chemigram::ids::Hash;
+use chemigram::protocol::checks::Measured;
+use chemigram::protocol::machine::{self, Run};
+use chemigram::protocol::rules::{Ruling, Verdict};
+use chemigram::protocol::variables::Purpose;
+use chemigram::protocol::{Options, load};
+use chemigram::transcript::HeadState;
 use chemigram::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary, bindings};
 
 static VOCABULARY: LazyLock<Vocabulary> =
@@ -23,7 +30,7 @@ static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| Layouts::new(Overlay::vocab
 pub type Check = fn(&[u8]);
 
 /// The targets, by name.
-pub const ALL: [(&str, Check); 7] = [
+pub const ALL: [(&str, Check); 8] = [
     ("sidecar", sidecar),
     ("style", style),
     ("params", params),
@@ -31,6 +38,7 @@ pub const ALL: [(&str, Check); 7] = [
     ("form", form),
     ("mask", mask),
     ("vocabulary", vocabulary),
+    ("protocol", protocol),
 ];
 
 /// A sidecar that is taken over is written, and read again, as the same edit.
@@ -124,4 +132,53 @@ pub fn vocabulary(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = bindings::parse("fuzz.toml", text);
     let _ = Vocabulary::load_with(&Overlay::vocabulary(None), Path::new("fuzz.toml"), text);
+}
+
+/// A protocol loads or is refused with findings, and one that loads ends whatever happens in its run.
+pub fn protocol(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for (file, purpose) in [
+        ("x.toml", Purpose::Check),
+        ("x.json", Purpose::Check),
+        ("x.toml", Purpose::Run),
+        ("x.json", Purpose::Run),
+    ] {
+        let loaded = load(file, text, &Options { purpose, ..Options::default() });
+        let _ = loaded.mermaid();
+        assert!(loaded.draft().is_some() || loaded.has_errors(), "neither a protocol nor a reason");
+        let Ok(protocol) = loaded.into_protocol() else { continue };
+        let place = Hash::of(b"place");
+        let head = HeadState { branch: None, commit: place.clone(), state: place };
+        let (mut run, _) = Run::begin(&protocol, head);
+        // A protocol may allow more events than a target has time for; what is cut short is no finding.
+        let most = protocol.max_events();
+        for (n, byte) in data.iter().cycle().take(usize::try_from(most.min(20_000)).unwrap()).enumerate() {
+            if run.ending().is_some() {
+                break;
+            }
+            run = run.step(&protocol, happening(usize::from(*byte) + n)).0;
+        }
+        assert!(run.ending().is_some() || most > 20_000, "{} events and no end", most);
+    }
+}
+
+/// One of the things that can happen in a run.
+fn happening(n: usize) -> machine::Event {
+    use machine::Event as E;
+    match n % 9 {
+        0 => E::Finished { fields: [("judged_score".to_owned(), (n % 6) as f64)].into() },
+        1 => E::Spoke,
+        2 => E::ToolReturned {
+            tool: "branch".into(),
+            args: String::new(),
+            ok: n.is_multiple_of(2),
+            head: None,
+        },
+        3 => E::Measured(Box::new(Measured { rendered: true, ..Measured::default() })),
+        4 => E::Judged { verdict: Verdict::Better },
+        5 => E::Ruled(Ruling::Passed { next: None }),
+        6 => E::Answered { accepted: n.is_multiple_of(4) },
+        7 => E::Failed { message: "x".into() },
+        _ => E::ToolAsked { tool: "render_preview".into(), args: "{}".into() },
+    }
 }

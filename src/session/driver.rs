@@ -92,7 +92,9 @@ impl Session {
                     if let Some(exhausted) = cap.filter(|_| self.state.cap.is_none()) {
                         self.record(Event::CapFired { exhausted })?;
                     }
-                    let text = wording::wrap_up(&self.state, &reason);
+                    // A protocol has words of its own for it.
+                    let free = self.state.steering.is_none();
+                    let text = if free { wording::wrap_up(&self.state, &reason) } else { String::new() };
                     self.record(Event::WrapUp { reason, text })?;
                 }
                 Effect::Finish { outcome, reason } => self.finish(outcome, reason, host)?,

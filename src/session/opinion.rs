@@ -151,6 +151,8 @@ impl Session {
             Ok(table) => table,
             Err(fault) => {
                 self.fold(host);
+                // That it cannot be paid ends no session.
+                self.gate.take_refusal();
                 return self.unheard(subject.branch, &fault.to_string());
             }
         };

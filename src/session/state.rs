@@ -260,6 +260,10 @@ impl State {
                 if let Some(branch) = self.branches.iter_mut().find(|b| b.name == judgment.branch) {
                     branch.judgment = Some((**judgment).clone());
                 }
+                // What was remarked on an earlier state holds no longer, unless the branch was given up for it.
+                if self.steering.is_none() {
+                    self.remarks.remove(&judgment.branch);
+                }
                 self.remark(&judgment.branch);
             }
             Event::BudgetReminder { percent } => {
@@ -275,7 +279,7 @@ impl State {
                 self.silent = 0;
                 self.bad_calls = 0;
                 self.most_repeats = 0;
-                if self.steering.is_none() {
+                if !text.is_empty() {
                     self.say(text);
                 }
             }

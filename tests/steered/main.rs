@@ -9,6 +9,7 @@ mod judge;
 mod original;
 mod referees;
 mod shipped;
+mod ways;
 
 use std::sync::Arc;
 

@@ -1,0 +1,161 @@
+//! A person's word, budgets of states, conditions on what is left, stops and caps: each leads where the protocol
+//! says.
+
+use std::sync::Arc;
+
+use chemigram::budget::Cap;
+use chemigram::protocol::machine::EndKind;
+use chemigram::provider::script::Script;
+use chemigram::session::opinion::Referee;
+use chemigram::session::protocols::Asked;
+use chemigram::session::start::{self, Resume};
+use chemigram::transcript::{Event, Outcome};
+
+use crate::support::{self, Studio, confirm, reply};
+use crate::{Ran, begin, named, run, wanted};
+
+fn model(script: &str) -> Arc<Script> {
+    Arc::new(Script::parse("agent", script).unwrap())
+}
+
+/// A protocol that looks, with these fields in its one working state.
+fn look(fields: &str) -> Asked {
+    let text = format!(
+        r#"
+        protocolVersion = 2
+        initialState = "Look"
+        maxIterations = 5
+        [defaults]
+        onExhausted = "Close"
+        onBudget = "Close"
+        [[states]]
+        name = "Look"
+        instructions = "Look."
+        validationCriteria = "Looked."
+        tools = ["get_state", "log"]
+        {fields}
+        [[states]]
+        name = "Close"
+        usesReserve = true
+        instructions = "End."
+        validationCriteria = "Ended."
+        tools = ["end_mode_b_session"]
+        transitions = [{{ on = "pass", to = "Done" }}, {{ on = "exhausted", to = "Done" }}]
+        [[states]]
+        name = "Done"
+        kind = "final"
+        [[states]]
+        name = "Sorry"
+        kind = "final"
+        outcome = "failed"
+        "#
+    );
+    Asked { file: "look.toml".into(), text, ..Asked::default() }
+}
+
+fn looked() -> String {
+    reply(&[("get_state", "{}"), ("log", "{}"), ("attempt_done", "{}")])
+}
+
+fn ended() -> String {
+    reply(&[("end_mode_b_session", r#"{"session_summary": "Looked."}"#)])
+}
+
+fn ran(fields: &str, budget: &str, script: &str) -> Ran {
+    let studio = Studio::new();
+    run(&studio, model(script), Referee::Nobody, &wanted(budget, &[]), &look(fields))
+}
+
+const BUDGET: &str = "time=5m,iterations=9,branches=1";
+
+#[test]
+fn a_person_who_is_not_there_is_waited_for() {
+    let gate = r#"gate = "confirm"
+        transitions = [{ on = "pass", to = "Close" }, { on = "declined", to = "Sorry" }]"#;
+    for (answer, outcome, way) in
+        [("yes", Outcome::Completed, vec!["Look", "Close"]), ("no", Outcome::ProtocolFailed, vec!["Look"])]
+    {
+        let studio = Studio::new();
+        let script = looked() + &ended();
+        let first = run(&studio, model(&script), Referee::Nobody, &wanted(BUDGET, &[]), &look(gate));
+        assert_eq!(first.end.outcome, Outcome::NeedsClarification);
+        let id = first.session.state.start.session.parse().unwrap();
+        drop(first);
+        let with = Resume { answer: Some(answer.into()), ..Resume::default() };
+        let mut session = start::resume(studio.setup(model(&script)), &id, with).unwrap();
+        let end = support::run(&mut session);
+        assert_eq!(end.outcome, outcome, "{}", end.reason);
+        let lines = studio.lines(id.as_str());
+        let states: Vec<&str> = lines
+            .iter()
+            .filter_map(|line| match &line.event {
+                Event::Brief { state, .. } => Some(state.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(states, way);
+        drop(session);
+        // A run that has ended is over.
+        let again = start::resume(studio.setup(model(&script)), &id, Resume::default()).err().unwrap();
+        assert!(again.to_string().contains("its protocol with it"), "{again}");
+    }
+}
+
+#[test]
+fn a_state_that_has_used_up_its_own_budget_is_exhausted() {
+    let fields = r#"budget = { max_iterations = 2 }
+        transitions = [{ on = "pass", to = "Sorry" }]"#;
+    let ran = ran(fields, BUDGET, &(looked() + &ended()));
+    assert_eq!(ran.way(), ["Look", "Close"]);
+    assert_eq!(ran.end.outcome, Outcome::Completed, "{}", ran.end.reason);
+    // What the reply asked for besides came too late.
+    assert!(support::results(&ran.lines, "attempt_done")[0].1.contains("is over"));
+}
+
+#[test]
+fn a_condition_may_ask_what_is_left() {
+    let fields = r#"transitions = [
+            { on = "pass", when = { budget = "iterations", op = ">=", value = 8 }, to = "Sorry" },
+            { on = "pass", to = "Close" },
+        ]"#;
+    for (iterations, outcome) in [(9, Outcome::Completed), (10, Outcome::ProtocolFailed)] {
+        let budget = format!("time=5m,iterations={iterations},branches=1");
+        let ran = ran(fields, &budget, &(looked() + &ended()));
+        assert_eq!(ran.end.outcome, outcome, "of {iterations}: {}", ran.end.reason);
+    }
+}
+
+#[test]
+fn a_stop_and_a_cap_lead_to_the_wrap_up() {
+    let studio = Studio::new();
+    let request = wanted("time=5m,iterations=9,branches=1", &[("tone", "brighter")]);
+    let script = ended();
+    let mut session = begin(&studio, model(&script), Referee::Nobody, &request, &named("mode_b_explore"));
+    session.stop.soft.cancel();
+    let end = support::run(&mut session);
+    assert_eq!((end.outcome, end.summary.as_str()), (Outcome::Cancelled, "Looked."));
+    let ending = session.state.steering.as_ref().unwrap().ending().unwrap().clone();
+    assert_eq!((ending.kind, ending.wrapped_up), (EndKind::Cancelled, true));
+    drop(session);
+
+    let ev = |ev: f64| {
+        let args = format!(r#"{{"primitive_name": "exposure", "parameter_values": {{"ev": {ev}}}}}"#);
+        reply(&[("apply_primitive", &args)])
+    };
+    let script = confirm(&["tone"])
+        + &reply(&[("attempt_done", "{}")])
+        + &ev(0.1)
+        + &ev(0.2)
+        + &ev(0.3)
+        + &reply(&[("apply_primitive", "{}")])
+        + &ended();
+    let request = wanted("time=5m,iterations=4,branches=1", &[("tone", "brighter")]);
+    let ran = run(&studio, model(&script), Referee::Nobody, &request, &named("mode_b_explore"));
+    assert_eq!(
+        (ran.end.outcome, ran.end.cap.map(|c| c.cap)),
+        (Outcome::BudgetExhausted, Some(Cap::Iterations))
+    );
+    // What no check has seen is taken back, with the wrap-up's own means.
+    assert_eq!(ran.way(), ["Plan", "(branch)", "Explore", "(rollback)", "WrapUp"]);
+    assert!(ran.end.spent.iterations <= 4, "{:?}", ran.end.spent);
+}
