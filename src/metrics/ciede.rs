@@ -22,6 +22,7 @@ pub(super) struct Tile {
     b: [f32; TILE],
 }
 
+#[allow(clippy::needless_range_loop, reason = "counted loops are quick in an unoptimized build too")]
 impl Tile {
     pub(super) fn new() -> Self {
         Self { l: [0.0; TILE], a: [0.0; TILE], b: [0.0; TILE] }
@@ -35,9 +36,9 @@ impl Tile {
             let &[r, g, b] = rgb else { continue };
             [*red, *green, *blue] = lab::linear([r, g, b]);
         }
-        let coordinates = self.l.iter_mut().zip(&mut self.a).zip(&mut self.b);
-        for (((l, a), b), ((red, green), blue)) in coordinates.zip(red.iter().zip(&green).zip(&blue)) {
-            Lab { l: *l, a: *a, b: *b } = Lab::from_linear([*red, *green, *blue]);
+        for at in 0..TILE {
+            let lab = Lab::from_linear([red[at], green[at], blue[at]]);
+            (self.l[at], self.a[at], self.b[at]) = (lab.l, lab.a, lab.b);
         }
     }
 
@@ -48,12 +49,23 @@ impl Tile {
 
     /// The distance of each pixel to the other tile's.
     pub(super) fn distances(&self, other: &Self, distances: &mut [f32; TILE]) {
-        let ours = self.l.iter().zip(&self.a).zip(&self.b);
-        let theirs = other.l.iter().zip(&other.a).zip(&other.b);
-        for ((distance, ((&l, &a), &b)), ((&l2, &a2), &b2)) in distances.iter_mut().zip(ours).zip(theirs) {
-            *distance = of(Lab { l, a, b }, Lab { l: l2, a: a2, b: b2 });
+        for at in 0..TILE {
+            let one = Lab { l: self.l[at], a: self.a[at], b: self.b[at] };
+            let two = Lab { l: other.l[at], a: other.a[at], b: other.b[at] };
+            distances[at] = of(one, two);
         }
     }
+}
+
+/// A polynomial by Horner's scheme, its terms from the highest power down. Written out, because a loop over them
+/// makes an unoptimized build, which the tests are, several times slower.
+macro_rules! polynomial {
+    ($x:expr; $first:literal $(, $term:literal)*) => {{
+        let x = $x;
+        let sum: f32 = $first;
+        $(let sum = sum * x + $term;)*
+        sum
+    }};
 }
 
 /// Cosine and sine of 275°, around which blues are turned.
@@ -128,18 +140,10 @@ fn angle(x: f32, y: f32) -> f32 {
     let (along, across) = (x.abs(), y.abs());
     let tangent = along.min(across) / along.max(across).max(1e-12);
     let square = tangent * tangent;
-    let terms = [
-        0.002_866_225_7,
-        -0.016_165_737,
-        0.042_909_614,
-        -0.075_289_64,
-        0.106_562_64,
-        -0.142_089,
-        0.199_935_51,
-        -0.333_331_45,
-        1.0,
-    ];
-    let steep = tangent * polynomial(square, terms);
+    let steep = tangent
+        * polynomial!(square;
+            0.002_866_225_7, -0.016_165_737, 0.042_909_614, -0.075_289_64, 0.106_562_64, -0.142_089, 0.199_935_51,
+            -0.333_331_45, 1.0);
     let quarter = if across > along { FRAC_PI_2 - steep } else { steep };
     if x < 0.0 { PI - quarter } else { quarter }
 }
@@ -147,9 +151,8 @@ fn angle(x: f32, y: f32) -> f32 {
 /// e to the power of -`x`, for `x` from 0; nothing is left at 22.
 #[inline(always)]
 fn decay(x: f32) -> f32 {
-    let terms =
-        [-0.000_141_316_1, 0.001_329_882, -0.008_301_36, 0.041_657_348, -0.166_665_3, 0.499_999_9, -1.0, 1.0];
-    let mut power = polynomial(x.min(22.0) / 32.0, terms);
+    let mut power = polynomial!(x.min(22.0) / 32.0;
+        -0.000_141_316_1, 0.001_329_882, -0.008_301_36, 0.041_657_348, -0.166_665_3, 0.499_999_9, -1.0, 1.0);
     for _ in 0..5 {
         power *= power;
     }
@@ -159,14 +162,7 @@ fn decay(x: f32) -> f32 {
 /// The sine of an angle from 0 to π/2.
 #[inline(always)]
 fn sine(x: f32) -> f32 {
-    let terms = [-2.39e-8, 2.752_6e-6, -0.000_198_409, 0.008_333_332, -0.166_666_67, 1.0];
-    x * polynomial(x * x, terms)
-}
-
-/// The terms are given from the highest power down.
-#[inline(always)]
-fn polynomial<const N: usize>(x: f32, terms: [f32; N]) -> f32 {
-    terms.into_iter().fold(0.0, |sum, term| sum * x + term)
+    x * polynomial!(x * x; -2.39e-8, 2.752_6e-6, -0.000_198_409, 0.008_333_332, -0.166_666_67, 1.0)
 }
 
 #[cfg(test)]
