@@ -62,12 +62,14 @@ pub enum Habit {
     Forgetful,
     /// It keeps the first setting of the move that fits best, if that can be kept: no search.
     FirstTry,
+    /// It does the same at a quarter of the strength: worse by plan, which a comparison should find.
+    Timid,
     /// It draws two moves and their strengths by lot, whatever was asked, and keeps them.
     Random,
 }
 
 impl Habit {
-    const ALL: [Self; 4] = [Self::Searching, Self::Forgetful, Self::FirstTry, Self::Random];
+    const ALL: [Self; 5] = [Self::Searching, Self::Forgetful, Self::FirstTry, Self::Timid, Self::Random];
 
     /// The model's id, which changes whenever the policy does.
     fn model(self) -> &'static str {
@@ -75,6 +77,7 @@ impl Habit {
             Self::Searching => "explorer-1",
             Self::Forgetful => "explorer-1-forgetful",
             Self::FirstTry => "explorer-1-first-try",
+            Self::Timid => "explorer-1-timid",
             Self::Random => "explorer-1-random",
         }
     }

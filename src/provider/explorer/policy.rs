@@ -13,6 +13,9 @@ use crate::provider::explorer::{Habit, words};
 /// How often the end is asked for before silence has to do.
 const ENDS: u32 = 3;
 
+/// The share of the usual strength that the timid one dares.
+const TIMID: f64 = 0.25;
+
 /// The next reply.
 pub(super) fn next(messages: &[Message], seed: u64, habit: Habit) -> Message {
     let memory = Memory::of(messages, seed, habit);
@@ -145,8 +148,9 @@ fn explore(memory: &Memory, branch: &Branch, reply: &mut Reply) -> bool {
             Step::Try(lot::drawn(&memory.moves, branch, memory.seed))
         }
         Habit::Random => return false,
-        Habit::FirstTry if !branch.trials.is_empty() => Step::Done,
-        _ => search::next(branch),
+        Habit::FirstTry => search::first(branch, 1.0),
+        Habit::Timid => search::first(branch, TIMID),
+        Habit::Searching | Habit::Forgetful => search::next(branch),
     };
     if !branch.settled
         && let Step::Try(goal) = step

@@ -569,13 +569,23 @@ fn a_habit_is_kept() {
         assert!(world.ended.is_some(), "{habit:?}");
         assert_eq!(Explorer::named(habit.model(), 3).unwrap().habit, habit);
         let looks = world.called.iter().filter(|name| *name == "render_preview").count();
-        (looks, world)
+        let calls = messages.iter().filter_map(|message| match message {
+            Message::Assistant { calls, .. } => Some(calls),
+            _ => None,
+        });
+        let first = calls.flatten().find(|call| call.name == "apply_primitive").unwrap();
+        let first: Value = serde_json::from_str(&first.arguments).unwrap();
+        let values = first["parameter_values"].as_object().unwrap();
+        (looks, values.values().next().unwrap().as_f64().unwrap(), world)
     };
-    let (searching, _) = looks(Habit::Searching);
-    let (first, tried) = looks(Habit::FirstTry);
+    let (searching, start, _) = looks(Habit::Searching);
+    let (first, same, tried) = looks(Habit::FirstTry);
+    assert_eq!(start, same);
     assert!(searching > 6 && first <= 3, "{searching} and {first}");
     assert_eq!(tried.branches["branch_b_warmth"].len(), 1);
-    let (drawn, lot) = looks(Habit::Random);
+    let (_, quarter, _) = looks(Habit::Timid);
+    assert!((quarter / start - 0.25).abs() < 0.02, "{quarter} of {start}");
+    let (drawn, _, lot) = looks(Habit::Random);
     assert_eq!(drawn, 3, "one look a branch");
     assert!(lot.branches.values().all(|moves| moves.len() == 2), "{:?}", lot.branches);
     assert!(lot.judgments.values().all(|judgment| judgment["abandoned"].is_null()));
