@@ -236,7 +236,7 @@ impl Session {
         let mut deadline: Deadline = self.gate.deadline();
         if self.state.stopped {
             // Whoever asked to stop does not wait for a model that hangs.
-            deadline = deadline.at_most(self.gate.ledger().budget().wrap_up_time());
+            deadline = deadline.at_most(self.gate.ledger().wrap_up_time());
         }
         loop {
             // The tick looks at the session's own clock, which unlike the timer counts suspend.

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Reserve};
 use crate::error::{ErrorCode, Fault};
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::Workspace;
 use crate::protocol::build::Host;
 use crate::protocol::finding::{Dialect, Finding};
 use crate::protocol::model::{Protocol, State};
-use crate::protocol::schema::{BudgetSpec, Trust};
+use crate::protocol::schema::{BudgetSpec, ReserveSpec, Trust};
 use crate::protocol::variables::{Item, Purpose, Values};
 use crate::protocol::{Options, load};
 use crate::session::SessionError;
@@ -84,7 +84,15 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
         let remedy = format!("put `branches={branches_needed}` into the budget");
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
+    let reserve = protocol.budget.and_then(|budget| budget.reserve).unwrap_or_default();
+    affordable(&reserve, &request.budget)?;
     let mut plan = start::plan_with(setup, &request, branches)?;
+    plan.start.reserve = Reserve {
+        time_seconds: reserve.time_seconds,
+        model_calls: reserve.model_calls,
+        renders: reserve.renders,
+        ..plan.start.reserve
+    };
     plan.tools = tools::steered_specs();
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.start.protocol = Some(ProtocolStart {
@@ -196,6 +204,23 @@ fn made(protocol: &Protocol) -> Vec<RefName> {
     protocol.states.iter().flat_map(names).collect()
 }
 
+/// Whether what a protocol keeps for its wrap-up leaves something for the work.
+fn affordable(reserve: &ReserveSpec, budget: &Budget) -> Result<(), SessionError> {
+    let rows = [
+        ("seconds", reserve.time_seconds, Some(budget.time_seconds), "time"),
+        ("model calls", reserve.model_calls, Some(budget.max_model_calls()), "iterations"),
+        ("renders", reserve.renders, budget.max_renders, "renders"),
+    ];
+    for (what, kept, cap, name) in rows {
+        let Some(cap) = cap.filter(|cap| kept >= *cap) else { continue };
+        let message = format!("the protocol keeps {kept} {what} for its wrap-up, and there are {cap} in all");
+        return Err(Fault::new(ErrorCode::InvalidInput, message)
+            .with("remedy", format!("give more `{name}=` in the budget, or keep less in the protocol"))
+            .into());
+    }
+    Ok(())
+}
+
 /// The lesser of two budgets, cap by cap.
 fn narrowed(budget: &Budget, by: Option<&BudgetSpec>) -> Budget {
     let Some(by) = by else { return budget.clone() };
@@ -214,5 +239,9 @@ fn narrowed(budget: &Budget, by: Option<&BudgetSpec>) -> Budget {
             by.max_cost_usd.map(|usd| (usd * 1e6).max(0.0) as u64),
         ),
         max_renders: either(budget.max_renders, by.max_renders),
+        max_model_calls: either(
+            budget.max_model_calls,
+            by.max_model_calls.filter(|calls| *calls < budget.max_model_calls()),
+        ),
     }
 }
