@@ -129,6 +129,27 @@ impl Budget {
         Duration::from_secs(self.time_seconds)
     }
 
+    /// What is left of it once this was spent, or the first cap of which nothing is.
+    pub fn after(&self, spent: &Amounts, took: Duration) -> Result<Self, Exhausted> {
+        // Begun seconds count, so that both together never take longer.
+        let seconds = u64::try_from(took.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+        let rest = |cap: Cap, limit: u64, used: u64| match limit.saturating_sub(used) {
+            0 => Err(Exhausted { cap, used, reserved: 0, limit, wanted: 1 }),
+            rest => Ok(rest),
+        };
+        let optional =
+            |cap: Cap, limit: Option<u64>, used: u64| limit.map(|limit| rest(cap, limit, used)).transpose();
+        Ok(Self {
+            time_seconds: rest(Cap::Time, self.time_seconds * 1000, seconds.saturating_mul(1000))? / 1000,
+            max_iterations: rest(Cap::Iterations, self.max_iterations, spent.iterations)?,
+            max_branches: rest(Cap::Branches, self.max_branches, spent.branches)?,
+            max_tokens: optional(Cap::Tokens, self.max_tokens, spent.tokens)?,
+            max_cost_micro_usd: optional(Cap::Cost, self.max_cost_micro_usd, spent.cost_micro_usd)?,
+            max_renders: optional(Cap::Renders, self.max_renders, spent.renders)?,
+            max_model_calls: Some(rest(Cap::ModelCalls, self.max_model_calls(), spent.model_calls)?),
+        })
+    }
+
     /// The time kept for wrapping up: 60 s or 5 %, whichever is less.
     pub fn wrap_up_time(&self) -> Duration {
         Duration::from_secs(60).min(self.time().mul_f64(0.05))

@@ -13,7 +13,7 @@ use crate::protocol::finding::{Dialect, Finding};
 use crate::protocol::model::{Protocol, State};
 use crate::protocol::schema::{BudgetSpec, ReserveSpec, Trust};
 use crate::protocol::variables::{Item, Purpose, Values};
-use crate::protocol::{Options, load};
+use crate::protocol::{Loaded, Options, load};
 use crate::session::SessionError;
 use crate::session::start::{self, Plan, Request, Setup};
 use crate::session::wording;
@@ -51,10 +51,7 @@ pub struct Steered {
 /// request's, and where the protocol is stricter the protocol's.
 pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
     let declared = declared(asked);
-    let branches = match request.vectors.is_empty() {
-        true => Vec::new(),
-        false => start::branches(&setup.workspace, request)?,
-    };
+    let branches = vector_branches(setup, request)?;
     if !branches.is_empty() && !declared.contains("vectors") {
         let message = "vectors were given, and the protocol has no variable `vectors`";
         return Err(Fault::new(ErrorCode::InvalidInput, message)
@@ -87,9 +84,11 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     let reserve = protocol.budget.and_then(|budget| budget.reserve).unwrap_or_default();
     affordable(&reserve, &request.budget)?;
     let mut plan = start::plan_with(setup, &request, branches)?;
+    // Where the guard rail keeps one call for the wrap-up on top, a cap keeps it within.
+    let one = u64::from(request.budget.max_model_calls.is_some_and(|calls| calls > 1));
     plan.start.reserve = Reserve {
         time_seconds: reserve.time_seconds,
-        model_calls: reserve.model_calls,
+        model_calls: reserve.model_calls.max(one),
         renders: reserve.renders,
         ..plan.start.reserve
     };
@@ -105,6 +104,22 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     plan.message = wording::steered_plan(&plan.start, &protocol.name, &protocol.description);
     plan.protocol = Some(Steered { protocol: Arc::new(protocol), source: asked.text.clone(), warnings });
     Ok(plan)
+}
+
+/// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
+pub fn loaded(setup: &Setup, request: &Request, asked: &Asked) -> Result<Loaded, SessionError> {
+    let branches = vector_branches(setup, request)?;
+    let values = values(setup, request, asked, &declared(asked), &branches);
+    let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
+    Ok(load(&asked.file, &asked.text, &options))
+}
+
+/// The branches of the vectors; none, where there are none.
+fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
+    match request.vectors.is_empty() {
+        true => Ok(Vec::new()),
+        false => start::branches(&setup.workspace, request),
+    }
 }
 
 /// Whether somebody has to be there who rules where to go on: the original format leaves that to its referee.

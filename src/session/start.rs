@@ -468,7 +468,7 @@ fn fold_with(
     Ok(state)
 }
 
-fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, SessionError> {
+pub(super) fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, SessionError> {
     let authority = Authority::Session { session: id.clone(), lease };
     Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
 }
