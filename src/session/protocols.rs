@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Reserve};
 use crate::error::{ErrorCode, Fault};
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::Workspace;
 use crate::protocol::build::Host;
 use crate::protocol::finding::{Dialect, Finding};
 use crate::protocol::model::{Protocol, State};
-use crate::protocol::schema::{BudgetSpec, Trust};
+use crate::protocol::schema::{BudgetSpec, ReserveSpec, Trust};
 use crate::protocol::variables::{Item, Purpose, Values};
-use crate::protocol::{Options, load};
+use crate::protocol::{Loaded, Options, load};
 use crate::session::SessionError;
 use crate::session::start::{self, Plan, Request, Setup};
 use crate::session::wording;
@@ -51,10 +51,7 @@ pub struct Steered {
 /// request's, and where the protocol is stricter the protocol's.
 pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
     let declared = declared(asked);
-    let branches = match request.vectors.is_empty() {
-        true => Vec::new(),
-        false => start::branches(&setup.workspace, request)?,
-    };
+    let branches = vector_branches(setup, request)?;
     if !branches.is_empty() && !declared.contains("vectors") {
         let message = "vectors were given, and the protocol has no variable `vectors`";
         return Err(Fault::new(ErrorCode::InvalidInput, message)
@@ -84,7 +81,17 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
         let remedy = format!("put `branches={branches_needed}` into the budget");
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
+    let reserve = protocol.budget.and_then(|budget| budget.reserve).unwrap_or_default();
+    affordable(&reserve, &request.budget)?;
     let mut plan = start::plan_with(setup, &request, branches)?;
+    // Where the guard rail keeps one call for the wrap-up on top, a cap keeps it within.
+    let one = u64::from(request.budget.max_model_calls.is_some_and(|calls| calls > 1));
+    plan.start.reserve = Reserve {
+        time_seconds: reserve.time_seconds,
+        model_calls: reserve.model_calls.max(one),
+        renders: reserve.renders,
+        ..plan.start.reserve
+    };
     plan.tools = tools::steered_specs();
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.start.protocol = Some(ProtocolStart {
@@ -97,6 +104,22 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     plan.message = wording::steered_plan(&plan.start, &protocol.name, &protocol.description);
     plan.protocol = Some(Steered { protocol: Arc::new(protocol), source: asked.text.clone(), warnings });
     Ok(plan)
+}
+
+/// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
+pub fn loaded(setup: &Setup, request: &Request, asked: &Asked) -> Result<Loaded, SessionError> {
+    let branches = vector_branches(setup, request)?;
+    let values = values(setup, request, asked, &declared(asked), &branches);
+    let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
+    Ok(load(&asked.file, &asked.text, &options))
+}
+
+/// The branches of the vectors; none, where there are none.
+fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
+    match request.vectors.is_empty() {
+        true => Ok(Vec::new()),
+        false => start::branches(&setup.workspace, request),
+    }
 }
 
 /// Whether somebody has to be there who rules where to go on: the original format leaves that to its referee.
@@ -196,6 +219,23 @@ fn made(protocol: &Protocol) -> Vec<RefName> {
     protocol.states.iter().flat_map(names).collect()
 }
 
+/// Whether what a protocol keeps for its wrap-up leaves something for the work.
+fn affordable(reserve: &ReserveSpec, budget: &Budget) -> Result<(), SessionError> {
+    let rows = [
+        ("seconds", reserve.time_seconds, Some(budget.time_seconds), "time"),
+        ("model calls", reserve.model_calls, Some(budget.max_model_calls()), "iterations"),
+        ("renders", reserve.renders, budget.max_renders, "renders"),
+    ];
+    for (what, kept, cap, name) in rows {
+        let Some(cap) = cap.filter(|cap| kept >= *cap) else { continue };
+        let message = format!("the protocol keeps {kept} {what} for its wrap-up, and there are {cap} in all");
+        return Err(Fault::new(ErrorCode::InvalidInput, message)
+            .with("remedy", format!("give more `{name}=` in the budget, or keep less in the protocol"))
+            .into());
+    }
+    Ok(())
+}
+
 /// The lesser of two budgets, cap by cap.
 fn narrowed(budget: &Budget, by: Option<&BudgetSpec>) -> Budget {
     let Some(by) = by else { return budget.clone() };
@@ -214,5 +254,9 @@ fn narrowed(budget: &Budget, by: Option<&BudgetSpec>) -> Budget {
             by.max_cost_usd.map(|usd| (usd * 1e6).max(0.0) as u64),
         ),
         max_renders: either(budget.max_renders, by.max_renders),
+        max_model_calls: either(
+            budget.max_model_calls,
+            by.max_model_calls.filter(|calls| *calls < budget.max_model_calls()),
+        ),
     }
 }
