@@ -73,7 +73,9 @@ pub fn write(
     let (output, above) = (app.output.clone(), bar.clone());
     let watcher = Spinner { app, bar };
     let written = runtime.block_on(async {
-        signals::listen(setup.stop.clone(), move |_| above.suspend(|| output.remark("stopping")))?;
+        signals::listen(setup.stop.clone(), move |_| {
+            above.suspend(|| output.remark("stopping: nothing is run"))
+        })?;
         let wish = wish(app, goal, &args.vars);
         generate::generate(setup, request, &wish, &watcher).await.map_err(|error| {
             let unusable = matches!(error, GenerateError::Unusable { .. });
@@ -121,7 +123,9 @@ fn confirm(app: &App, written: &Written, setup: &Setup) -> Result<(), Failure> {
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }
     let answer = app.output.ask("\nRun it? [yes/no]").unwrap_or_default();
-    if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
+    // Ctrl-C is heard by now, and ends no question: it is a no, whatever is typed after it.
+    let yes = matches!(answer.to_lowercase().as_str(), "y" | "yes") && !setup.stop.soft.is_cancelled();
+    if !yes {
         let message = format!("not run; the protocol is kept as `{name}`");
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }

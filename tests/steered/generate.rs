@@ -198,6 +198,20 @@ fn a_hopeless_model_is_asked_three_times_and_never_a_fourth() {
 }
 
 #[test]
+fn a_fault_of_the_provider_is_one_of_the_three_calls() {
+    let faulty = |class: &str| {
+        let fault = format!("[[reply]]\nfault = {{ class = \"{class}\", times = 2, retry_after_ms = 1 }}\n");
+        write(&(fault + &format!("text = '''{}'''\n", good())))
+    };
+    let desk = faulty("rate_limit");
+    assert_eq!(desk.calls(), 3);
+    assert_eq!(desk.result.unwrap().spent.model_calls, 3);
+    let desk = faulty("auth");
+    assert_eq!((desk.calls(), desk.outcome()), (1, Outcome::ProviderFailed));
+    assert_eq!(desk.result.unwrap_err().code(), ErrorCode::ProviderError);
+}
+
+#[test]
 fn what_it_may_not_have_is_dropped_clamped_and_said() {
     let greedy = with(|p| {
         p["referee"] = json!({"provider": "script", "model": "friend"});
