@@ -115,7 +115,9 @@ fn show(app: &App, written: &Written) {
 
 fn confirm(app: &App, written: &Written, setup: &Setup) -> Result<(), Failure> {
     let name = &written.name;
-    let again = format!("`chemigram run-protocol {name} --photo {} --yes` runs it", setup.workspace.id());
+    let (photo, info) = (setup.workspace.id(), setup.provider.info());
+    let by = format!("--provider {} --model {}", info.provider, info.model);
+    let again = format!("`chemigram run-protocol {name} --photo {photo} {by} --yes` runs it");
     if !app.output.can_ask() {
         let message = format!(
             "the protocol is kept as `{name}` and nothing was run: nobody is at a terminal to say yes"
