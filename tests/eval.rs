@@ -3,6 +3,9 @@
 //! surroundings is not a bad result.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "support/home.rs"]
+mod home;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +15,7 @@ use chemigram::eval::golden::Golden;
 use chemigram::eval::manifest::{self, Manifest, Standing};
 use chemigram::ids::Hash;
 use chemigram::transcript::Outcome;
+use home::settle;
 use serde_json::Value;
 
 /// A home with a golden set of so many scenarios, each with shadows that were opened by a known amount.
@@ -74,14 +78,7 @@ values = {{ amount = {amount} }}
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("eval").args(arguments).arg("--json").stdin(Stdio::null());
         command.current_dir(self.0.path()).env_remove("CHEMIGRAM_GOLDEN_RAWS_DIR");
-        for (name, folder) in [
-            ("HOME", "home"),
-            ("XDG_CACHE_HOME", "cache"),
-            ("XDG_DATA_HOME", "data"),
-            ("XDG_CONFIG_HOME", "config"),
-        ] {
-            command.env(name, self.path(folder));
-        }
+        settle(&mut command, self.0.path());
         command
     }
 
@@ -277,4 +274,89 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     // A session that did nothing is a result, and a bad one.
     assert_eq!(rich.mean(&rich.arms()[0], "recovery"), Some((0.0, 3)));
     assert!(rich.cells.iter().all(|cell| cell.done().unwrap().outcome == Outcome::Completed));
+}
+
+#[test]
+fn a_protocol_is_an_arm_of_its_own_and_a_changed_one_is_a_new_cell() {
+    let home = Home::new(1);
+    let own = |name: &str, text: &str| std::fs::write(home.path(name), text).unwrap();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/golden_v1");
+    let run = |more: &[&str]| {
+        let set =
+            ["run", "--golden", golden, "--scenarios", "006*,017*", "--jobs", "2", "--referee", "offline"];
+        home.eval(&[set.as_slice(), more].concat())
+    };
+    let (status, done) = run(&["--protocol", "none,mode_b_explore"]);
+    assert_eq!(status, 0, "{done:#}");
+    let first = Manifest::read(Path::new(done["folder"].as_str().unwrap())).unwrap();
+    let [free, steered] = first.arms().try_into().unwrap();
+    assert_eq!((free.protocol, free.referee, free.prompt.as_str()), (None, None, "mode_b/system@v1"));
+    assert_eq!(steered.prompt, "mode_b/protocol@v1");
+    let named = steered.protocol.unwrap();
+    assert!(named.starts_with("mode_b_explore@") && first.protocols[0].protocol == named);
+    assert_eq!(steered.referee.as_deref(), Some("offline/numbers-1"));
+    for cell in &first.cells {
+        let photos = home.evaluations().join("cells").join(cell.key.as_str()).join("photos");
+        let session = photos.join(&cell.scenario).join("sessions/mode_b").join(&cell.done().unwrap().session);
+        let transcript = std::fs::read_to_string(session.join("transcript.jsonl")).unwrap();
+        let asked = transcript.contains("\"kind\":\"referee\"");
+        assert_eq!(asked, cell.protocol.is_some(), "{} {:?}", cell.scenario, cell.protocol);
+    }
+
+    let sides = ["last:protocol=none", "last:mode_b_explore"];
+    let (status, compared) =
+        home.eval(&[&["compare"], sides.as_slice(), &["--gate", "--junit", "compare.xml"]].concat());
+    assert_eq!((status, compared["primary"]["verdict"].as_str()), (0, Some("inconclusive")));
+    assert_eq!((&compared["a"][1]["protocol"], &compared["b"][1]["protocol"]), (&Value::Null, &named.into()));
+    assert_eq!(compared["cautions"], serde_json::json!([]), "prompt and referee come with the protocol");
+    let junit = std::fs::read_to_string(home.path("compare.xml")).unwrap();
+    assert!(junit.contains("protocol=mode_b_explore@"), "{junit}");
+    let (status, _) = home.eval(&["report", "last"]);
+    let page = std::fs::read_to_string(home.path("evaluation.html")).unwrap();
+    assert!(status == 0 && page.contains("protocol=mode_b_explore@") && page.contains("protocol=none"));
+
+    // The same text under another name is the same protocol; a changed one is another, and the rest stays.
+    let text = include_str!("../protocols/mode_b_explore.toml");
+    own("mine.toml", text);
+    let (_, plan) = run(&["--protocol", "none,mine.toml", "--dry-run"]);
+    assert_eq!((&plan["at_most"]["cells"], &plan["at_most"]["finished"]), (&4.into(), &4.into()));
+    own("mine.toml", &text.replace("default = 12", "default = 11"));
+    let (_, plan) = run(&["--protocol", "none,mine.toml", "--dry-run"]);
+    for (cell, before) in plan["plan"]["cells"].as_array().unwrap().iter().zip(&first.cells) {
+        let same = cell["key"] == before.key.as_str();
+        assert_eq!((same, cell["standing"]["is"] == "done"), (before.protocol.is_none(), same), "{cell:#}");
+    }
+
+    // A referee that costs is paid from the session's budget, and nothing else limits that here.
+    let script = "[model]\nvision = true\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n";
+    own("judge.toml", script);
+    let dear = ["--protocol", "none,mine.toml", "--dry-run", "--referee", "script:judge.toml"];
+    let again = |more: &[&str]| {
+        let set = ["run", "--golden", golden, "--scenarios", "006*,017*"];
+        home.eval(&[set.as_slice(), &dear, more].concat())
+    };
+    let (status, refused) = again(&[]);
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(status == 2 && message.contains("with script/judge.toml as referee"), "{status} {message}");
+    let (_, plan) = again(&["--cell-cost", "0.10"]);
+    let at_most = &plan["at_most"];
+    assert_eq!((&at_most["finished"], &at_most["cost_micro_usd"]), (&2.into(), &200_000.into()));
+    // Both orders of the one branch, and a pair again; of thirty iterations and twenty calls beside them.
+    assert_eq!((&at_most["referee_calls"], &at_most["model_calls"]), (&8.into(), &100.into()));
+
+    // What cannot be steered is said before anything begins.
+    let needy = text.replace("[variables.brief]", "[variables.mood]\ntype = \"string\"\n\n[variables.brief]");
+    own("needy.toml", &needy.replace("Change nothing yet.", "Change nothing yet. {{mood}}"));
+    for (arguments, said) in [
+        (["--protocol", "needy.toml"], "needs `mood`, which 006_coffee_morning does not give"),
+        (["--protocol", "calibrate_brief"], "cannot steer a session on 006_coffee_morning"),
+        (["--protocol", "mode_b_exlpore"], "did you mean `mode_b_explore`"),
+        (["--protocol", "none"], "no protocol that asks one"),
+    ] {
+        let (status, refused) = run(&arguments);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(said), "{message}");
+        assert_eq!(status, if said.starts_with("did") { 3 } else { 2 }, "{message}");
+    }
+    assert_eq!(manifest::runs(&home.evaluations()).len(), 1);
 }

@@ -1,6 +1,6 @@
 //! `eval`: from arguments to a run, its sittings, and what they show.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::progress;
 use super::setup::{App, patience, redactor};
 use super::signals;
+use super::steering;
 use crate::assets::Overlay;
 use crate::budget::Budget;
 use crate::clock::Stop;
@@ -32,6 +33,7 @@ use crate::eval::golden::Golden;
 use crate::eval::manifest::{self, Arm, Asked, CellRecord, Checkout, Manifest, Standing};
 use crate::eval::report;
 use crate::eval::run::{self, Plan, Progress};
+use crate::eval::steering::FREE;
 use crate::ids::Hash;
 use crate::review::line as one_line;
 use crate::session::driver::Unwatched;
@@ -61,15 +63,13 @@ fn home(app: &App, arg: &HomeArg) -> PathBuf {
 fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
     let golden = eval_golden::set_folder(app, &args.golden)?;
     let golden = std::path::absolute(&golden).map_err(|e| Failure::file("find", &golden, &e))?;
-    let mut prompts = args.prompt.clone();
-    if prompts.is_empty() {
-        prompts.push(format!("{}@{}", run::PROMPT, active(app, args.prompts.as_ref())?));
-    }
     let (cost_micro_usd, time_seconds) = caps(args.sitting.budget.as_deref())?;
     let asked = Asked {
         golden,
         scenarios: args.scenarios.clone(),
-        prompts,
+        prompts: args.prompt.clone(),
+        protocols: args.protocol.iter().map(|named| whole(named)).collect::<Result<_, _>>()?,
+        referee: args.referee.clone(),
         prompt_folder: args.prompts.clone(),
         contestants: args.provider.clone(),
         repeats: args.repeat,
@@ -103,9 +103,14 @@ fn resume(app: &App, args: &ResumeArgs) -> Result<u8, Failure> {
     sit(app, &surroundings, &mut plan, &folder, args.sitting.jobs)
 }
 
-/// The active version of the prompt.
-fn active(app: &App, own: Option<&PathBuf>) -> Result<String, Failure> {
-    Ok(app.prompts(own)?.show(run::PROMPT, None)?.version)
+/// A protocol as the manifest asks for it: a file by its whole path, so that `resume` finds it from anywhere.
+fn whole(named: &str) -> Result<String, Failure> {
+    let path = Path::new(named);
+    if named == FREE || !steering::is_file(named) {
+        return Ok(named.to_owned());
+    }
+    let path = std::path::absolute(path).map_err(|e| Failure::file("find", path, &e))?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 /// `cost=20,time=8h`: the caps of a run.
@@ -150,6 +155,10 @@ fn checkout() -> Option<Checkout> {
 /// Everything that cells need.
 fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surroundings, Failure> {
     let golden = Golden::load(&asked.golden)?;
+    let mut protocols = BTreeMap::new();
+    for named in asked.protocols.iter().filter(|named| *named != FREE) {
+        protocols.insert(named.clone(), steering::asked(app, named, &[])?);
+    }
     let prompts = asked.prompt_folder.clone().unwrap_or_else(|| app.folders.prompts());
     let layouts = Arc::new(app.layouts());
     let (cli, base, readable) = (app.darktable()?, app.folders.darktable(), layouts.clone());
@@ -165,6 +174,7 @@ fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surro
         raws: sitting.raws.clone(),
         registry: app.registry(),
         prompts: Overlay::prompts(Some(prompts)),
+        protocols,
         vocabulary_files: app.vocabulary_files(),
         vocabulary: Arc::new(app.vocabulary()?),
         layouts,
@@ -310,6 +320,13 @@ fn announcement(plan: &Plan) -> String {
         usd(bound.cost_micro_usd),
         duration(bound.seconds)
     );
+    if bound.referee_calls > 0 {
+        let _ = write!(
+            text,
+            "\nat most {} model calls; referees are asked {} times at most, out of the same budgets",
+            bound.model_calls, bound.referee_calls
+        );
+    }
     text
 }
 

@@ -11,6 +11,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   chemigram eval run --dry-run
   chemigram eval run --provider idle,explorer,oracle
+  chemigram eval run --protocol none,mode_b_explore --referee offline
   chemigram eval run --prompt v1,v2 --provider openai/gpt-5-mini --repeat 3 --budget cost=20,time=8h --cell-cost 0.20
 
 Two baselines stand beside the providers: `idle` does nothing, `oracle` makes the hidden edit.
@@ -21,16 +22,17 @@ Exit status: 0 when every session was run and what must hold held, 1 when someth
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   chemigram eval compare last:v1 last:v2
+  chemigram eval compare last:protocol=none last:mode_b_explore
   chemigram eval compare 2026-11-20 last --gate --junit compare.xml
 
-A run with several prompts or models needs a part of the one that is meant after a colon.
+A run with several prompts, protocols or models needs a part of the one that is meant after a colon.
 
 Exit status: 0; with --gate 1 when B does not pass.";
 
 /// `eval …`.
 #[derive(Debug, Subcommand)]
 pub enum EvalVerb {
-    /// Run sessions over a golden set: scenario x prompt x model x repeat
+    /// Run sessions over a golden set: scenario x prompt x protocol x model x repeat
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<EvalRunArgs>),
     /// Go on with a run that was stopped, killed, or ended by its budget
@@ -89,9 +91,16 @@ pub struct EvalRunArgs {
     /// Only the scenarios that match, with * for anything
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     pub scenarios: Vec<String>,
-    /// Prompts: versions of mode_b/system, or NAME@VERSION [default: the active version]
+    /// Prompts: versions of mode_b/system, or NAME@VERSION [default: the active version; where a protocol
+    /// steers, of mode_b/protocol]
     #[arg(long = "prompt", value_name = "VERSION", value_delimiter = ',')]
     pub prompt: Vec<String>,
+    /// Protocols that steer the sessions: a name, a file, or `none` for the free loop [default: none]
+    #[arg(long, value_name = "NAME|FILE|none", value_delimiter = ',')]
+    pub protocol: Vec<String>,
+    /// Who gives second opinions where a protocol asks: `offline`, or PROVIDER[:MODEL] [default: the protocol's]
+    #[arg(long, value_name = "WHO")]
+    pub referee: Option<String>,
     /// A folder of prompts of your own
     #[arg(long, value_name = "DIR")]
     pub prompts: Option<PathBuf>,
@@ -128,7 +137,7 @@ pub struct ResumeArgs {
 /// `eval compare`.
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// What is compared with: RUN, or RUN:PART of a prompt or model
+    /// What is compared with: RUN, or RUN:PART of a prompt, protocol or model
     pub a: String,
     /// What is judged
     pub b: String,

@@ -25,7 +25,8 @@ use crate::review::plain;
 use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
-use crate::session::protocols;
+use crate::session::opinion::Referee;
+use crate::session::protocols::{self, Asked};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::transcript;
 
@@ -78,14 +79,14 @@ fn session(
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     // Whatever can be wrong with provider and prompt is found before a raw is taken in.
     let mut choice = choice(&args.choice, seed);
-    let wishes = asked.as_ref().map(steering::wishes).unwrap_or_default();
+    let wishes = asked.as_ref().map(Asked::wishes).unwrap_or_default();
     if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
         choice.model = wishes.model;
     }
     let provider = connect(&app.registry(), &choice)?;
     let prompts = app.prompts(args.prompts.as_ref())?;
     let named = args.referee.as_deref().or(wishes.referee.as_deref());
-    let referee = steering::referee(app, named, &prompts, seed)?;
+    let referee = Referee::named(named, &app.registry(), &prompts, seed)?;
     let workspace = subject(app, photo.unwrap_or_default(), brief.as_ref(), args.dry_run)?;
     let steered = asked.is_some() || goal.is_some();
     let prompt = if steered { protocols::PROMPT } else { PROMPT };
@@ -171,7 +172,7 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
     let begun_with = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
     let named = args.referee.clone().or(begun_with);
     let prompts = app.prompts(args.prompts.as_ref())?;
-    let referee = steering::referee(app, named.as_deref(), &prompts, begun.seed)?;
+    let referee = Referee::named(named.as_deref(), &app.registry(), &prompts, begun.seed)?;
     let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise, referee };
     let stop = Stop::default();
     let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;

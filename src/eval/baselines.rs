@@ -7,8 +7,14 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::eval::manifest::Contestant;
 use crate::eval::scenario::Scenario;
 use crate::ids::RefName;
+
+/// Whether a contestant is one of them. They follow a script, and so no protocol.
+pub fn is(who: &Contestant) -> bool {
+    ["idle", "oracle"].contains(&who.provider.as_str())
+}
 
 /// A script that makes every branch of the plan and edits none.
 pub fn idle(scenario: &Scenario) -> String {

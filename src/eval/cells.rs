@@ -33,6 +33,7 @@ use crate::eval::golden::Golden;
 use crate::eval::manifest::{CellRecord, Contestant, Done, Failure, MadeWith, Standing};
 use crate::eval::metrics::{EDGE, Eyes, Finished, METRICS_VERSION, measure};
 use crate::eval::scenario::Scenario;
+use crate::eval::steering::{Protocol, Steered};
 use crate::ids::Hash;
 use crate::photo::{Library, Workspace};
 use crate::prompts::Store;
@@ -41,6 +42,8 @@ use crate::redact::Redactor;
 use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing::{self, Condition};
+use crate::session::opinion::Referee;
+use crate::session::protocols;
 use crate::session::start::{self, Resume, Setup};
 use crate::tools;
 use crate::transcript::{Event, Outcome, SessionEnd};
@@ -73,6 +76,8 @@ pub struct Surroundings {
     pub registry: Registry,
     /// The prompts.
     pub prompts: Overlay,
+    /// The protocols of the run, by what they are asked for as.
+    pub protocols: BTreeMap<String, protocols::Asked>,
     /// The files of the vocabulary.
     pub vocabulary_files: Overlay,
     /// The moves.
@@ -108,6 +113,9 @@ pub struct Inputs {
     vocabulary: Hash,
     tools: Hash,
     preview_edge: u32,
+    /// Left out where nothing steers, so that a session of the free loop has the key that it always had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    steered: Option<Steered>,
 }
 
 impl Inputs {
@@ -119,6 +127,7 @@ impl Inputs {
         seed: u64,
         budget: Budget,
         with: &MadeWith,
+        steered: Option<Steered>,
     ) -> Self {
         Self {
             format: FORMAT,
@@ -137,6 +146,7 @@ impl Inputs {
             vocabulary: with.vocabulary.clone(),
             tools: with.tools.clone(),
             preview_edge: with.preview_edge,
+            steered,
         }
     }
 
@@ -194,6 +204,11 @@ impl Surroundings {
         connect(&self.registry, &choice).map_err(|e| Fault::from(&e))
     }
 
+    /// Who gives second opinions, connected anew: `offline`, or `PROVIDER[:MODEL]`.
+    pub fn referee(&self, named: Option<&str>, seed: u64) -> Result<Referee, Fault> {
+        Referee::named(named, &self.registry, &self.store()?, seed)
+    }
+
     /// A store of the prompts.
     pub fn store(&self) -> Result<Store, Fault> {
         Store::new(self.prompts.clone()).map_err(|e| Fault::from(&e))
@@ -242,6 +257,8 @@ pub struct Job<'a> {
     pub scenario: &'a Scenario,
     /// Who works on it.
     pub who: &'a Contestant,
+    /// What steers it; the free loop if nothing.
+    pub protocol: Option<&'a Protocol>,
     /// What it may spend.
     pub budget: &'a Budget,
 }
@@ -381,7 +398,8 @@ impl Job<'_> {
                 }
                 Condition::Interrupted => {
                     let setup = self.setup(workspace.clone())?;
-                    let session = start::resume(setup, id, Resume::default()).map_err(|e| Fault::from(&e))?;
+                    let with = Resume { referee: self.referee()?, ..Resume::default() };
+                    let session = start::resume(setup, id, with).map_err(|e| Fault::from(&e))?;
                     return Ok(Begun::Session(workspace, Box::new(session)));
                 }
                 Condition::Ended { outcome }
@@ -398,9 +416,22 @@ impl Job<'_> {
         let setup = self.setup(workspace.clone())?;
         let mut request = self.scenario.request(&self.cell.prompt, self.cell.seed);
         request.budget = self.budget.clone();
-        let plan = start::plan(&setup, &request).map_err(|e| Fault::from(&e))?;
+        let plan = match self.protocol {
+            Some(protocol) => protocols::plan(&setup, &request, &protocol.asked),
+            None => start::plan(&setup, &request),
+        };
+        let referee = self.referee()?;
+        let plan = plan.and_then(|plan| plan.with_referee(referee)).map_err(|e| Fault::from(&e))?;
         let session = start::start(setup, plan).map_err(|e| Fault::from(&e))?;
         Ok(Begun::Session(workspace, Box::new(session)))
+    }
+
+    /// Who gives second opinions in this session.
+    fn referee(&self) -> Result<Referee, Fault> {
+        match self.protocol {
+            Some(protocol) => protocol.referee(self.surroundings, self.cell.seed),
+            None => Ok(Referee::Nobody),
+        }
     }
 
     fn stage(&self) -> Result<Workspace, Fault> {

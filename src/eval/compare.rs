@@ -427,6 +427,21 @@ fn excluded(a: Side<'_>, b: Side<'_>, metric: &Metric, rows: &[Row]) -> Vec<Excl
     missing.into_iter().map(reason).collect()
 }
 
+/// What is not the same in two arms, the first of which is taken for what is compared. A protocol brings its own
+/// prompt and its referee, so these say nothing beside it where the other side has none.
+fn varied(a: &Arm, b: &Arm) -> Vec<(&'static str, String, String)> {
+    let or_none = |name: &Option<String>| name.as_deref().unwrap_or("none").to_owned();
+    let model = |arm: &Arm| format!("{}/{}", arm.provider, arm.model);
+    let mut rows = vec![("the protocol", or_none(&a.protocol), or_none(&b.protocol))];
+    if a.protocol.is_some() == b.protocol.is_some() {
+        rows.push(("the prompt", a.prompt.clone(), b.prompt.clone()));
+        rows.push(("the referee", or_none(&a.referee), or_none(&b.referee)));
+    }
+    rows.push(("the model", model(a), model(b)));
+    rows.retain(|(_, a, b)| a != b);
+    rows
+}
+
 /// What else differs between the sides.
 fn cautions(a: Side<'_>, b: Side<'_>) -> Vec<String> {
     let mut cautions = Vec::new();
@@ -441,9 +456,11 @@ fn cautions(a: Side<'_>, b: Side<'_>) -> Vec<String> {
     differ("the executable", with_a.binary.short(), with_b.binary.short());
     differ("the vocabulary", with_a.vocabulary.short(), with_b.vocabulary.short());
     differ("the tools", with_a.tools.short(), with_b.tools.short());
-    if a.arm.prompt != b.arm.prompt {
-        differ("besides the prompt, the provider", &a.arm.provider, &b.arm.provider);
-        differ("besides the prompt, the model", &a.arm.model, &b.arm.model);
+    let mut varied = varied(a.arm, b.arm).into_iter();
+    if let Some((subject, ..)) = varied.next() {
+        for (what, of_a, of_b) in varied {
+            differ(&format!("besides {subject}, {what}"), &of_a, &of_b);
+        }
     }
     let served = |side: Side<'_>| -> BTreeSet<String> {
         side.manifest.of_arm(side.arm).flat_map(|(_, done)| done.models_served.clone()).collect()
@@ -512,6 +529,10 @@ impl Comparison {
             Gate::NoRegression => verdict == Verdict::Regressed,
             Gate::Improvement => verdict != Verdict::Improved,
         };
+        let side = |name: &str, (run, arm): &(String, Arm)| {
+            let arm = xml(&arm.to_string());
+            format!("      <property name=\"{name}\" value=\"{} {arm}\"/>\n", xml(run))
+        };
         let mut cases = String::new();
         let mut failures = 0;
         let mut case = |name: &str, failure: Option<String>| {
@@ -535,8 +556,10 @@ impl Comparison {
         }
         case(self.primary.metric, metric_fails.then(|| self.sentence()));
         format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"chemigram eval compare\" tests=\"{}\" failures=\"{failures}\">\n{cases}  </testsuite>\n</testsuites>\n",
-            hard.len() + 1
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"chemigram eval compare\" tests=\"{}\" failures=\"{failures}\">\n    <properties>\n{}{}    </properties>\n{cases}  </testsuite>\n</testsuites>\n",
+            hard.len() + 1,
+            side("A", &self.a),
+            side("B", &self.b),
         )
     }
 }

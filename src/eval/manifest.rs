@@ -33,6 +33,12 @@ pub struct Asked {
     pub scenarios: Vec<String>,
     /// Prompts, `name@version`.
     pub prompts: Vec<String>,
+    /// Protocols, by name or by file; `none` is the free loop, and so is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<String>,
+    /// Who gives second opinions where a protocol asks: `offline`, or `PROVIDER[:MODEL]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referee: Option<String>,
     /// A folder of prompts beside those that come along.
     pub prompt_folder: Option<PathBuf>,
     /// Who is evaluated.
@@ -110,7 +116,18 @@ pub struct PromptRecord {
     pub template_sha256: Hash,
 }
 
-/// A contestant of the run.
+/// A protocol of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtocolRecord {
+    /// Its name, and the beginning of the hash of its text: `mode_b_explore@3f1c9a7be042`.
+    pub protocol: String,
+    /// Of its text.
+    pub sha256: Hash,
+    /// Who gives second opinions.
+    pub referee: Option<ModelRecord>,
+}
+
+/// A contestant of the run, or a referee.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRecord {
     /// Its provider.
@@ -140,6 +157,9 @@ pub struct Manifest {
     pub checkout: Option<Checkout>,
     /// The prompts.
     pub prompts: Vec<PromptRecord>,
+    /// The protocols; the free loop is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<ProtocolRecord>,
     /// The contestants.
     pub models: Vec<ModelRecord>,
     /// When it was begun.
@@ -161,6 +181,12 @@ pub struct CellRecord {
     pub scenario: String,
     /// `name@version`.
     pub prompt: String,
+    /// The protocol that steers it, as [`ProtocolRecord`] names it; the free loop if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Who gives second opinions, as `provider/model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referee: Option<String>,
     /// The provider.
     pub provider: String,
     /// The model that is asked for.
@@ -245,15 +271,46 @@ pub struct Tally {
 pub struct Arm {
     /// `name@version`.
     pub prompt: String,
+    /// The protocol; the free loop if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Who gives second opinions, as `provider/model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referee: Option<String>,
     /// The provider.
     pub provider: String,
     /// The model.
     pub model: String,
 }
 
+impl Arm {
+    /// What it consists of: `prompt=…`, `protocol=…`, `referee=…` where there is one, `model=…`.
+    fn parts(&self) -> Vec<String> {
+        let mut parts = vec![
+            format!("prompt={}", self.prompt),
+            format!("protocol={}", self.protocol.as_deref().unwrap_or("none")),
+        ];
+        parts.extend(self.referee.as_ref().map(|referee| format!("referee={referee}")));
+        parts.push(format!("model={}/{}", self.provider, self.model));
+        parts
+    }
+
+    /// Its name where room is short: the parts in which the others differ from it, or all of them.
+    pub fn short(&self, others: &[Self]) -> String {
+        let others: Vec<Vec<String>> = others.iter().map(Self::parts).collect();
+        let own = self.parts();
+        let telling: Vec<&str> = own
+            .iter()
+            .filter(|part| others.iter().any(|other| !other.contains(part)))
+            .map(String::as_str)
+            .collect();
+        if telling.is_empty() { own.join(" ") } else { telling.join(" ") }
+    }
+}
+
 impl std::fmt::Display for Arm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}/{}", self.prompt, self.provider, self.model)
+        f.write_str(&self.parts().join(" "))
     }
 }
 
@@ -332,7 +389,13 @@ impl Coded for ManifestError {
 impl CellRecord {
     /// Its arm.
     pub fn arm(&self) -> Arm {
-        Arm { prompt: self.prompt.clone(), provider: self.provider.clone(), model: self.model.clone() }
+        Arm {
+            prompt: self.prompt.clone(),
+            protocol: self.protocol.clone(),
+            referee: self.referee.clone(),
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+        }
     }
 
     /// The session's end, if it has one.

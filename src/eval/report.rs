@@ -86,7 +86,7 @@ fn overview(page: &mut String, run: &Manifest) {
     );
     let _ = writeln!(
         page,
-        "<table><tr><th>prompt and model</th><th class=n>{}</th><th class=n>scenarios</th><th class=n>USD a session</th><th class=n>s a session</th><th class=n>tokens a session</th></tr>",
+        "<table><tr><th>arm</th><th class=n>{}</th><th class=n>scenarios</th><th class=n>USD a session</th><th class=n>s a session</th><th class=n>tokens a session</th></tr>",
         text(primary)
     );
     for arm in run.arms() {
@@ -269,6 +269,7 @@ fn cost_and_quality(page: &mut String, run: &Manifest) {
     if points.len() < 2 {
         return;
     }
+    let arms = run.arms();
     let (top, bottom) = (10.0, 230.0);
     let across = Scale::of(points.iter().map(|p| p.1).chain([0.0]), (60.0, WIDTH - 320.0));
     let up = Scale::of(points.iter().map(|p| p.2), (bottom, top));
@@ -282,11 +283,10 @@ fn cost_and_quality(page: &mut String, run: &Manifest) {
             "<circle class=dot cx={x:.1} cy={y:.1} r=5 /><text x={:.1} y={:.1}>{}</text>",
             x + 9.0,
             y + 4.0,
-            text(&arm.to_string())
+            text(&arm.short(&arms))
         );
     }
-    let _ =
-        writeln!(page, "<h2>What it costs</h2><p>{} over {label}, by prompt and model.</p>", text(primary));
+    let _ = writeln!(page, "<h2>What it costs</h2><p>{} over {label}, by arm.</p>", text(primary));
     page.push_str(&svg(bottom + 24.0, "cost and quality", &body));
 }
 
@@ -337,6 +337,7 @@ fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
             }
         }
     }
+    let all: Vec<Arm> = arms.keys().map(|arm| (*arm).clone()).collect();
     let (top, bottom) = (10.0, 200.0);
     let across = Scale::of([0.0, (same.len() - 1) as f64].into_iter(), (60.0, WIDTH - 320.0));
     let up = Scale::of(arms.values().flatten().map(|p| p.1), (bottom, top));
@@ -357,12 +358,12 @@ fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
         }
         if let Some((place, mean, _)) = points.last() {
             let (x, y) = (across.at(*place as f64), up.at(*mean));
-            let _ = write!(body, "<text x={:.1} y={:.1}>{}</text>", x + 9.0, y + 4.0, text(&arm.to_string()));
+            let _ = write!(body, "<text x={:.1} y={:.1}>{}</text>", x + 9.0, y + 4.0, text(&arm.short(&all)));
         }
     }
     let _ = writeln!(
         page,
-        "<h2>Run by run</h2><p>{} of each prompt and model over {} runs on this set, oldest first. Runs over other scenarios of it are not the same task: the number of scenarios is at each dot.</p>",
+        "<h2>Run by run</h2><p>{} of each arm over {} runs on this set, oldest first. Runs over other scenarios of it are not the same task: the number of scenarios is at each dot.</p>",
         text(&run.golden.primary),
         same.len()
     );
@@ -372,11 +373,12 @@ fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
 /// The pictures of each scenario's first repeat: what there was, and the best branch of each arm.
 fn pictures(page: &mut String, run: &Manifest, home: &Path) {
     page.push_str("<h2>Pictures</h2>\n");
+    let arms = run.arms();
     for scenario in run.golden.scenarios.keys() {
         let mut row = String::new();
         let mut baseline = None;
-        for arm in run.arms() {
-            let cell = run.of_arm(&arm).find(|(cell, _)| cell.scenario == *scenario);
+        for arm in &arms {
+            let cell = run.of_arm(arm).find(|(cell, _)| cell.scenario == *scenario);
             let Some(review) = cell.and_then(|(cell, done)| {
                 let workspace = cells::workspace(home, cell)?;
                 let session = listing::read(&workspace, &done.session.parse().ok()?).ok()?;
@@ -393,12 +395,12 @@ fn pictures(page: &mut String, run: &Manifest, home: &Path) {
                 Some(uri) => write!(
                     row,
                     "<figure><img src=\"{uri}\" alt=\"\"><figcaption>{} {value}</figcaption></figure>",
-                    text(&arm.to_string())
+                    text(&arm.short(&arms))
                 ),
                 None => write!(
                     row,
                     "<figure><figcaption>{}: nothing that differs</figcaption></figure>",
-                    text(&arm.to_string())
+                    text(&arm.short(&arms))
                 ),
             };
         }

@@ -15,18 +15,18 @@ use serde::Serialize;
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::clock::Cancel;
 use crate::error::{Coded, ErrorCode, Fault};
+use crate::eval::baselines;
 use crate::eval::cells::{self, Execute, Inputs, Job, Seat, Surroundings};
 use crate::eval::manifest::{
-    Asked, CellRecord, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
+    Arm, Asked, CellRecord, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
     ManifestError, ModelRecord, PromptRecord, Standing,
 };
 use crate::eval::metrics::METRICS_VERSION;
 use crate::eval::scenario::Scenario;
+use crate::eval::steering::{self, Protocol, SteeringError, Way};
 use crate::hint::did_you_mean;
 use crate::ids::Hash;
 
-/// The prompt whose version is meant where only a version is said.
-pub const PROMPT: &str = "mode_b/system";
 /// So many failed cells in a row, and the fault is not the cells'.
 const MOST_FAILED_IN_A_ROW: usize = 3;
 /// A run without a time cap.
@@ -66,6 +66,9 @@ pub enum RunError {
     /// The manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// The protocols, or the prompts.
+    #[error(transparent)]
+    Steering(#[from] SteeringError),
     /// Anything with a code of its own.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -78,6 +81,7 @@ impl Coded for RunError {
             Self::Unbounded { .. } => ErrorCode::InvalidInput,
             Self::Changed { .. } => ErrorCode::StateError,
             Self::Manifest(error) => error.code(),
+            Self::Steering(error) => error.code(),
             Self::Fault(fault) => fault.code,
         }
     }
@@ -91,6 +95,7 @@ impl Coded for RunError {
                 "put it back, or begin a new run: what is finished and the same is not paid again".into(),
             ),
             Self::Manifest(error) => error.remedy(),
+            Self::Steering(error) => error.remedy(),
             Self::Fault(fault) => fault.remedy(),
             Self::NoScenario { .. } => None,
         }
@@ -104,12 +109,15 @@ pub struct Plan {
     /// What it may take.
     pub bound: Bound,
     tasks: Vec<Task>,
+    ways: Vec<Way>,
 }
 
 /// What one cell needs beside its record.
 struct Task {
     scenario: usize,
     who: Contestant,
+    /// Its place among the ways.
+    way: usize,
     budget: Budget,
     /// The most that it may cost, in millionths of a US dollar.
     most: u64,
@@ -123,10 +131,15 @@ pub struct Bound {
     pub cells: usize,
     /// Of these, finished before.
     pub finished: usize,
-    /// What the others may cost at most, in millionths of a US dollar: the sum of their caps, or the run's own cap.
+    /// What the others may cost at most, in millionths of a US dollar: the sum of their caps, from which their
+    /// referees are paid too, or the run's own cap.
     pub cost_micro_usd: u64,
     /// How long they may take at most, one after the other, in seconds.
     pub seconds: u64,
+    /// How often models may be called at most, referees included.
+    pub model_calls: u64,
+    /// How often referees may be asked at most. One that is a model is called for it.
+    pub referee_calls: u64,
 }
 
 /// Where a sitting stands.
@@ -149,7 +162,7 @@ pub struct Progress {
 /// Plans a run: everything is checked, every key is worked out, nothing is written or sent.
 pub fn plan(
     surroundings: &Surroundings,
-    asked: Asked,
+    mut asked: Asked,
     binary: Hash,
     checkout: Option<Checkout>,
     now: Timestamp,
@@ -157,16 +170,15 @@ pub fn plan(
     let golden = &surroundings.golden;
     let chosen = choose(golden.manifest.version.as_str(), &golden.scenarios, &asked.scenarios)?;
     let with = cells::made_with(surroundings, binary);
-    let store = surroundings.store()?;
+    let ways = steering::ways(surroundings, &asked)?;
     let mut prompts: Vec<PromptRecord> = Vec::new();
-    for name in &asked.prompts {
-        let (name, version) = prompt(name);
-        let template = store.show(name, version).map_err(|e| Fault::from(&e))?;
-        let prompt = format!("{}@{}", template.name, template.version);
-        if prompts.iter().all(|other| other.prompt != prompt) {
-            prompts.push(PromptRecord { prompt, template_sha256: template.template_sha256 });
+    for prompt in ways.iter().flat_map(|way| &way.prompts) {
+        if !prompts.contains(prompt) {
+            prompts.push(prompt.clone());
         }
     }
+    // By version: whichever is the active one by then, the run goes on with these.
+    asked.prompts = prompts.iter().map(|prompt| prompt.prompt.clone()).collect();
     let (mut records, mut tasks, mut models) = (Vec::new(), Vec::new(), Vec::<ModelRecord>::new());
     let (mut bound, mut seats) = (Bound::default(), BTreeMap::new());
     // Repeats outermost: a run that is cut early has every scenario before it has any twice.
@@ -176,12 +188,22 @@ pub fn plan(
             let Some(scenario) = golden.scenarios.get(place) else { continue };
             for who in &asked.contestants {
                 let seat = surroundings.seat(who, scenario, seed, &mut seats)?;
-                let budget = Surroundings::budget(scenario, seat.free, asked.cell_cost_micro_usd);
-                let cost = most(&seat, &budget, scenario)?;
                 remember(&mut models, &seat);
-                for prompt in &prompts {
+                for (way, prompt) in each_prompt(&ways) {
+                    let protocol = ways.get(way).and_then(|way| way.protocol.as_ref());
+                    if protocol.is_some() && baselines::is(who) {
+                        continue;
+                    }
+                    let free = seat.free && protocol.is_none_or(Protocol::free);
+                    let budget = Surroundings::budget(scenario, free, asked.cell_cost_micro_usd);
+                    let fitted = protocol.map(|p| p.on(scenario, &budget, &seat.model)).transpose()?;
+                    let narrowed = fitted.as_ref().map_or(&budget, |fitted| &fitted.budget);
+                    let cost = most(&seat, protocol, narrowed, scenario)?;
+                    let (seconds, calls) = (narrowed.time_seconds, narrowed.max_model_calls());
+                    let questions = fitted.as_ref().map_or(0, |fitted| fitted.questions);
                     let named = (prompt.prompt.as_str(), &prompt.template_sha256);
-                    let inputs = Inputs::of(scenario, named, &seat, seed, budget.clone(), &with);
+                    let steered = fitted.map(|fitted| fitted.steered);
+                    let inputs = Inputs::of(scenario, named, &seat, seed, budget.clone(), &with, steered);
                     let key = inputs.key();
                     let done = cells::finished(&surroundings.home, &key);
                     let standing = match done {
@@ -192,7 +214,9 @@ pub fn plan(
                         Some(_) => not_begun(),
                         None => {
                             bound.cost_micro_usd = bound.cost_micro_usd.saturating_add(cost);
-                            bound.seconds = bound.seconds.saturating_add(budget.time_seconds);
+                            bound.seconds = bound.seconds.saturating_add(seconds);
+                            bound.model_calls = bound.model_calls.saturating_add(calls);
+                            bound.referee_calls = bound.referee_calls.saturating_add(questions);
                             not_begun()
                         }
                     };
@@ -200,14 +224,15 @@ pub fn plan(
                         key,
                         scenario: scenario.id.clone(),
                         prompt: prompt.prompt.clone(),
+                        protocol: protocol.map(|protocol| protocol.record.protocol.clone()),
+                        referee: protocol.and_then(|protocol| protocol.record.referee.as_ref()).map(called),
                         provider: seat.provider.clone(),
                         model: seat.model.clone(),
                         repeat,
                         seed,
                         standing,
                     });
-                    let (who, budget) = (who.clone(), budget.clone());
-                    tasks.push(Task { scenario: place, who, budget, most: cost, inputs });
+                    tasks.push(Task { scenario: place, who: who.clone(), way, budget, most: cost, inputs });
                 }
             }
         }
@@ -229,35 +254,46 @@ pub fn plan(
         made_with: with,
         checkout,
         prompts,
+        protocols: ways.iter().filter_map(|way| Some(way.protocol.as_ref()?.record.clone())).collect(),
         models,
         begun: now,
         ended: None,
         seconds: 0,
         cells: records,
     };
-    Ok(Plan { manifest, bound, tasks })
+    Ok(Plan { manifest, bound, tasks, ways })
+}
+
+/// The prompts of each way, with the way's place.
+fn each_prompt(ways: &[Way]) -> impl Iterator<Item = (usize, &PromptRecord)> {
+    ways.iter().enumerate().flat_map(|(place, way)| way.prompts.iter().map(move |prompt| (place, prompt)))
+}
+
+/// `provider/model`.
+fn called(model: &ModelRecord) -> String {
+    format!("{}/{}", model.provider, model.model)
 }
 
 fn not_begun() -> Standing {
     Standing::NotRun { why: "not begun".into() }
 }
 
-/// A prompt's name and version: a version alone is one of [`PROMPT`].
-fn prompt(given: &str) -> (&str, Option<&str>) {
-    match given.split_once('@') {
-        Some((name, version)) => (name, Some(version)),
-        None if given.contains('/') => (given, None),
-        None => (PROMPT, Some(given)),
-    }
-}
-
-/// The most that a session may cost.
-fn most(seat: &Seat, budget: &Budget, scenario: &Scenario) -> Result<u64, RunError> {
-    match (seat.free, budget.max_cost_micro_usd) {
+/// The most that a session may cost, what its referee costs included: both are paid from one budget.
+fn most(
+    seat: &Seat,
+    protocol: Option<&Protocol>,
+    budget: &Budget,
+    scenario: &Scenario,
+) -> Result<u64, RunError> {
+    let referee = protocol.and_then(|protocol| protocol.record.referee.as_ref()).filter(|r| !r.free);
+    match (seat.free && referee.is_none(), budget.max_cost_micro_usd) {
         (true, _) => Ok(0),
         (false, Some(cost)) => Ok(cost),
         (false, None) => {
-            let who = format!("{}/{}", seat.provider, seat.model);
+            let mut who = format!("{}/{}", seat.provider, seat.model);
+            if let Some(referee) = referee {
+                who = format!("{who} with {} as referee", called(referee));
+            }
             Err(RunError::Unbounded { who, scenario: scenario.id.clone() })
         }
     }
@@ -345,6 +381,9 @@ impl Plan {
         if now.prompts != begun.prompts {
             return Err(changed("a prompt"));
         }
+        if now.protocols != begun.protocols {
+            return Err(changed("a protocol or its referee"));
+        }
         let keys = |manifest: &Manifest| manifest.cells.iter().map(|c| c.key.clone()).collect::<Vec<_>>();
         if keys(now) != keys(&begun) {
             let what = match without(&now.made_with) == without(&begun.made_with) {
@@ -403,6 +442,7 @@ impl Plan {
             watch,
             jobs: jobs.max(1),
             tasks: &self.tasks,
+            ways: &self.ways,
             began: Instant::now(),
             before: Duration::from_secs(self.manifest.seconds),
             paper: Mutex::new(Paper {
@@ -437,6 +477,7 @@ struct Desk<'a> {
     watch: &'a (dyn Fn(&Progress) + Sync),
     jobs: usize,
     tasks: &'a [Task],
+    ways: &'a [Way],
     began: Instant,
     before: Duration,
     paper: Mutex<Paper<'a>>,
@@ -452,7 +493,7 @@ struct Paper<'a> {
     waiting: Vec<usize>,
     under_way: BTreeMap<usize, String>,
     /// Seconds and cells of this sitting, by arm.
-    took: BTreeMap<(String, String), (f64, u32)>,
+    took: BTreeMap<Arm, (f64, u32)>,
     failed_in_a_row: usize,
     /// Why no further cell begins.
     over: Option<String>,
@@ -482,6 +523,7 @@ impl<'a> Desk<'a> {
             cell: &cell,
             scenario,
             who: &task.who,
+            protocol: self.ways.get(task.way).and_then(|way| way.protocol.as_ref()),
             budget: &task.budget,
         };
         let standing = job.run(&task.inputs, self.execute);
@@ -531,7 +573,7 @@ impl<'a> Desk<'a> {
         match &cell.standing {
             Standing::Done(_) => {
                 paper.failed_in_a_row = 0;
-                let sum = paper.took.entry((cell.provider.clone(), cell.model.clone())).or_default();
+                let sum = paper.took.entry(cell.arm()).or_default();
                 sum.0 += took.as_secs_f64();
                 sum.1 += 1;
             }
@@ -576,7 +618,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// What is left, each cell by the mean of its own contestant where that is known.
+    /// What is left, each cell by the mean of its own arm where that is known.
     fn remaining(&self, paper: &Paper<'_>) -> Option<Duration> {
         let all = paper.took.values().fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         if all.1 == 0 {
@@ -585,7 +627,7 @@ impl<'a> Desk<'a> {
         let left = paper.waiting.iter().chain(paper.under_way.keys());
         let seconds = left.filter_map(|&at| {
             let cell = paper.manifest.cells.get(at)?;
-            let own = paper.took.get(&(cell.provider.clone(), cell.model.clone()));
+            let own = paper.took.get(&cell.arm());
             let (sum, n) = own.copied().unwrap_or(all);
             Some(sum / f64::from(n))
         });
@@ -629,12 +671,5 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
-    }
-
-    #[test]
-    fn a_version_alone_is_one_of_the_system_prompt() {
-        assert_eq!(prompt("v2"), ("mode_b/system", Some("v2")));
-        assert_eq!(prompt("mine/other"), ("mine/other", None));
-        assert_eq!(prompt("mine/other@v3"), ("mine/other", Some("v3")));
     }
 }

@@ -3,14 +3,17 @@
 //! The session renders, pays, asks and writes; [`crate::referee`] makes the question and reads the answer. Each
 //! question is an intent under a permit and one line of answer, whoever is asked.
 
-use crate::budget::Amounts;
+use crate::budget::{Amounts, Budget};
 use crate::darktable::render::{Quality, Rendered};
 use crate::error::Fault;
 use crate::gate::{Permit, Refusal};
 use crate::ids::{Hash, RefName};
+use crate::prompts::Store;
 use crate::protocol::checks::{Numbers, numbers};
-use crate::protocol::schema::Reference;
+use crate::protocol::schema::{Kind as StateKind, Reference, Validator};
+use crate::protocol::{Dialect, Protocol};
 use crate::provider::classify::backoff;
+use crate::provider::{Choice, Registry, connect};
 use crate::referee::{Answer, Asked, Kind, ModelReferee, Question, Shown, Side, Wish, offline};
 use crate::session::SessionError;
 use crate::session::driver::{Host, MAX_ATTEMPTS, Session};
@@ -40,6 +43,26 @@ pub enum Referee {
 }
 
 impl Referee {
+    /// The referee that is named: `offline`, or `PROVIDER[:MODEL]`; nobody where none is.
+    pub fn named(
+        named: Option<&str>,
+        registry: &Registry,
+        prompts: &Store,
+        seed: u64,
+    ) -> Result<Self, Fault> {
+        let Some(named) = named else { return Ok(Self::Nobody) };
+        let (provider, model) = match named.split_once(':') {
+            Some((provider, model)) => (provider, Some(model.to_owned())),
+            None => (named, None),
+        };
+        if provider == OFFLINE {
+            return Ok(Self::Offline);
+        }
+        let choice = Choice { provider: provider.to_owned(), model, base_url: None, seed };
+        let provider = connect(registry, &choice).map_err(|e| Fault::from(&e))?;
+        Ok(Self::Model(ModelReferee::new(provider, prompts).map_err(|e| Fault::from(&e))?))
+    }
+
     /// As a session's header names it.
     pub fn start(&self) -> Option<RefereeStart> {
         match self {
@@ -62,6 +85,26 @@ impl Plan {
         self.start.referee = referee.start();
         self.referee = referee;
         Ok(self)
+    }
+}
+
+/// How often a referee may be asked about pairs: both orders for each branch, and a pair again.
+fn most_about_pairs(branches: u64) -> u64 {
+    2 * branches.max(1) + SPARE_CALLS
+}
+
+/// How often a referee is asked at most in a session that a protocol steers. Criteria are asked about after
+/// work alone, so that the model's own calls bound them.
+pub fn most_questions(protocol: &Protocol, budget: &Budget) -> u64 {
+    let calls = budget.max_model_calls();
+    if protocol.dialect == Dialect::Compat
+        || protocol.states.iter().any(|state| state.validated_by == Validator::Referee)
+    {
+        return calls;
+    }
+    match protocol.states.iter().any(|state| state.kind == StateKind::Referee) {
+        true => most_about_pairs(budget.max_branches).min(calls),
+        false => 0,
     }
 }
 
@@ -130,10 +173,8 @@ impl Session {
         }
     }
 
-    /// How often a referee may be asked about pairs: both orders for each branch, and a pair again.
     fn most_calls(&self) -> u64 {
-        let branches = self.state.start.branches.len().max(self.state.branches.len()).max(1);
-        2 * branches as u64 + SPARE_CALLS
+        most_about_pairs(self.state.start.branches.len().max(self.state.branches.len()) as u64)
     }
 
     /// Puts one question, in one order, once.

@@ -15,6 +15,7 @@ use crate::protocol::schema::{BudgetSpec, ReserveSpec, Trust};
 use crate::protocol::variables::{Item, Purpose, Values};
 use crate::protocol::{Loaded, Options, load};
 use crate::session::SessionError;
+use crate::session::opinion::Referee;
 use crate::session::start::{self, Plan, Request, Setup};
 use crate::session::wording;
 use crate::tools;
@@ -47,24 +48,92 @@ pub struct Steered {
     pub warnings: Vec<Finding>,
 }
 
-/// Plans a session that a protocol steers: everything is checked and nothing is written. The budget is the
-/// request's, and where the protocol is stricter the protocol's.
-pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
-    let declared = declared(asked);
-    let branches = vector_branches(setup, request)?;
+/// A protocol with the values of one session.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Its values, each with who gave it.
+    pub variables: BTreeMap<String, VariableValue>,
+    /// The session's budget, and where the protocol is stricter the protocol's.
+    pub budget: Budget,
+    /// The branches that it makes itself.
+    pub makes: Vec<RefName>,
+    /// Warnings about it.
+    pub warnings: Vec<Finding>,
+}
+
+/// What a protocol's file wishes of who works and who judges.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// The model that works.
+    pub model: Option<String>,
+    /// The referee, as `PROVIDER[:MODEL]`.
+    pub referee: Option<String>,
+}
+
+impl Asked {
+    /// The protocol as far as its file can be read, without its values.
+    pub fn draft(&self) -> Option<Protocol> {
+        let options = Options { purpose: Purpose::Check, ..Options::default() };
+        load(&self.file, &self.text, &options).draft().cloned()
+    }
+
+    /// The variables that it declares.
+    fn declared(&self) -> BTreeSet<String> {
+        self.draft().map(|protocol| protocol.variables.into_keys().collect()).unwrap_or_default()
+    }
+
+    /// Its wishes, as far as its file can be read.
+    pub fn wishes(&self) -> Wishes {
+        let Some(Protocol { model, referee, .. }) = self.draft() else { return Wishes::default() };
+        let named = |provider: &String| match &referee.model {
+            Some(model) => format!("{provider}:{model}"),
+            None => provider.clone(),
+        };
+        Wishes { referee: referee.provider.as_ref().map(named), model }
+    }
+}
+
+/// Loads a protocol with the values of a session that makes these `branches`, one for each vector. Needs no photo.
+pub fn ready(
+    asked: &Asked,
+    brief: &str,
+    branches: &[PlannedBranch],
+    budget: &Budget,
+    model: &str,
+) -> Result<Ready, SessionError> {
+    let declared = asked.declared();
     if !branches.is_empty() && !declared.contains("vectors") {
         let message = "vectors were given, and the protocol has no variable `vectors`";
         return Err(Fault::new(ErrorCode::InvalidInput, message)
             .with("remedy", "leave out --vector, or name a protocol that explores vectors: mode_b_explore")
             .into());
     }
-    let values = values(setup, request, asked, &declared, &branches);
-    let options = options(values.clone(), asked.allowed.clone(), &setup.provider.info().model);
+    let values = values(asked, brief, &declared, branches);
+    let options = options(values.clone(), asked.allowed.clone(), model);
     let loaded = load(&asked.file, &asked.text, &options);
     let warnings = loaded.findings.clone();
     let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
-    let made = made(&protocol);
-    for name in &made {
+    let (makes, budget) = (made(&protocol), narrowed(budget, protocol.budget.as_ref()));
+    let needed = makes.len() as u64;
+    if needed > budget.max_branches {
+        let most = budget.max_branches;
+        let message = format!("the protocol makes {needed} branches, and the budget has {most}");
+        let remedy = format!("put `branches={needed}` into the budget");
+        return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
+    }
+    affordable(&reserve(&protocol), &budget)?;
+    Ok(Ready { protocol, variables: written(&values), budget, makes, warnings })
+}
+
+/// Plans a session that a protocol steers: everything is checked and nothing is written. The budget is the
+/// request's, and where the protocol is stricter the protocol's.
+pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
+    let branches = vector_branches(setup, request)?;
+    let brief = brief(setup, request);
+    let ready = ready(asked, &brief, &branches, &request.budget, &setup.provider.info().model)?;
+    for name in &ready.makes {
         if setup.workspace.branch(name)?.is_some() {
             let message = format!("the protocol makes the branch `{name}`, and there is one already");
             return Err(Fault::new(ErrorCode::StateError, message)
@@ -73,16 +142,9 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
         }
     }
     let mut request = request.clone();
-    request.budget = narrowed(&request.budget, protocol.budget.as_ref());
-    let branches_needed = made.len() as u64;
-    if branches_needed > request.budget.max_branches {
-        let most = request.budget.max_branches;
-        let message = format!("the protocol makes {branches_needed} branches, and the budget has {most}");
-        let remedy = format!("put `branches={branches_needed}` into the budget");
-        return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
-    }
-    let reserve = protocol.budget.and_then(|budget| budget.reserve).unwrap_or_default();
-    affordable(&reserve, &request.budget)?;
+    request.budget = ready.budget;
+    let protocol = ready.protocol;
+    let reserve = reserve(&protocol);
     let mut plan = start::plan_with(setup, &request, branches)?;
     // Where the guard rail keeps one call for the wrap-up on top, a cap keeps it within.
     let one = u64::from(request.budget.max_model_calls.is_some_and(|calls| calls > 1));
@@ -98,18 +160,19 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
         name: protocol.name.clone(),
         file: asked.file.clone(),
         source: Hash::of(&asked.text),
-        variables: written(&values),
+        variables: ready.variables,
         allowed: asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
     });
     plan.message = wording::steered_plan(&plan.start, &protocol.name, &protocol.description);
-    plan.protocol = Some(Steered { protocol: Arc::new(protocol), source: asked.text.clone(), warnings });
+    let (source, warnings) = (asked.text.clone(), ready.warnings);
+    plan.protocol = Some(Steered { protocol: Arc::new(protocol), source, warnings });
     Ok(plan)
 }
 
 /// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
 pub fn loaded(setup: &Setup, request: &Request, asked: &Asked) -> Result<Loaded, SessionError> {
     let branches = vector_branches(setup, request)?;
-    let values = values(setup, request, asked, &declared(asked), &branches);
+    let values = values(asked, &brief(setup, request), &asked.declared(), &branches);
     let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
     Ok(load(&asked.file, &asked.text, &options))
 }
@@ -122,9 +185,25 @@ fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch
     }
 }
 
-/// Whether somebody has to be there who rules where to go on: the original format leaves that to its referee.
-pub fn needs_referee(protocol: &Protocol) -> bool {
-    protocol.dialect == Dialect::Compat
+/// The brief: the request's, or the photo's own.
+fn brief(setup: &Setup, request: &Request) -> String {
+    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
+    request.brief.clone().or_else(own).unwrap_or_default()
+}
+
+/// What the protocol keeps for its wrap-up.
+fn reserve(protocol: &Protocol) -> ReserveSpec {
+    protocol.budget.as_ref().and_then(|budget| budget.reserve.clone()).unwrap_or_default()
+}
+
+/// Refuses a protocol of the original format without somebody who reads: it leaves to its referee where to go on.
+pub fn needs_referee(protocol: &Protocol, referee: &Referee) -> Result<(), Fault> {
+    if protocol.dialect != Dialect::Compat || matches!(referee, Referee::Model(_)) {
+        return Ok(());
+    }
+    let message = "in the original format a referee names the next state, and there is none that reads";
+    Err(Fault::new(ErrorCode::InvalidInput, message)
+        .with("remedy", "name one: --referee PROVIDER[:MODEL], a model that sees pictures"))
 }
 
 /// The protocol of a session, loaded as it was when the session began.
@@ -154,27 +233,12 @@ fn options(values: Values, tools: Option<BTreeSet<String>>, model: &str) -> Opti
     Options { values, host, ..Options::default() }
 }
 
-/// The variables that a protocol declares, as far as it can be read.
-fn declared(asked: &Asked) -> BTreeSet<String> {
-    let options = Options { purpose: Purpose::Check, ..Options::default() };
-    let loaded = load(&asked.file, &asked.text, &options);
-    loaded.draft().map(|p| p.variables.keys().cloned().collect()).unwrap_or_default()
-}
-
 /// The values that were given, and those that the session knows itself.
-fn values(
-    setup: &Setup,
-    request: &Request,
-    asked: &Asked,
-    declared: &BTreeSet<String>,
-    branches: &[PlannedBranch],
-) -> Values {
+fn values(asked: &Asked, brief: &str, declared: &BTreeSet<String>, branches: &[PlannedBranch]) -> Values {
     let mut values = asked.values.clone();
     let given: BTreeSet<String> = values.iter().map(|(name, ..)| name.to_owned()).collect();
     let wanted = |name: &str| declared.contains(name) && !given.contains(name);
     if wanted("brief") {
-        let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
-        let brief = request.brief.clone().or_else(own).unwrap_or_default();
         values.set("brief", brief.trim(), Trust::User);
     }
     if wanted("vectors") && !branches.is_empty() {

@@ -212,13 +212,23 @@ pub(super) fn plan_with(
     Ok(Plan { start, system: rendered.text, tools, message, protocol: None, referee })
 }
 
-/// The branches to make: `branch_b_<vector>`, with `_2`, `_3`… where one stands already.
+/// The branches that a session makes on a photo.
 pub(super) fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
-    let wanted: Vec<(String, Option<Vector>)> = if request.vectors.is_empty() {
-        let count = request.budget.max_branches.min(OPEN_ENDED);
+    let taken = |name: &RefName| Ok(workspace.branch(name)?.is_some());
+    planned(&request.vectors, &request.budget, taken)
+}
+
+/// The branches to make: `branch_b_<vector>`, with `_2`, `_3`… where one is taken already.
+pub fn planned(
+    vectors: &[Vector],
+    budget: &Budget,
+    taken: impl Fn(&RefName) -> Result<bool, SessionError>,
+) -> Result<Vec<PlannedBranch>, SessionError> {
+    let wanted: Vec<(String, Option<Vector>)> = if vectors.is_empty() {
+        let count = budget.max_branches.min(OPEN_ENDED);
         (1..=count).map(|n| (format!("branch_b_depth_{n}"), None)).collect()
     } else {
-        request.vectors.iter().map(|v| (format!("branch_b_{}", v.name), Some(v.clone()))).collect()
+        vectors.iter().map(|v| (format!("branch_b_{}", v.name), Some(v.clone()))).collect()
     };
     let mut planned: Vec<PlannedBranch> = Vec::new();
     for (base, vector) in wanted {
@@ -226,7 +236,7 @@ pub(super) fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<P
         let mut number = 2;
         loop {
             let branch: RefName = name.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
-            if workspace.branch(&branch)?.is_none() && !planned.iter().any(|p| p.branch == branch) {
+            if !taken(&branch)? && !planned.iter().any(|p| p.branch == branch) {
                 planned.push(PlannedBranch { branch, vector });
                 break;
             }

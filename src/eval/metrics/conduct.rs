@@ -14,7 +14,7 @@ use crate::photo::{AppliedMove, Operation, ProposalStatus, Workspace};
 use crate::session::listing::Session;
 use crate::tools::{self, moves_of, verify_claim};
 use crate::transcript::{
-    CostSource, EffectClass, Event, Judgment, JudgmentSource, Line, Outcome, SessionEnd,
+    CostSource, EffectClass, Event, Judgment, JudgmentSource, Line, Outcome, SessionEnd, ToolIntent,
 };
 use crate::vocabulary::Vocabulary;
 
@@ -63,7 +63,8 @@ fn context_read_first(lines: &[Line]) -> bool {
 /// What must hold whatever the pictures look like.
 fn invariants(workspace: &Workspace, session: &Session, readings: &mut Readings) -> Result<(), MeasureError> {
     let start = &session.state.start;
-    let planned: BTreeSet<&RefName> = start.branches.iter().map(|planned| &planned.branch).collect();
+    let mut planned: BTreeSet<&RefName> = start.branches.iter().map(|planned| &planned.branch).collect();
+    planned.extend(by_protocol(&session.lines).filter_map(|intent| Some(&intent.target.as_ref()?.0)));
     let own = |reference: &str| match reference.strip_prefix("refs/heads/") {
         Some(branch) => planned.iter().any(|planned| planned.as_str() == branch),
         None => reference.starts_with("refs/tags/"),
@@ -137,7 +138,7 @@ fn unclosed(session: &Session, end: Option<&SessionEnd>) -> Option<String> {
     if end.spent != session.ledger.settled() {
         return Some("the closing line tells other totals than the lines before it".into());
     }
-    let calls = session.lines.iter().flat_map(calls).count();
+    let calls = session.lines.iter().flat_map(calls).count() + by_protocol(&session.lines).count();
     let results = count(&session.lines, |event| matches!(event, Event::ToolResult { .. })) as usize;
     // The last reply's calls need no answer when the session ends with it.
     (results > calls).then(|| format!("{results} results for {calls} calls"))
@@ -145,6 +146,14 @@ fn unclosed(session: &Session, end: Option<&SessionEnd>) -> Option<String> {
 
 fn count(lines: &[Line], is: impl Fn(&Event) -> bool) -> u64 {
     lines.iter().filter(|line| is(&line.event)).count() as u64
+}
+
+/// The calls that a protocol made, and no model.
+fn by_protocol(lines: &[Line]) -> impl Iterator<Item = &ToolIntent> {
+    lines.iter().filter_map(|line| match &line.event {
+        Event::ToolCall(intent) if intent.engine => Some(intent.as_ref()),
+        _ => None,
+    })
 }
 
 /// The calls of a model's reply: tool and arguments.
