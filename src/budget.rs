@@ -643,6 +643,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_spent_before_is_taken_off_and_nothing_left_is_a_cap() {
+        let budget = Budget::parse("time=1m,iterations=5,branches=1,tokens=1000").unwrap();
+        let spent = Amounts { tokens: 400, model_calls: 2, ..Amounts::default() };
+        let left = budget.after(&spent, Duration::from_millis(1500)).unwrap();
+        assert_eq!((left.time_seconds, left.max_tokens, left.max_model_calls), (58, Some(600), Some(23)));
+        assert_eq!((left.max_iterations, left.max_branches, left.max_renders), (5, 1, None));
+        let fired = |spent: Amounts, secs| budget.after(&spent, Duration::from_secs(secs)).unwrap_err().cap;
+        assert_eq!(fired(Amounts { tokens: 1000, ..spent }, 1), Cap::Tokens);
+        assert_eq!(fired(Amounts { model_calls: 25, ..spent }, 1), Cap::ModelCalls);
+        assert_eq!(fired(spent, 60), Cap::Time);
+    }
+
+    #[test]
     fn a_protocol_may_keep_time_calls_and_renders_for_its_wrap_up() {
         let mut budget = Budget::parse("time=10m,iterations=5,branches=1,renders=4").unwrap();
         budget.max_model_calls = Some(3);

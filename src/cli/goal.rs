@@ -73,7 +73,9 @@ pub fn write(
     let (output, above) = (app.output.clone(), bar.clone());
     let watcher = Spinner { app, bar };
     let written = runtime.block_on(async {
-        signals::listen(setup.stop.clone(), move |_| above.suspend(|| output.remark("stopping")))?;
+        signals::listen(setup.stop.clone(), move |_| {
+            above.suspend(|| output.remark("stopping: nothing is run"))
+        })?;
         let wish = wish(app, goal, &args.vars);
         generate::generate(setup, request, &wish, &watcher).await.map_err(|error| {
             let unusable = matches!(error, GenerateError::Unusable { .. });
@@ -113,7 +115,9 @@ fn show(app: &App, written: &Written) {
 
 fn confirm(app: &App, written: &Written, setup: &Setup) -> Result<(), Failure> {
     let name = &written.name;
-    let again = format!("`chemigram run-protocol {name} --photo {} --yes` runs it", setup.workspace.id());
+    let (photo, info) = (setup.workspace.id(), setup.provider.info());
+    let by = format!("--provider {} --model {}", info.provider, info.model);
+    let again = format!("`chemigram run-protocol {name} --photo {photo} {by} --yes` runs it");
     if !app.output.can_ask() {
         let message = format!(
             "the protocol is kept as `{name}` and nothing was run: nobody is at a terminal to say yes"
@@ -121,7 +125,9 @@ fn confirm(app: &App, written: &Written, setup: &Setup) -> Result<(), Failure> {
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }
     let answer = app.output.ask("\nRun it? [yes/no]").unwrap_or_default();
-    if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
+    // Ctrl-C is heard by now, and ends no question: it is a no, whatever is typed after it.
+    let yes = matches!(answer.to_lowercase().as_str(), "y" | "yes") && !setup.stop.soft.is_cancelled();
+    if !yes {
         let message = format!("not run; the protocol is kept as `{name}`");
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }

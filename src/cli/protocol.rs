@@ -148,7 +148,9 @@ pub(super) fn told(protocol: &Protocol) -> String {
             .filter(|(_, cap)| cap.is_number())
             .map(|(name, cap)| format!("{name} {cap}"))
             .collect();
-        let _ = writeln!(text, "\nIt may spend at most: {}", caps.join(", "));
+        if !caps.is_empty() {
+            let _ = writeln!(text, "\nIt may spend at most: {}", caps.join(", "));
+        }
     }
     text
 }

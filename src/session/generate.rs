@@ -137,9 +137,6 @@ pub trait Watcher: Sync {
     fn remark(&self, _text: &str) {}
 }
 
-/// Watches nothing.
-impl Watcher for () {}
-
 /// What the model would be sent.
 pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, GenerateError> {
     let goal = wish.goal.trim();
@@ -172,7 +169,8 @@ pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, G
     });
     let rendered = setup.prompts.render(PROMPT, &context).map_err(|e| Fault::from(&e))?;
     let mut message = format!("The photographer's goal:\n{}\n", fenced("goal", goal));
-    if let Some(brief) = request.brief.as_ref().filter(|brief| !brief.trim().is_empty()) {
+    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
+    if let Some(brief) = request.brief.clone().or_else(own).filter(|brief| !brief.trim().is_empty()) {
         message.push_str(&format!("\nThe brief of the photo:\n{}\n", fenced("brief", brief.trim())));
     }
     for vector in &request.vectors {

@@ -1,7 +1,7 @@
 //! Protocols that a model writes: what is read of them, what is told back, what they may cost, and one that runs.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use chemigram::error::{Coded, ErrorCode};
 use chemigram::protocol::finding::Dialect;
@@ -17,9 +17,6 @@ use crate::support::{Studio, reply};
 use crate::{run, wanted};
 
 const BUDGET: &str = "time=5m,iterations=30,branches=1";
-
-/// One studio for the tests that only write: they lock the photo, so each takes its turn.
-static STUDIO: LazyLock<std::sync::Mutex<Studio>> = LazyLock::new(|| std::sync::Mutex::new(Studio::new()));
 
 /// A small protocol that can run.
 fn good() -> Value {
@@ -99,8 +96,7 @@ fn write_in(studio: &Studio, script: &str, request: &Request) -> Desk {
 }
 
 fn write(script: &str) -> Desk {
-    let studio = STUDIO.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    write_in(&studio, script, &wanted(BUDGET, &[]))
+    write_in(&Studio::new(), script, &wanted(BUDGET, &[]))
 }
 
 /// The lines of the newest writing: ids sort by time.
@@ -198,6 +194,20 @@ fn a_hopeless_model_is_asked_three_times_and_never_a_fourth() {
 }
 
 #[test]
+fn a_fault_of_the_provider_is_one_of_the_three_calls() {
+    let faulty = |class: &str| {
+        let fault = format!("[[reply]]\nfault = {{ class = \"{class}\", times = 2, retry_after_ms = 1 }}\n");
+        write(&(fault + &format!("text = '''{}'''\n", good())))
+    };
+    let desk = faulty("rate_limit");
+    assert_eq!(desk.calls(), 3);
+    assert_eq!(desk.result.unwrap().spent.model_calls, 3);
+    let desk = faulty("auth");
+    assert_eq!((desk.calls(), desk.outcome()), (1, Outcome::ProviderFailed));
+    assert_eq!(desk.result.unwrap_err().code(), ErrorCode::ProviderError);
+}
+
+#[test]
 fn what_it_may_not_have_is_dropped_clamped_and_said() {
     let greedy = with(|p| {
         p["referee"] = json!({"provider": "script", "model": "friend"});
@@ -238,7 +248,7 @@ fn an_engines_own_call_is_no_way_around_the_list_of_tools() {
 
 #[test]
 fn writing_stays_within_the_budget_and_a_call_that_was_cut_is_charged() {
-    let studio = STUDIO.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let studio = Studio::new();
     // Not even one call fits: none is made.
     let tight = wanted("time=5m,iterations=30,branches=1,tokens=300", &[]);
     let desk = write_in(&studio, &says(&[&good().to_string()]), &tight);
@@ -291,7 +301,7 @@ fn a_protocol_that_was_written_runs_to_its_end() {
 
 #[test]
 fn the_prompts_own_example_can_run() {
-    let studio = STUDIO.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let studio = Studio::new();
     let setup = studio.setup(model(""));
     let wish = Wish { goal: "Lift the shadows.".into(), ..Wish::default() };
     for vectors in [&[][..], &[("tone", "brighter")][..]] {
@@ -369,7 +379,12 @@ fn at_the_command_line_nothing_runs_without_a_yes() {
     }
     let kept = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().file_name();
     let name = kept.to_str().unwrap().trim_end_matches(".json").to_owned();
-    assert!(error.contains(&format!("chemigram run-protocol {name} --photo coffee --yes")), "{error}");
+    assert!(
+        error.contains(&format!(
+            "chemigram run-protocol {name} --photo coffee --provider script --model good.toml --yes"
+        )),
+        "{error}"
+    );
     assert_eq!(sessions(), 0);
 
     let (status, out, error) = run(&["run-mode-b", "coffee"], "good.toml", &["--yes", "--json"]);
