@@ -63,3 +63,9 @@ impl<E: Coded> From<E> for Failure {
         Self(Fault::from(&error))
     }
 }
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        failure.0
+    }
+}

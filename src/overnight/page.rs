@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::metrics::check::Verdict;
 use crate::overnight::report::{Morning, Row, figures, told};
 use crate::overnight::share::words;
 use crate::review::html::{head, text, thumbnail};
@@ -161,8 +162,10 @@ fn caption(page: &mut String, branch: &BranchReview, best: bool) {
         let _ = write!(page, "<p class=faint>{}</p>", text(&moves.join(", ")));
     }
     if let Some(measured) = &branch.measured {
-        let measures =
-            format!("ΔE {:.1}, {:+.1} steps in its direction", measured.delta_e_mean, measured.vector.moved);
+        let mut measures = format!("ΔE {:.1}", measured.delta_e_mean);
+        if measured.vector.direction != Verdict::NotApplicable {
+            let _ = write!(measures, ", {:+.1} steps in its direction", measured.vector.moved);
+        }
         let _ = write!(page, "<p class=faint>{}</p>", text(&measures));
     }
 }

@@ -92,8 +92,8 @@ pub struct Wanted {
     pub seed: Option<Placed<u64>>,
     /// Longest side of previews.
     pub preview_size: Option<Placed<u32>>,
-    /// Whether previews come from a smaller copy.
-    pub proxy: Option<Placed<proxy::Choice>>,
+    /// Whether previews come from a smaller copy: `off`, `auto` or how many times smaller.
+    pub proxy: Option<Placed<String>>,
 }
 
 impl Wanted {
@@ -307,8 +307,8 @@ impl Reader<'_> {
                 DeValue::Integer(digits) => digits.as_str().to_owned(),
                 _ => self.words("proxy", value)?.value,
             };
-            match words.parse() {
-                Ok(choice) => Some(Placed { value: choice, line: self.line(value.span().start) }),
+            match words.parse::<proxy::Choice>() {
+                Ok(_) => Some(Placed { value: words, line: self.line(value.span().start) }),
                 Err(error) => {
                     self.say(value.span().start, format!("`proxy`: {error}"));
                     None

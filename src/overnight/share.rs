@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::budget::{Amounts, Budget, Ledger, usd};
+use crate::budget::{Amounts, Budget, Ledger, Reserve, usd};
+use crate::overnight::plan::Caps;
+use crate::overnight::record::Order;
 
 /// A session that could have less than this share of what it asks for (one in so many) is not begun: it would
 /// spend and bring nothing.
@@ -62,6 +64,30 @@ pub fn in_time(mut budget: Budget, left: Option<Duration>) -> Result<Budget, Str
     Ok(budget)
 }
 
+/// What each session would get if every one before it took all that it may, `jobs` at a time; an error says why
+/// it would not be begun.
+pub fn forecast(caps: &Caps, orders: &[Order], jobs: usize) -> Vec<Result<Budget, String>> {
+    let mut night = Ledger::new(caps.budget(), Reserve::default());
+    // When each of those that run at once is free again.
+    let mut free_at = vec![0u64; jobs.max(1)];
+    let mut given = Vec::new();
+    for (place, order) in orders.iter().enumerate() {
+        free_at.sort_unstable();
+        let now = free_at.first().copied().unwrap_or(0);
+        let left = caps.time_seconds.map(|cap| Duration::from_secs(cap.saturating_sub(now)));
+        let gets = in_time(order.budget.clone(), left)
+            .and_then(|budget| share(&budget, order.free, order.vectors.len() as u64, &night));
+        if let Ok(budget) = &gets {
+            night.reserve(place as u64, most(budget, order.free));
+            if let Some(first) = free_at.first_mut() {
+                *first = now.saturating_add(budget.time_seconds);
+            }
+        }
+        given.push(gets);
+    }
+    given
+}
+
 /// Seconds as `45 s`, `30 min` or `7 h 05 min`.
 pub fn clock(seconds: u64) -> String {
     match seconds {
@@ -94,8 +120,6 @@ pub fn words(budget: &Budget) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Reserve;
-    use crate::overnight::plan::Caps;
     use proptest::prelude::*;
 
     fn budget(spec: &str) -> Budget {
