@@ -123,7 +123,7 @@ fn covered(mut stretches: Vec<Stretch>) -> Duration {
 }
 
 /// Whether a session that ended like this is taken up by the next sitting: it was no fault of its own.
-fn failed(outcome: Outcome) -> bool {
+pub(super) fn failed(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::ProviderFailed | Outcome::EngineFailed)
 }
 

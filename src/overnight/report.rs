@@ -11,7 +11,7 @@ use crate::budget::{Amounts, Budget, usd};
 use crate::durable;
 use crate::error::{Coded as _, ErrorCode};
 use crate::ids::SessionId;
-use crate::overnight::night::Spent;
+use crate::overnight::night::{self, Spent};
 use crate::overnight::plan::Caps;
 use crate::overnight::record::{Night, Order, Standing, Track};
 use crate::overnight::share::{clock, words};
@@ -62,6 +62,9 @@ pub struct Row {
     pub remedy: Option<String>,
     /// The exit status: 0 when it ended well.
     pub status: u8,
+    /// Whether the night takes it up when it goes on. One that the budget kept from beginning is not meant: that
+    /// takes more budget.
+    pub open: bool,
     /// Its id, once it was begun.
     pub session: Option<SessionId>,
     /// What it was asked to spend, and what the night gave it instead.
@@ -111,7 +114,7 @@ impl Morning {
     pub fn status(&self) -> u8 {
         let interrupted = ErrorCode::Interrupted.exit_status();
         let has = |what: &dyn Fn(&Row) -> bool| self.sessions.iter().any(what);
-        if !self.over && has(&|row| row.status != 0) {
+        if !self.over {
             interrupted
         } else if has(&|row| row.status != 0 && row.result != NOT_BEGUN) {
             1
@@ -158,8 +161,10 @@ impl Morning {
 
     /// What to type so that the night goes on, where there is something left to do.
     pub fn go_on(&self) -> Option<String> {
-        let failed = |row: &Row| row.status != 0;
-        self.sessions.iter().any(failed).then(|| format!("chemigram overnight --resume {}", self.night))
+        self.sessions
+            .iter()
+            .any(|row| row.open)
+            .then(|| format!("chemigram overnight --resume {}", self.night))
     }
 
     /// The whole night as text.
@@ -201,7 +206,7 @@ impl Morning {
             let _ = writeln!(page, "{}: {}", line(&row.photo), told(row));
         }
         if let Some(command) = self.go_on() {
-            let _ = writeln!(page, "\n`{command}` goes on with what did not end well.");
+            let _ = writeln!(page, "\n`{command}` goes on with what was cut or failed.");
         }
         page.trim_end().to_owned()
     }
@@ -294,7 +299,13 @@ fn row(library: &Library, order: &Order, track: &Track) -> Row {
         }
         Standing::NotBegun(why) => (NOT_BEGUN, ErrorCode::BudgetExhausted.exit_status(), why.clone(), None),
     };
+    let open = match &track.standing {
+        Standing::Waiting | Standing::Begun | Standing::Failed(_) => true,
+        Standing::Ended { outcome, cut, .. } => *cut || night::failed(*outcome),
+        Standing::NotBegun(_) => false,
+    };
     Row {
+        open,
         photo: known.map_or_else(|| order.photo.clone(), |(photo, ..)| photo.to_string()),
         result,
         why,
