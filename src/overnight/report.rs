@@ -262,6 +262,9 @@ fn row_text(row: &Row) -> String {
     }
     if let Some(review) = &row.review {
         text_of.push_str(&text(review, Style { color: false, width: WIDTH }));
+        if let Some(session) = &row.session {
+            let _ = writeln!(text_of, "  chemigram mode-b show {}", session.short());
+        }
         text_of.push('\n');
     }
     text_of
