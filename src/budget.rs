@@ -324,7 +324,22 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Amounts {
-    fn plus(self, other: Self) -> Self {
+    /// What is left of these when `less` is taken off, nothing below zero.
+    #[must_use]
+    pub fn minus(self, less: Self) -> Self {
+        Self {
+            iterations: self.iterations.saturating_sub(less.iterations),
+            branches: self.branches.saturating_sub(less.branches),
+            renders: self.renders.saturating_sub(less.renders),
+            model_calls: self.model_calls.saturating_sub(less.model_calls),
+            tokens: self.tokens.saturating_sub(less.tokens),
+            cost_micro_usd: self.cost_micro_usd.saturating_sub(less.cost_micro_usd),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         Self {
             iterations: self.iterations.saturating_add(other.iterations),
             branches: self.branches.saturating_add(other.branches),
@@ -412,6 +427,23 @@ impl Ledger {
     /// The time kept for wrapping up.
     pub fn wrap_up_time(&self) -> Duration {
         self.budget.wrap_up_time().max(Duration::from_secs(self.reserve.time_seconds))
+    }
+
+    /// What may still be reserved; `u64::MAX` of what has no cap. The reserve is not taken off.
+    pub fn left(&self) -> Amounts {
+        let (spent, budget) = (self.settled.plus(self.reserved()), &self.budget);
+        let left = |cap: Option<u64>, spent: u64| match cap {
+            None | Some(u64::MAX) => u64::MAX,
+            Some(cap) => cap.saturating_sub(spent),
+        };
+        Amounts {
+            iterations: left(Some(budget.max_iterations), spent.iterations),
+            branches: left(Some(budget.max_branches), spent.branches),
+            renders: left(budget.max_renders, spent.renders),
+            model_calls: left(Some(budget.max_model_calls()), spent.model_calls),
+            tokens: left(budget.max_tokens, spent.tokens),
+            cost_micro_usd: left(budget.max_cost_micro_usd, spent.cost_micro_usd),
+        }
     }
 
     /// When work, as against the wrap-up, must end.

@@ -7,6 +7,7 @@
 //!  7  cli          what a person types; nothing is decided here
 //!  6  eval         scenarios, metrics, and what a session is worth
 //!     review       what a person sees after a session
+//!     overnight    many sessions under one budget, and what became of them
 //!  5  session      one bounded run: plan, agent loop, wrap-up, resume
 //!     referee      the second opinion: a model that sees two pictures, or numbers alone
 //!     protocol     declared states that steer a run: file, lint, machine
@@ -41,6 +42,7 @@ pub mod gate;
 pub mod hint;
 pub mod ids;
 pub mod metrics;
+pub mod overnight;
 pub mod photo;
 pub mod prompts;
 pub mod protocol;

@@ -30,7 +30,7 @@ const FLOORS: &[(u8, &[&str])] = &[
     (3, &["photo"]),
     (4, &["tools"]),
     (5, &["protocol", "referee", "session"]),
-    (6, &["eval", "review"]),
+    (6, &["eval", "overnight", "review"]),
     (7, &["cli"]),
 ];
 

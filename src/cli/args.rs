@@ -9,6 +9,7 @@ use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
 use super::import_args::{BindArgs, ImportArgs, StyleArgs};
+use super::overnight_args::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::protocol_args::ProtocolVerb;
 use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
 use crate::darktable::proxy::Choice;
@@ -30,7 +31,7 @@ Environment:
 
 Exit status:
   0   done; for a session also a spent budget that brought at least one judged branch
-  1   eval: what must hold did not, or a gate was not passed
+  1   eval: what must hold did not, or a gate was not passed; overnight: a session did not end well
   2   wrong usage or bad input        3   not found               4   does not fit the present state
   5   refs or objects                 6   darktable               7   mask
   8   a move cannot be encoded        9   not allowed            10   budget
@@ -295,6 +296,9 @@ pub enum Verb {
     /// Run a protocol on a photo: declared states with tools, checks and a second opinion
     #[command(after_help = RUN_PROTOCOL_EXAMPLES)]
     RunProtocol(Box<RunProtocolArgs>),
+    /// Run many sessions under one budget, and report in the morning
+    #[command(after_help = OVERNIGHT_EXAMPLES)]
+    Overnight(OvernightArgs),
     /// Look at sessions, or stop one
     ModeB {
         /// What to do

@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::run_args::vector;
 use super::setup::{App, patience};
 use crate::error::ErrorCode;
 use crate::eval::draft::{Words, draft};
@@ -97,7 +96,7 @@ pub struct NewScenario {
     #[arg(long = "tag")]
     pub tags: Vec<String>,
     /// An axis to explore, as NAME="DIRECTION"; repeatable; none means one open-ended branch
-    #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]", value_parser = vector)]
+    #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]")]
     pub vectors: Vec<Vector>,
 }
 

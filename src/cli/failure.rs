@@ -72,3 +72,9 @@ impl<E: Coded> From<E> for Failure {
         Self { fault: Fault::from(&error), status: None }
     }
 }
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        failure.fault
+    }
+}

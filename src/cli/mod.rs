@@ -25,6 +25,8 @@ mod learn;
 mod logging;
 mod mode_b;
 mod output;
+mod overnight;
+mod overnight_args;
 mod paths;
 mod photos;
 mod places;
@@ -138,6 +140,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::GreyCard { photo, center, radius } => done(edit::grey_card(app, photo, *center, *radius)),
         Verb::RunModeB(args) => run::run(app, args),
         Verb::RunProtocol(args) => run::run_protocol(app, args),
+        Verb::Overnight(args) => overnight::overnight(app, args),
         Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
         Verb::Promote { subject, branch, tag, to_main } => {
             done(history::promote(app, subject, branch, tag, *to_main))

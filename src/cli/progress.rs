@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 use super::output::Output;
 use crate::budget::Ledger;
@@ -18,14 +18,25 @@ const DOING: usize = 48;
 /// How often the line moves.
 const TICK: Duration = Duration::from_millis(120);
 
+/// Where lines are drawn: nowhere where nobody looks.
+fn target(output: &Output) -> ProgressDrawTarget {
+    if output.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
+}
+
 /// A line with the time that has passed and a message; hidden where nobody looks.
 fn spinner(output: &Output) -> ProgressBar {
-    let target =
-        if output.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(None, target);
+    styled(ProgressBar::with_draw_target(None, target(output)))
+}
+
+fn styled(bar: ProgressBar) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar
+}
+
+/// Room for several lines, one a session.
+pub fn lines(output: &Output) -> MultiProgress {
+    MultiProgress::with_draw_target(target(output))
 }
 
 /// [`spinner`] for a command that waits; it moves until it is dropped.
@@ -40,6 +51,8 @@ pub struct Watch<'a> {
     output: &'a Output,
     bar: ProgressBar,
     asks: bool,
+    /// Its name among several; a session alone has none.
+    name: Option<String>,
     seen: Mutex<Seen>,
 }
 
@@ -62,7 +75,14 @@ struct Figures {
 impl<'a> Watch<'a> {
     /// A host that shows its line where somebody looks, and asks where `asks` says that somebody is there.
     pub fn new(output: &'a Output, asks: bool) -> Self {
-        Self { output, bar: spinner(output), asks, seen: Mutex::new(Seen::default()) }
+        Self { output, bar: spinner(output), asks, name: None, seen: Mutex::new(Seen::default()) }
+    }
+
+    /// The host of one of several sessions: nobody is asked, every remark has its name, and with `--json` its
+    /// transcript is not printed.
+    pub fn among(output: &'a Output, lines: &MultiProgress, name: String) -> Self {
+        let bar = styled(lines.add(ProgressBar::new_spinner()));
+        Self { output, bar, asks: false, name: Some(name), seen: Mutex::new(Seen::default()) }
     }
 
     /// The line itself, for remarks from elsewhere.
@@ -99,10 +119,14 @@ impl<'a> Watch<'a> {
         self.bar.finish_and_clear();
     }
 
+    fn named(&self, text: &str) -> String {
+        self.name.as_ref().map_or_else(|| text.to_owned(), |name| format!("{name}: {text}"))
+    }
+
     fn update(&self, change: impl FnOnce(&mut Seen)) {
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         change(&mut seen);
-        self.bar.set_message(seen.message());
+        self.bar.set_message(self.named(&seen.message()));
     }
 }
 
@@ -131,7 +155,9 @@ impl Seen {
 impl Host for Watch<'_> {
     fn line(&self, line: &Line, _: &State, ledger: &Ledger) {
         if self.output.json {
-            self.event(line);
+            if self.name.is_none() {
+                self.event(line);
+            }
             return;
         }
         let (budget, spent) = (ledger.budget(), ledger.settled());
@@ -145,7 +171,7 @@ impl Host for Watch<'_> {
         if let Some(remark) = remark(&line.event)
             && !self.output.quiet
         {
-            self.bar.suspend(|| self.output.remark(&remark));
+            self.bar.suspend(|| self.output.remark(&self.named(&remark)));
         }
     }
 

@@ -31,9 +31,9 @@ use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::transcript;
 
 /// The provider when none is named.
-const DEFAULT_PROVIDER: &str = "explorer";
+pub(super) const DEFAULT_PROVIDER: &str = "explorer";
 /// The seed when none is given.
-const DEFAULT_SEED: u64 = 1;
+pub(super) const DEFAULT_SEED: u64 = 1;
 /// The prompt of a session without a protocol.
 const PROMPT: &str = "mode_b/system";
 /// What a protocol may spend when nothing is said.
@@ -89,33 +89,34 @@ fn session(
     let referee = Referee::named(named, &app.registry(), &prompts, seed)?;
     let workspace = subject(app, photo.unwrap_or_default(), brief.as_ref(), args.dry_run)?;
     let steered = asked.is_some() || goal.is_some();
-    let prompt = if steered { protocols::PROMPT } else { PROMPT };
-    let mut request = Request {
+    let request = Request {
         brief,
         vectors: args.vectors.clone(),
         budget,
         from: args.from.clone(),
         criteria: resolve::optional_text(args.criteria.as_ref())?,
-        prompt: args.prompt.clone().unwrap_or_else(|| prompt.into()),
+        prompt: args.prompt.clone().unwrap_or_else(|| usual_prompt(steered).into()),
         preview_edge: args.preview_size,
         unattended: args.yes,
         seed,
     };
     let stop = Stop::default();
-    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
-    let proxy = preview_from_copy(app, &mut setup, args.proxy.unwrap_or_default(), args.preview_size)?;
-    let asked = match &goal {
-        Some(goal) if args.dry_run => return goal::dry_run(app, &setup, &request, goal),
-        Some(goal) => Some(goal::write(app, &setup, &mut request, goal, args)?),
-        None => asked,
+    let mut wish = Wish {
+        request,
+        asked,
+        provider,
+        referee,
+        proxy: args.proxy.unwrap_or_default(),
+        prompts: args.prompts.clone(),
+        renderers: args.renderers,
     };
-    let mut plan = match &asked {
-        Some(asked) => protocols::plan(&setup, &request, asked)?,
-        None => start::plan(&setup, &request)?,
+    let (setup, proxy) = wish.setup(app, workspace, stop.clone())?;
+    match &goal {
+        Some(goal) if args.dry_run => return goal::dry_run(app, &setup, &wish.request, goal),
+        Some(goal) => wish.asked = Some(goal::write(app, &setup, &mut wish.request, goal, args)?),
+        None => {}
     }
-    .with_referee(referee)?;
-    plan.start.proxy = proxy;
-    steering::check_referee(&plan)?;
+    let plan = wish.plan(&setup, proxy)?;
     steering::remarks(app, &plan);
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
@@ -129,6 +130,56 @@ fn session(
         }
     }
     carry_out(app, stop, !args.yes, 0, || Ok(start::start(setup, plan)?))
+}
+
+/// The prompt of a session where none is named.
+pub(super) fn usual_prompt(steered: bool) -> &'static str {
+    if steered { protocols::PROMPT } else { PROMPT }
+}
+
+/// What is wished of one session, everything looked up but the photo.
+pub(super) struct Wish {
+    /// What the photographer asks for.
+    pub request: Request,
+    /// What steers it.
+    pub asked: Option<Asked>,
+    /// Who works.
+    pub provider: Arc<dyn Provider>,
+    /// Who gives second opinions.
+    pub referee: Referee,
+    /// Whether previews come from a smaller copy of the raw.
+    pub proxy: ProxyChoice,
+    /// A folder of prompts of one's own.
+    pub prompts: Option<PathBuf>,
+    /// How many pictures may be rendered at once.
+    pub renderers: u8,
+}
+
+impl Wish {
+    /// What a session on a photo needs, and the copy of the raw that its previews come from.
+    pub(super) fn setup(
+        &self,
+        app: &App,
+        workspace: Workspace,
+        stop: Stop,
+    ) -> Result<(Setup, Option<u32>), Failure> {
+        let (provider, prompts) = (self.provider.clone(), self.prompts.as_ref());
+        let mut setup = setup(app, workspace, provider, prompts, self.renderers, stop)?;
+        let proxy = preview_from_copy(app, &mut setup, self.proxy, self.request.preview_edge)?;
+        Ok((setup, proxy))
+    }
+
+    /// The session that is wished for; nothing is written.
+    pub(super) fn plan(self, setup: &Setup, proxy: Option<u32>) -> Result<Plan, Failure> {
+        let mut plan = match &self.asked {
+            Some(asked) => protocols::plan(setup, &self.request, asked)?,
+            None => start::plan(setup, &self.request)?,
+        }
+        .with_referee(self.referee)?;
+        plan.start.proxy = proxy;
+        steering::check_referee(&plan)?;
+        Ok(plan)
+    }
 }
 
 /// Runs a session that needs no arguments and no person.
@@ -159,28 +210,60 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
         return Err(Failure::input(message).remedy("leave out the photo: the session knows its own"));
     }
     let session = listing::read(&workspace, &id)?;
-    let begun = &session.state.start;
-    // Whoever began it goes on with it, unless another is named.
-    let named = args.choice.provider.is_some();
-    let chosen = ChoiceArgs {
-        provider: Some(args.choice.provider.clone().unwrap_or_else(|| begun.provider.clone())),
-        model: args.choice.model.clone().or_else(|| (!named).then(|| begun.model.clone())),
-    };
-    let chosen = choice(&chosen, args.seed.unwrap_or(begun.seed));
-    let provider = connect(&app.registry(), &chosen)?;
-    let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
-    let begun_with = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
-    let named = args.referee.clone().or(begun_with);
-    let prompts = app.prompts(args.prompts.as_ref())?;
-    let referee = Referee::named(named.as_deref(), &app.registry(), &prompts, begun.seed)?;
-    let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise, referee };
     let stop = Stop::default();
-    let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
+    let anew = Anew {
+        choice: args.choice.clone(),
+        seed: args.seed,
+        referee: args.referee.clone(),
+        prompts: args.prompts.clone(),
+        renderers: args.renderers,
+    };
+    let (setup, referee) = take_up(app, workspace, &session, anew, stop.clone())?;
+    let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
+    let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise, referee };
+    let first = session.lines.len() as u64;
+    carry_out(app, stop, !args.yes, first, || Ok(start::resume(setup, &id, with)?))
+}
+
+/// What is said anew of a session that goes on; what is left out is as it began.
+pub(super) struct Anew {
+    /// Who works.
+    pub choice: ChoiceArgs,
+    /// The seed.
+    pub seed: Option<u64>,
+    /// Who gives second opinions.
+    pub referee: Option<String>,
+    /// A folder of prompts of one's own.
+    pub prompts: Option<PathBuf>,
+    /// How many pictures may be rendered at once.
+    pub renderers: u8,
+}
+
+/// What a session needs to go on: whoever began it goes on with it, unless another is named.
+pub(super) fn take_up(
+    app: &App,
+    workspace: Workspace,
+    session: &listing::Session,
+    anew: Anew,
+    stop: Stop,
+) -> Result<(Setup, Referee), Failure> {
+    let begun = &session.state.start;
+    let named = anew.choice.provider.is_some();
+    let chosen = ChoiceArgs {
+        provider: Some(anew.choice.provider.unwrap_or_else(|| begun.provider.clone())),
+        model: anew.choice.model.or_else(|| (!named).then(|| begun.model.clone())),
+    };
+    let chosen = choice(&chosen, anew.seed.unwrap_or(begun.seed));
+    let provider = connect(&app.registry(), &chosen)?;
+    let begun_with = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
+    let named = anew.referee.or(begun_with);
+    let prompts = app.prompts(anew.prompts.as_ref())?;
+    let referee = Referee::named(named.as_deref(), &app.registry(), &prompts, begun.seed)?;
+    let mut setup = setup(app, workspace, provider, anew.prompts.as_ref(), anew.renderers, stop)?;
     // As it began: an agent that goes on must see what it has seen.
     let proxy = begun.proxy.map_or(ProxyChoice::Off, ProxyChoice::By);
     preview_from_copy(app, &mut setup, proxy, begun.preview_edge)?;
-    let first = session.lines.len() as u64;
-    carry_out(app, stop, !args.yes, first, || Ok(start::resume(setup, &id, with)?))
+    Ok((setup, referee))
 }
 
 /// Starts, runs to the end, and shows what came of it. `first` is the first transcript line of this run.
@@ -220,7 +303,7 @@ fn cut_short(error: &SessionError, id: &SessionId) -> Failure {
 }
 
 /// Which provider is meant: as typed, else as the environment says, else the explorer.
-fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
+pub(super) fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
     let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match args.provider.clone().or_else(|| env("CHEMIGRAM_PROVIDER")) {
         Some(provider) => {

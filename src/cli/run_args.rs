@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::protocol_args::assignment;
 use crate::darktable::proxy::Choice;
-use crate::ids::VectorName;
 use crate::transcript::Vector;
 
 pub const RUN_EXAMPLES: &str = "\
@@ -70,7 +69,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "TEXT|@FILE")]
     pub brief: Option<String>,
     /// An axis to explore, as NAME="DIRECTION"[:INTENSITY]; repeatable; none means: go deeper
-    #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]", value_parser = vector)]
+    #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]")]
     pub vectors: Vec<Vector>,
     /// What a new session may spend (required without a protocol), such as time=30m,iterations=50,branches=3, or a preset
     #[arg(long, value_name = "SPEC")]
@@ -137,36 +136,4 @@ pub struct ChoiceArgs {
     /// Its model; for `script` a file
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-}
-
-/// `NAME=DIRECTION[:INTENSITY]`; the last colon divides.
-pub(super) fn vector(text: &str) -> Result<Vector, String> {
-    let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
-    let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
-    let name: VectorName = name.trim().parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
-    let (direction, intensity) = rest.rsplit_once(':').unwrap_or((rest, ""));
-    let unquoted = |text: &str| text.trim().trim_matches('"').trim().to_owned();
-    let (direction, intensity) = (unquoted(direction), unquoted(intensity));
-    if direction.is_empty() {
-        return Err(format!("it says no direction: {example}"));
-    }
-    Ok(Vector { name, direction, intensity: (!intensity.is_empty()).then_some(intensity) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_vector_is_a_name_a_direction_and_perhaps_an_intensity() {
-        let read = |text| vector(text).map(|v| (v.name.to_string(), v.direction, v.intensity));
-        let some = |a: &str, b: &str, c: Option<&str>| Ok((a.into(), b.into(), c.map(Into::into)));
-        assert_eq!(read("tone=more dramatic, open"), some("tone", "more dramatic, open", None));
-        assert_eq!(read("color=warmer:subtle"), some("color", "warmer", Some("subtle")));
-        assert_eq!(read("color=\"warmer\":\"very subtle\""), some("color", "warmer", Some("very subtle")));
-        assert_eq!(read("a=like this: evening:"), some("a", "like this: evening", None));
-        for bad in ["tone", "Tone=x", "=x", "tone=", "tone= :strong"] {
-            assert!(vector(bad).is_err(), "{bad}");
-        }
-    }
 }

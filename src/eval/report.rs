@@ -7,20 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use base64::Engine as _;
-use image::codecs::jpeg::JpegEncoder;
-
 use crate::eval::cells;
 use crate::eval::compare::Comparison;
 use crate::eval::manifest::{Arm, HistoryLine, Manifest};
 use crate::eval::stats::spearman;
 use crate::review::ReviewModel;
+use crate::review::html::{self, text, thumbnail};
 use crate::session::listing;
 
 /// Longest side of a thumbnail in pixels.
 const THUMBNAIL: u32 = 240;
-/// Quality of a thumbnail.
-const QUALITY: u8 = 78;
 /// Width of a plot.
 const WIDTH: f64 = 760.0;
 /// Room at the left of a plot, for words.
@@ -41,12 +37,7 @@ figcaption{font-size:13px}.bad{color:#c0392b}code{font-size:13px}";
 
 /// The page of a run. `comparisons` are shown as they are; `history` is that of the same home.
 pub fn page(run: &Manifest, home: &Path, comparisons: &[Comparison], history: &[HistoryLine]) -> String {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{0}</title><style>{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
-        text(&format!("Evaluation {}", run.run))
-    );
+    let mut page = html::head(&format!("Evaluation {}", run.run), STYLE);
     overview(&mut page, run);
     for comparison in comparisons {
         compared(&mut page, comparison);
@@ -57,12 +48,6 @@ pub fn page(run: &Manifest, home: &Path, comparisons: &[Comparison], history: &[
     pictures(&mut page, run, home);
     page.push_str("</body></html>\n");
     page
-}
-
-/// Text as HTML.
-fn text(raw: &str) -> String {
-    let clean: String = raw.chars().filter(|c| !c.is_control()).collect();
-    clean.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn overview(page: &mut String, run: &Manifest) {
@@ -388,8 +373,8 @@ fn pictures(page: &mut String, run: &Manifest, home: &Path) {
                 continue;
             };
             let (review, value) = review;
-            baseline = baseline.or_else(|| thumbnail(review.baseline_preview.as_deref()?));
-            let best = review.best().and_then(|best| thumbnail(best.preview.as_deref()?));
+            baseline = baseline.or_else(|| thumbnail(review.baseline_preview.as_deref()?, THUMBNAIL));
+            let best = review.best().and_then(|best| thumbnail(best.preview.as_deref()?, THUMBNAIL));
             let value = value.map(short).unwrap_or_default();
             let _ = match best {
                 Some(uri) => write!(
@@ -414,14 +399,6 @@ fn pictures(page: &mut String, run: &Manifest, home: &Path) {
     }
 }
 
-/// A small copy of a picture, as an address that holds it.
-fn thumbnail(path: &Path) -> Option<String> {
-    let picture = image::open(path).ok()?.thumbnail(THUMBNAIL, THUMBNAIL).to_rgb8();
-    let mut jpeg = Vec::new();
-    picture.write_with_encoder(JpegEncoder::new_with_quality(&mut jpeg, QUALITY)).ok()?;
-    Some(format!("data:image/jpeg;base64,{}", base64::engine::general_purpose::STANDARD.encode(jpeg)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,10 +412,5 @@ mod tests {
         // One value, or none, is no division by zero.
         assert!(Scale::of([0.5].into_iter(), (0.0, 9.0)).at(0.5).is_finite());
         assert!(Scale::of(std::iter::empty(), (0.0, 9.0)).at(0.5).is_finite());
-    }
-
-    #[test]
-    fn names_do_not_become_markup() {
-        assert_eq!(text("<b>\"x\" & y\u{7}"), "&lt;b&gt;&quot;x&quot; &amp; y");
     }
 }

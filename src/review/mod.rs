@@ -2,6 +2,7 @@
 //! and its faces. Here is the text; a program reads the model itself as JSON.
 
 mod heard;
+pub mod html;
 mod model;
 mod plain;
 mod text;
@@ -9,4 +10,4 @@ mod text;
 pub use heard::{ProtocolUsed, SecondOpinion};
 pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
 pub use plain::{line, plain, wrap};
-pub use text::{Style, summary_line, text};
+pub use text::{Style, flag_words, summary_line, text};

@@ -210,22 +210,32 @@ fn score(style: Style, branch: &BranchReview) -> String {
         text.push_str(&style.paint(Tone::Doubt, "  [given up by the protocol]"));
     }
     for flag in &branch.flags {
-        let (words, tone) = match flag {
-            Flag::Weak => ("weak", Tone::Bad),
-            Flag::Strong => ("strong", Tone::Good),
-            Flag::IdenticalToBaseline => ("identical to the baseline", Tone::Doubt),
-            Flag::ClaimsNotSupported => ("claims not supported by what was measured", Tone::Bad),
-            Flag::Abandoned => ("abandoned", Tone::Doubt),
-            Flag::Unmeasured => ("not measured", Tone::Doubt),
-            Flag::Disputed => ("disputed by the referee", Tone::Bad),
-            Flag::Unrefereed => ("no second opinion", Tone::Doubt),
+        let tone = match flag {
+            Flag::Strong => Tone::Good,
+            Flag::Weak | Flag::ClaimsNotSupported | Flag::Disputed => Tone::Bad,
+            Flag::IdenticalToBaseline | Flag::Abandoned | Flag::Unmeasured | Flag::Unrefereed => Tone::Doubt,
         };
+        let words = flag_words(*flag);
         text.push_str(&style.paint(tone, &format!("  [{words}]")));
     }
     if !branch.comparable_to_baseline {
         text.push_str(&style.paint(Tone::Doubt, "  [not comparable to the baseline]"));
     }
     text
+}
+
+/// A remark on a branch in words.
+pub fn flag_words(flag: Flag) -> &'static str {
+    match flag {
+        Flag::Weak => "weak",
+        Flag::Strong => "strong",
+        Flag::IdenticalToBaseline => "identical to the baseline",
+        Flag::ClaimsNotSupported => "claims not supported by what was measured",
+        Flag::Abandoned => "abandoned",
+        Flag::Unmeasured => "not measured",
+        Flag::Disputed => "disputed by the referee",
+        Flag::Unrefereed => "no second opinion",
+    }
 }
 
 fn measures(style: Style, measured: &Measured) -> String {

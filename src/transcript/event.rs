@@ -22,6 +22,24 @@ pub struct Vector {
     pub intensity: Option<String>,
 }
 
+/// `NAME=DIRECTION[:INTENSITY]`; the last colon divides.
+impl std::str::FromStr for Vector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
+        let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
+        let name: VectorName = name.trim().parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
+        let (direction, intensity) = rest.rsplit_once(':').unwrap_or((rest, ""));
+        let unquoted = |text: &str| text.trim().trim_matches('"').trim().to_owned();
+        let (direction, intensity) = (unquoted(direction), unquoted(intensity));
+        if direction.is_empty() {
+            return Err(format!("it says no direction: {example}"));
+        }
+        Ok(Self { name, direction, intensity: (!intensity.is_empty()).then_some(intensity) })
+    }
+}
+
 /// A vector with the branch that will hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedBranch {
@@ -662,4 +680,22 @@ pub enum Event {
     },
     /// The closing line.
     SessionEnd(Box<SessionEnd>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_is_a_name_a_direction_and_perhaps_an_intensity() {
+        let read = |text: &str| text.parse().map(|v: Vector| (v.name.to_string(), v.direction, v.intensity));
+        let some = |a: &str, b: &str, c: Option<&str>| Ok((a.into(), b.into(), c.map(Into::into)));
+        assert_eq!(read("tone=more dramatic, open"), some("tone", "more dramatic, open", None));
+        assert_eq!(read("color=warmer:subtle"), some("color", "warmer", Some("subtle")));
+        assert_eq!(read("color=\"warmer\":\"very subtle\""), some("color", "warmer", Some("very subtle")));
+        assert_eq!(read("a=like this: evening:"), some("a", "like this: evening", None));
+        for bad in ["tone", "Tone=x", "=x", "tone=", "tone= :strong"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -1,0 +1,429 @@
+//! A sitting: the open sessions of a night, worked off a few at a time under the night's budget.
+//!
+//! Before a session begins, the most that it may spend is reserved; when it has ended, what its transcript says is
+//! settled. One that does not fit waits while others run, for they may leave some of theirs; when nothing runs, it
+//! is cut to what is left, or not begun. What a session runs into ends that session and never the night.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::budget::{Amounts, Budget, Ledger, Reserve};
+use crate::clock::{Cancel, Clock};
+use crate::error::Fault;
+use crate::ids::{Hash, PhotoId, SessionId};
+use crate::overnight::NightError;
+use crate::overnight::record::{Entry, Night, Order, Stamped, Standing, Track};
+use crate::overnight::share;
+use crate::photo::{Library, Workspace};
+use crate::session::driver::Session;
+use crate::session::listing;
+use crate::session::start::{self, Plan, Setup};
+use crate::session::{SessionError, state::State};
+use crate::transcript::{Event, Line, Outcome};
+
+/// How often a worker that waits looks whether it was told to stop.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What a night needs of its surroundings. Errors are of the one session that is asked about.
+pub trait House: Sync {
+    /// The photo of a session, taken into the library if it is not there yet.
+    fn photo(&self, order: &Order) -> Result<Workspace, Fault>;
+    /// A session of this budget, planned; nothing is written.
+    fn plan(&self, order: &Order, workspace: &Workspace, budget: &Budget) -> Result<(Setup, Plan), Fault>;
+    /// A session of the night that goes on.
+    fn resume(&self, order: &Order, workspace: Workspace, id: &SessionId) -> Result<Session, Fault>;
+    /// Runs a session to its end. It is asked to wrap up when the night is stopped, and after `until`.
+    fn run(&self, place: usize, session: &mut Session, until: Option<Duration>) -> Result<(), SessionError>;
+    /// Something was written down.
+    fn tell(&self, stamped: &Stamped);
+}
+
+/// What the sessions of a night have spent, by their transcripts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Everything that is counted.
+    pub amounts: Amounts,
+    /// Time by the clock during which at least one session ran.
+    pub time: Duration,
+}
+
+impl Spent {
+    /// Reads the transcripts of every session that was begun. One that cannot be read is charged in full.
+    pub fn of(library: &Library, night: &Night) -> Self {
+        let mut spent = Self::default();
+        let mut busy = Vec::new();
+        for (order, track) in night.record.orders.iter().zip(night.tracks()) {
+            spent.amounts = spent.amounts.plus(bill(library, order, &track, &mut busy));
+        }
+        spent.time = covered(busy);
+        spent
+    }
+}
+
+/// What the sessions of one order have spent; the stretches of time in which they ran go to `busy`.
+fn bill(library: &Library, order: &Order, track: &Track, busy: &mut Vec<Stretch>) -> Amounts {
+    let sessions = track.all.iter().map(|(photo, id, budget)| match read(library, photo, id) {
+        Ok(Some(session)) => {
+            busy.extend(stretches(&session.lines));
+            session.ledger.settled()
+        }
+        Ok(None) => Amounts::default(),
+        // What it spent cannot be read: all that it might have.
+        Err(_) => share::most(budget, order.free),
+    });
+    sessions.fold(Amounts::default(), Amounts::plus)
+}
+
+/// A session of the night; `None` if it was killed before it had a transcript.
+fn read(
+    library: &Library,
+    photo: &PhotoId,
+    id: &SessionId,
+) -> Result<Option<listing::Session>, SessionError> {
+    let workspace = library.open(photo)?;
+    if !workspace.session_folder(id).join("transcript.jsonl").exists() {
+        return Ok(None);
+    }
+    listing::read(&workspace, id).map(Some)
+}
+
+/// A stretch of time, in milliseconds since the epoch.
+type Stretch = (i64, i64);
+
+/// The stretches of time in which a session ran: from its first line, and from each at which it was taken up, to
+/// the last before it was cut.
+fn stretches(lines: &[Line]) -> Vec<Stretch> {
+    let mut found: Vec<Stretch> = Vec::new();
+    for line in lines {
+        let t = line.t.as_millisecond();
+        match (&line.event, found.last_mut()) {
+            (Event::Resumed { assumed_ms, .. }, Some(last)) => {
+                // What an effect that a crash hid may have taken.
+                last.1 = last.1.saturating_add_unsigned(*assumed_ms);
+                found.push((t, t));
+            }
+            (_, Some(last)) => last.1 = last.1.max(t),
+            (_, None) => found.push((t, t)),
+        }
+    }
+    found
+}
+
+/// How long at least one of the stretches lasted.
+fn covered(mut stretches: Vec<Stretch>) -> Duration {
+    stretches.sort_unstable();
+    let (mut sum, mut until) = (0u64, i64::MIN);
+    for (from, to) in stretches {
+        let from = from.max(until);
+        sum = sum.saturating_add(u64::try_from(to.saturating_sub(from)).unwrap_or(0));
+        until = until.max(to);
+    }
+    Duration::from_millis(sum)
+}
+
+/// Whether a session that ended like this is taken up by the next sitting: it was no fault of its own.
+pub(super) fn failed(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::ProviderFailed | Outcome::EngineFailed)
+}
+
+/// A session whose turn has come, with what it may spend.
+enum Turn {
+    /// From its beginning.
+    Fresh(Budget),
+    /// On from where it was.
+    Again(PhotoId, SessionId),
+}
+
+/// What a night asks the budget for one session.
+enum Claim {
+    Go(Turn, Amounts),
+    Wait,
+    No(String),
+}
+
+/// Works off what is open: what was cut, what failed and what was not begun. Returns when nothing is left to do,
+/// or, once `cut` is raised, when the sessions under way have ended.
+pub fn sit(
+    night: &mut Night,
+    library: &Library,
+    house: &dyn House,
+    clock: &dyn Clock,
+    jobs: usize,
+    cut: &Cancel,
+) -> Result<(), NightError> {
+    let jobs = jobs.max(1);
+    house.tell(&night.append(Entry::Sitting { pid: std::process::id(), jobs })?);
+    let waiting = open(night, library, house)?;
+    let before = Spent::of(library, night);
+    let caps = night.record.caps.clone();
+    let mut ledger = Ledger::new(caps.budget(), Reserve::default());
+    ledger.reserve(u64::MAX, before.amounts);
+    ledger.settle(u64::MAX, before.amounts);
+    let (orders, tracks) = (night.record.orders.clone(), night.tracks());
+    let billed =
+        orders.iter().zip(&tracks).map(|(order, track)| bill(library, order, track, &mut Vec::new()));
+    let desk = Desk {
+        library,
+        house,
+        clock,
+        cut,
+        orders: &orders,
+        tracks: &tracks,
+        billed: billed.collect(),
+        cap: caps.time_seconds.map(Duration::from_secs),
+        began: clock.monotonic(),
+        before: before.time,
+        paper: Mutex::new(Paper { night, ledger, waiting, under_way: BTreeMap::new(), error: None }),
+        changed: Condvar::new(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| while desk.one() {});
+        }
+    });
+    let error = desk.paper.into_inner().unwrap_or_else(PoisonError::into_inner).error;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let left = |track: &Track| {
+        let cut = matches!(track.standing, Standing::Ended { cut: true, .. });
+        cut || matches!(track.standing, Standing::Waiting | Standing::Begun)
+    };
+    if !night.tracks().iter().any(left) {
+        house.tell(&night.append(Entry::Closed)?);
+    }
+    Ok(())
+}
+
+/// The places that are open, in the plan's order. A session that ended and of which a kill kept the ledger from
+/// hearing is written down now.
+fn open(night: &mut Night, library: &Library, house: &dyn House) -> Result<VecDeque<usize>, NightError> {
+    let mut places = VecDeque::new();
+    for (place, track) in night.tracks().into_iter().enumerate() {
+        match (&track.standing, &track.session) {
+            (Standing::Begun, Some((photo, id, _))) => {
+                let session = read(library, photo, id).ok().flatten();
+                let ended = session.as_ref().and_then(|session| session.state.end.as_ref());
+                match (&session, ended) {
+                    (Some(session), Some(end)) => {
+                        let cut = end.outcome == Outcome::Cancelled;
+                        house.tell(&night.append(ended_entry(place, id, &session.state, cut))?);
+                        if cut || failed(end.outcome) {
+                            places.push_back(place);
+                        }
+                    }
+                    _ => places.push_back(place),
+                }
+            }
+            (Standing::Ended { cut: false, outcome, .. }, _) if !failed(*outcome) => {}
+            _ => places.push_back(place),
+        }
+    }
+    Ok(places)
+}
+
+fn ended_entry(place: usize, id: &SessionId, state: &State, cut: bool) -> Entry {
+    let outcome = state.end.as_ref().map_or(Outcome::Interrupted, |end| end.outcome);
+    let status = outcome.exit_status(state.harvested());
+    Entry::Ended { place, session: id.clone(), outcome, status, cut }
+}
+
+/// What the workers share.
+struct Desk<'a> {
+    library: &'a Library,
+    house: &'a dyn House,
+    clock: &'a dyn Clock,
+    cut: &'a Cancel,
+    orders: &'a [Order],
+    /// As they stood when the sitting began.
+    tracks: &'a [Track],
+    /// What each had spent by then.
+    billed: Vec<Amounts>,
+    /// The night's time.
+    cap: Option<Duration>,
+    began: Duration,
+    /// Time that earlier sittings took.
+    before: Duration,
+    paper: Mutex<Paper<'a>>,
+    /// Told when a session ends: some of the budget may be free again.
+    changed: Condvar,
+}
+
+/// What they write on, one at a time.
+struct Paper<'a> {
+    night: &'a mut Night,
+    ledger: Ledger,
+    waiting: VecDeque<usize>,
+    /// Those that run, by place, with the raws that they work on.
+    under_way: BTreeMap<usize, Hash>,
+    error: Option<NightError>,
+}
+
+impl Paper<'_> {
+    /// Writes an entry down; a night whose ledger cannot be written does not go on.
+    fn note(&mut self, entry: Entry, house: &dyn House) {
+        match self.night.append(entry) {
+            Ok(stamped) => house.tell(&stamped),
+            Err(error) => self.error = self.error.take().or(Some(error)),
+        }
+    }
+}
+
+impl<'a> Desk<'a> {
+    fn paper(&self) -> MutexGuard<'_, Paper<'a>> {
+        self.paper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time that the night has left; `None` without a cap.
+    fn left(&self) -> Option<Duration> {
+        let elapsed = self.before + self.clock.monotonic().saturating_sub(self.began);
+        self.cap.map(|cap| cap.saturating_sub(elapsed))
+    }
+
+    /// Takes the next session and runs it; false when there is none to take.
+    fn one(&self) -> bool {
+        let Some((place, turn)) = self.take() else { return false };
+        let Some(order) = self.orders.get(place) else { return false };
+        let entry = self.work(place, order, turn).unwrap_or_else(|fault| Entry::failed(place, &fault));
+        self.put(place, entry);
+        true
+    }
+
+    /// The next session, once the night's budget has room for it.
+    fn take(&self) -> Option<(usize, Turn)> {
+        let mut paper = self.paper();
+        loop {
+            if self.cut.is_cancelled() || paper.error.is_some() || paper.waiting.is_empty() {
+                return None;
+            }
+            // Two sessions cannot work on one photo at once.
+            let free = |place: &&usize| {
+                let raw = self.orders.get(**place).map(|order| &order.sha256);
+                paper.under_way.values().all(|busy| Some(busy) != raw)
+            };
+            let next = paper.waiting.iter().find(free).copied();
+            let claim = next.map(|place| (place, self.claim(place, &paper)));
+            match claim {
+                Some((place, Claim::Go(turn, most))) => {
+                    paper.waiting.retain(|waiting| *waiting != place);
+                    paper.ledger.reserve(place as u64, most);
+                    let raw = self.orders.get(place)?.sha256.clone();
+                    paper.under_way.insert(place, raw);
+                    return Some((place, turn));
+                }
+                Some((place, Claim::No(why))) => {
+                    paper.waiting.retain(|waiting| *waiting != place);
+                    paper.note(Entry::NotBegun { place, why }, self.house);
+                }
+                Some((_, Claim::Wait)) | None => {
+                    let waited = self.changed.wait_timeout(paper, TICK);
+                    paper = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+
+    /// What a session would take, and whether the night has it.
+    fn claim(&self, place: usize, paper: &Paper<'_>) -> Claim {
+        let (Some(order), Some(track)) = (self.orders.get(place), self.tracks.get(place)) else {
+            return Claim::No("the plan has no such session".into());
+        };
+        let begun = track.session.as_ref().map(|(photo, id, _)| (photo, id, read(self.library, photo, id)));
+        let mut asked = order.budget.clone();
+        let (turn, most) = match begun {
+            Some((photo, id, Ok(Some(session)))) => {
+                asked = session.ledger.budget().clone();
+                asked.time_seconds = asked.time_seconds.saturating_sub(session.elapsed().as_secs());
+                let most = share::most(&asked, order.free).minus(session.ledger.settled());
+                (Turn::Again(photo.clone(), id.clone()), most)
+            }
+            // Going on will say what is wrong with it.
+            Some((photo, id, Err(_))) => (Turn::Again(photo.clone(), id.clone()), Amounts::default()),
+            Some((_, _, Ok(None))) | None => (Turn::Fresh(asked.clone()), share::most(&asked, order.free)),
+        };
+        if let Err(why) = share::in_time(asked.clone(), self.left()) {
+            return Claim::No(why);
+        }
+        let fits = paper.ledger.admit(&most, Duration::ZERO);
+        match (fits, turn) {
+            (Ok(()), turn) => Claim::Go(turn, most),
+            (Err(_), _) if !paper.under_way.is_empty() => Claim::Wait,
+            (Err(exhausted), Turn::Again(..)) => Claim::No(format!("the night's budget: {exhausted}")),
+            (Err(_), Turn::Fresh(asked)) => {
+                match share::share(&asked, order.free, order.vectors.len() as u64, &paper.ledger) {
+                    Ok(given) => {
+                        let most = share::most(&given, order.free);
+                        Claim::Go(Turn::Fresh(given), most)
+                    }
+                    Err(why) => Claim::No(why),
+                }
+            }
+        }
+    }
+
+    /// Runs one session, and says how it ended. An error is one of this session alone.
+    fn work(&self, place: usize, order: &Order, turn: Turn) -> Result<Entry, Fault> {
+        let begins = |photo: &PhotoId, session: &SessionId, budget: &Budget, again: bool| {
+            let (photo, session, budget) = (photo.clone(), session.clone(), budget.clone());
+            self.paper().note(Entry::Started { place, photo, session, budget, again }, self.house);
+        };
+        let (workspace, id, mut session, until) = match turn {
+            Turn::Fresh(budget) => {
+                let workspace = self.house.photo(order)?;
+                let budget = share::in_time(budget, self.left())
+                    .map_err(|why| Fault::new(crate::error::ErrorCode::BudgetExhausted, why))?;
+                let (setup, plan) = self.house.plan(order, &workspace, &budget)?;
+                let id = plan.start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+                begins(workspace.id(), &id, &plan.start.budget, false);
+                let session = start::start(setup, plan).map_err(|e| Fault::from(&e))?;
+                (workspace, id, session, None)
+            }
+            Turn::Again(photo, id) => {
+                let workspace = self.library.open(&photo).map_err(|e| Fault::from(&e))?;
+                let budget = listing::read(&workspace, &id).map_err(|e| Fault::from(&e))?;
+                let budget = budget.ledger.budget().clone();
+                begins(&photo, &id, &budget, true);
+                let session = self.house.resume(order, workspace.clone(), &id)?;
+                // Its own clock knows nothing of the night's end.
+                let until = self.left().map(|left| left.saturating_sub(budget.wrap_up_time()));
+                (workspace, id, session, until)
+            }
+        };
+        let ran = self.house.run(place, &mut session, until);
+        drop(session);
+        ran.map_err(|e| Fault::from(&e))?;
+        let session = listing::read(&workspace, &id).map_err(|e| Fault::from(&e))?;
+        let cancelled = session.state.end.as_ref().is_some_and(|end| end.outcome == Outcome::Cancelled);
+        Ok(ended_entry(place, &id, &session.state, cancelled && self.cut.is_cancelled()))
+    }
+
+    /// Writes down how a session ended, and gives back what it left of its share.
+    fn put(&self, place: usize, entry: Entry) {
+        let mut guard = self.paper();
+        let paper = &mut *guard;
+        paper.note(entry, self.house);
+        let tracks = paper.night.tracks();
+        if let (Some(order), Some(track)) = (self.orders.get(place), tracks.get(place)) {
+            let now = bill(self.library, order, track, &mut Vec::new());
+            // What it had spent when the sitting began is on the bill already.
+            let before = self.billed.get(place).copied().unwrap_or_default();
+            paper.ledger.settle(place as u64, now.minus(before));
+        }
+        paper.under_way.remove(&place);
+        drop(guard);
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_two_sessions_ran_counts_once() {
+        assert_eq!(covered(vec![]), Duration::ZERO);
+        let busy = vec![(5_000, 9_000), (0, 2_000), (1_000, 3_000), (6_000, 7_000)];
+        assert_eq!(covered(busy), Duration::from_secs(7));
+    }
+}

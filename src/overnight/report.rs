@@ -1,0 +1,321 @@
+//! What a photographer reads over coffee: one model of the night, folded from its ledger and its transcripts, as
+//! text and as one HTML page.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::budget::{Amounts, Budget, usd};
+use crate::durable;
+use crate::error::{Coded as _, ErrorCode};
+use crate::ids::SessionId;
+use crate::overnight::night::{self, Spent};
+use crate::overnight::plan::Caps;
+use crate::overnight::record::{Night, Order, Standing, Track};
+use crate::overnight::share::{clock, words};
+use crate::overnight::{NightError, page};
+use crate::photo::Library;
+use crate::review::{BranchReview, NextStep, ReviewModel, Style, line, text};
+use crate::session::listing;
+use crate::transcript::Outcome;
+
+/// The width of the text, in columns.
+const WIDTH: usize = 96;
+/// The widest a photo's name is in the table.
+const NAME: usize = 32;
+
+/// A night, told.
+#[derive(Clone, Debug, Serialize)]
+pub struct Morning {
+    /// Its name.
+    pub night: String,
+    /// Its folder, where the report is.
+    pub folder: PathBuf,
+    /// The plan's file.
+    pub plan: PathBuf,
+    /// When it began.
+    pub begun: Timestamp,
+    /// Whether everything was done that could be.
+    pub over: bool,
+    /// What it might take.
+    pub caps: Caps,
+    /// What it took.
+    pub spent: Amounts,
+    /// Time during which sessions ran, in seconds.
+    pub seconds: u64,
+    /// The sessions in the plan's order.
+    pub sessions: Vec<Row>,
+}
+
+/// One session of the night.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The photo: its id, or as the plan names it while it has none.
+    pub photo: String,
+    /// What became of it, in a word or two: an outcome, `failed`, `not begun`, `waiting`.
+    pub result: &'static str,
+    /// Why, where it did not end well.
+    pub why: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+    /// The exit status: 0 when it ended well.
+    pub status: u8,
+    /// Whether the night takes it up when it goes on. One that the budget kept from beginning is not meant: that
+    /// takes more budget.
+    pub open: bool,
+    /// Its id, once it was begun.
+    pub session: Option<SessionId>,
+    /// What it was asked to spend, and what the night gave it instead.
+    pub cut_to: Option<Budget>,
+    /// Everything else, once it has a transcript.
+    pub review: Option<ReviewModel>,
+}
+
+impl Row {
+    /// The branch to look at first.
+    pub(super) fn best(&self) -> Option<&BranchReview> {
+        self.review.as_ref()?.best()
+    }
+
+    /// The commands to look closer and to take over.
+    pub(super) fn next(&self) -> Vec<NextStep> {
+        let Some(session) = &self.session else { return Vec::new() };
+        let show = NextStep {
+            command: format!("chemigram mode-b show {}", session.short()),
+            why: "all of it again".into(),
+        };
+        let steps = self.review.iter().flat_map(|review| review.next.iter().cloned());
+        [show].into_iter().chain(steps).collect()
+    }
+}
+
+impl Morning {
+    /// Folds a night.
+    pub fn of(library: &Library, night: &Night) -> Self {
+        let spent = Spent::of(library, night);
+        let rows = night.record.orders.iter().zip(night.tracks());
+        Self {
+            night: night.record.night.clone(),
+            folder: night.folder.clone(),
+            plan: night.record.plan.clone(),
+            begun: night.record.begun,
+            over: night.is_over(),
+            caps: night.record.caps.clone(),
+            spent: spent.amounts,
+            seconds: spent.time.as_secs(),
+            sessions: rows.map(|(order, track)| row(library, order, &track)).collect(),
+        }
+    }
+
+    /// The exit status: 25 when the night was stopped or killed, else 1 when a session failed, else 10 when the
+    /// budget kept one from beginning, else 0.
+    pub fn status(&self) -> u8 {
+        let interrupted = ErrorCode::Interrupted.exit_status();
+        let has = |what: &dyn Fn(&Row) -> bool| self.sessions.iter().any(what);
+        if !self.over {
+            interrupted
+        } else if has(&|row| row.status != 0 && row.result != NOT_BEGUN) {
+            1
+        } else if has(&|row| row.status != 0) {
+            ErrorCode::BudgetExhausted.exit_status()
+        } else {
+            0
+        }
+    }
+
+    /// `9 done, 2 failed, 1 not begun`.
+    pub fn tally(&self) -> String {
+        let count = |what: &dyn Fn(&Row) -> bool| self.sessions.iter().filter(|row| what(row)).count();
+        let open = |row: &Row| [NOT_BEGUN, WAITING, Outcome::Interrupted.as_str()].contains(&row.result);
+        let parts = [
+            (count(&|row| row.status == 0), "done"),
+            (count(&|row| row.status != 0 && !open(row)), "did not end well"),
+            (count(&|row| row.result == Outcome::Interrupted.as_str()), "interrupted"),
+            (count(&|row| row.result == NOT_BEGUN), "not begun"),
+            (count(&|row| row.result == WAITING), "waiting"),
+        ];
+        let parts = parts.iter().filter(|(n, what)| *n > 0 || *what == "done");
+        parts.map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What it took, each with its cap where it has one.
+    pub fn took(&self) -> String {
+        let of = |used: String, cap: Option<String>, unit: &str| match cap {
+            Some(cap) => format!("{used} of {cap}{unit}"),
+            None => format!("{used}{unit}"),
+        };
+        let (spent, caps) = (&self.spent, &self.caps);
+        let count = |cap: Option<u64>| cap.map(|n| n.to_string());
+        let mut parts = vec![of(clock(self.seconds), caps.time_seconds.map(clock), "")];
+        parts.push(of(usd(spent.cost_micro_usd), caps.cost_micro_usd.map(usd), " USD"));
+        parts.push(of(spent.iterations.to_string(), count(caps.iterations), " iterations"));
+        parts.push(of(spent.branches.to_string(), count(caps.branches), " branches"));
+        parts.push(of(spent.renders.to_string(), count(caps.renders), " renders"));
+        if spent.tokens > 0 || caps.tokens.is_some() {
+            parts.push(of(spent.tokens.to_string(), count(caps.tokens), " tokens"));
+        }
+        parts.join(", ")
+    }
+
+    /// What to type so that the night goes on, where there is something left to do.
+    pub fn go_on(&self) -> Option<String> {
+        self.sessions
+            .iter()
+            .any(|row| row.open)
+            .then(|| format!("chemigram overnight --resume {}", self.night))
+    }
+
+    /// The whole night as text.
+    pub fn text(&self) -> String {
+        let mut page = format!("{}\n\n", self.summary());
+        for (number, row) in self.sessions.iter().enumerate() {
+            let _ = writeln!(page, "{}\n{}. {}\n", "─".repeat(WIDTH), number + 1, line(&row.photo));
+            page.push_str(&row_text(row));
+        }
+        page
+    }
+
+    /// The night in a table and a few lines: what is printed when it ends.
+    pub fn summary(&self) -> String {
+        let mut page = format!("Night {}: {}\n", self.night, self.tally());
+        let _ = writeln!(page, "Plan: {}", line(&self.plan.display().to_string()));
+        let _ = writeln!(page, "Took: {}\n", self.took());
+        let name = |row: &Row| line(&row.photo).chars().take(NAME).collect::<String>();
+        let wide = self.sessions.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).max(5);
+        let _ = writeln!(
+            page,
+            "{:wide$}  {:18}  {:>8}  {:>4}  {:>9}  {:>10}",
+            "photo", "result", "branches", "best", "USD", "time"
+        );
+        for row in &self.sessions {
+            let [branches, best, cost, time] = figures(row);
+            let name = name(row);
+            let _ = writeln!(
+                page,
+                "{name:wide$}  {:18}  {branches:>8}  {best:>4}  {cost:>9}  {time:>10}",
+                row.result
+            );
+        }
+        let bad: Vec<&Row> = self.sessions.iter().filter(|row| row.status != 0).collect();
+        if !bad.is_empty() {
+            page.push('\n');
+        }
+        for row in bad {
+            let _ = writeln!(page, "{}: {}", line(&row.photo), told(row));
+        }
+        if let Some(command) = self.go_on() {
+            let _ = writeln!(page, "\n`{command}` goes on with what was cut or failed.");
+        }
+        page.trim_end().to_owned()
+    }
+
+    /// The whole night as one HTML page: no script, nothing from elsewhere, pictures inside.
+    pub fn html(&self) -> String {
+        page::page(self)
+    }
+
+    /// Writes both reports into the night's folder.
+    pub fn write(&self) -> Result<(), NightError> {
+        for (name, content) in [("report.txt", self.text()), ("report.html", self.html())] {
+            let path = self.folder.join(name);
+            durable::publish(&path, content.as_bytes(), true).map_err(NightError::io("write", &path))?;
+        }
+        Ok(())
+    }
+}
+
+/// The word for a session that the night's budget kept from beginning.
+const NOT_BEGUN: &str = "not begun";
+const WAITING: &str = "waiting";
+
+/// Branches, best score, cost and time of a session, as they stand in the table.
+pub(super) fn figures(row: &Row) -> [String; 4] {
+    let none = || String::from("–");
+    let Some(review) = &row.review else { return [none(), none(), none(), none()] };
+    let best = row.best().and_then(|best| best.judged_score).map_or_else(none, |score| format!("{score}/5"));
+    [
+        review.branches.len().to_string(),
+        best,
+        usd(review.spent.cost_micro_usd),
+        clock(review.elapsed_ms.div_ceil(1000)),
+    ]
+}
+
+/// Why a session did not end well, and what to do about it, on one line.
+pub(super) fn told(row: &Row) -> String {
+    let why = if row.why.is_empty() { row.result } else { &row.why };
+    match &row.remedy {
+        Some(remedy) => format!("{} ({})", line(why), line(remedy)),
+        None => line(why),
+    }
+}
+
+fn row_text(row: &Row) -> String {
+    let mut text_of = String::new();
+    if row.status != 0 {
+        let _ = writeln!(text_of, "{}: {}\n", row.result, told(row));
+    }
+    if let Some(cut_to) = &row.cut_to {
+        let _ = writeln!(text_of, "Cut to what the night had left: {}\n", words(cut_to));
+    }
+    if let Some(review) = &row.review {
+        text_of.push_str(&text(review, Style { color: false, width: WIDTH }));
+        if let Some(session) = &row.session {
+            let _ = writeln!(text_of, "  chemigram mode-b show {}", session.short());
+        }
+        text_of.push('\n');
+    }
+    text_of
+}
+
+fn row(library: &Library, order: &Order, track: &Track) -> Row {
+    let known = track.session.as_ref();
+    let read = known.and_then(|(photo, id, _)| {
+        let workspace = library.open(photo).ok()?;
+        let session = listing::read(&workspace, id).ok()?;
+        Some((ReviewModel::of(&workspace, &session).ok()?, session))
+    });
+    let (review, session) = read.unzip();
+    let end = session.as_ref().and_then(|session| session.state.end.clone());
+    let interrupted = Outcome::Interrupted;
+    let (result, status, why, remedy) = match &track.standing {
+        Standing::Waiting => (WAITING, interrupted.exit_status(false), "its turn has not come".into(), None),
+        Standing::Begun => match review.as_ref().map(|review: &ReviewModel| review.condition.word()) {
+            Some("running") => ("running", interrupted.exit_status(false), "it runs".into(), None),
+            _ => {
+                let why = "it was cut in the middle; it goes on with the night".into();
+                (interrupted.as_str(), interrupted.exit_status(false), why, None)
+            }
+        },
+        Standing::Ended { outcome, status, cut } => {
+            let why = match (cut, &end) {
+                (true, _) => "the night was stopped; it goes on with the night".to_owned(),
+                (false, Some(end)) if *status != 0 => end.reason.clone(),
+                (false, _) => String::new(),
+            };
+            (outcome.as_str(), *status, why, None)
+        }
+        Standing::Failed(fault) => {
+            ("failed", fault.code.exit_status().max(1), fault.message.clone(), fault.remedy())
+        }
+        Standing::NotBegun(why) => (NOT_BEGUN, ErrorCode::BudgetExhausted.exit_status(), why.clone(), None),
+    };
+    let open = match &track.standing {
+        Standing::Waiting | Standing::Begun | Standing::Failed(_) => true,
+        Standing::Ended { outcome, cut, .. } => *cut || night::failed(*outcome),
+        Standing::NotBegun(_) => false,
+    };
+    Row {
+        open,
+        photo: known.map_or_else(|| order.photo.clone(), |(photo, ..)| photo.to_string()),
+        result,
+        why,
+        remedy,
+        status,
+        session: known.map(|(_, id, _)| id.clone()),
+        cut_to: known.map(|(_, _, budget)| budget.clone()).filter(|given| *given != order.budget),
+        review,
+    }
+}
