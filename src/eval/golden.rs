@@ -371,23 +371,7 @@ fn scenarios(folder: &Path) -> Result<Vec<Scenario>, GoldenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SCENARIO: &str = r#"
-        [metadata]
-        id = "001_cup"
-        title = "A cup"
-        created = "2026-11-22"
-        [brief]
-        subject = "A cup."
-        intent = "Warmer."
-        [image]
-        path = "../raws/cup.dng"
-        sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-        [budget]
-        time = 300
-        iterations = 30
-        branches = 1
-    "#;
+    use crate::eval::scenario::tests::TEXT;
 
     fn day() -> Date {
         jiff::civil::date(2026, 11, 22)
@@ -396,7 +380,7 @@ mod tests {
     fn made(root: &Path) -> PathBuf {
         let folder = root.join("golden_v9");
         std::fs::create_dir_all(folder.join("001_cup")).unwrap();
-        std::fs::write(folder.join("001_cup").join(SCENARIO_FILE), SCENARIO).unwrap();
+        std::fs::write(folder.join("001_cup").join(SCENARIO_FILE), TEXT).unwrap();
         folder
     }
 

@@ -84,7 +84,10 @@ pub struct GoldenRecord {
 pub struct MadeWith {
     /// This program's version.
     pub chemigram: String,
-    /// SHA-256 of its executable.
+    /// [`crate::session::ENGINE`]; 0 in runs that knew only executables.
+    #[serde(default)]
+    pub engine: u32,
+    /// SHA-256 of its executable, in the last sitting. Each session says which one ended it.
     pub binary: Hash,
     /// darktable's version.
     pub darktable: String,
@@ -236,6 +239,9 @@ pub struct Done {
     pub ended: Timestamp,
     /// The run that paid for it: a cell that is there already is taken as it is.
     pub paid_by: String,
+    /// SHA-256 of the executable that ended it; absent in sessions that were kept before this was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<Hash>,
     /// What was measured.
     pub measured: Measured,
     /// Attempts before it that the surroundings cut.

@@ -373,8 +373,8 @@ impl Plan {
     pub fn go_on(&mut self, begun: Manifest) -> Result<(), RunError> {
         let changed = |what| RunError::Changed { run: begun.run.clone(), what };
         let now = &self.manifest;
-        // Figures of other metrics are measured anew from the sessions that are there.
-        let without = |with: &MadeWith| MadeWith { metrics: 0, ..with.clone() };
+        // Figures of other metrics are measured anew from the sessions that are there; a build is no engine.
+        let without = |with: &MadeWith| MadeWith { metrics: 0, binary: Hash::of(""), ..with.clone() };
         if now.golden.sha256 != begun.golden.sha256 {
             return Err(changed("the golden set"));
         }
@@ -514,11 +514,15 @@ impl<'a> Desk<'a> {
         let Some((at, cell)) = self.take() else { return false };
         let Some(task) = self.tasks.get(at) else { return false };
         let Some(scenario) = self.surroundings.golden.scenarios.get(task.scenario) else { return false };
-        let run = self.paper().manifest.run.clone();
+        let (run, binary) = {
+            let paper = self.paper();
+            (paper.manifest.run.clone(), paper.manifest.made_with.binary.clone())
+        };
         let began = Instant::now();
         let job = Job {
             surroundings: self.surroundings,
             run: &run,
+            binary: &binary,
             cell: &cell,
             scenario,
             who: &task.who,

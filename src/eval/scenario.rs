@@ -558,10 +558,11 @@ pub(super) fn known(vocabulary: &Vocabulary, name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const TEXT: &str = r#"
+    /// The scenario `001_cup`.
+    pub const TEXT: &str = r#"
         [metadata]
         id = "001_cup"
         title = "A cup"
@@ -608,6 +609,11 @@ mod tests {
         Scenario::parse(Path::new("/sets/golden_v9/001_cup"), text)
     }
 
+    /// [`TEXT`], read.
+    pub fn cup() -> Scenario {
+        parse(TEXT).unwrap()
+    }
+
     fn refused(from: &str, to: &str) -> String {
         assert!(TEXT.contains(from), "{from}");
         parse(&TEXT.replace(from, to)).unwrap_err()
@@ -615,7 +621,7 @@ mod tests {
 
     #[test]
     fn a_scenario_is_read_and_its_brief_gives_nothing_away() {
-        let scenario = parse(TEXT).unwrap();
+        let scenario = cup();
         assert_eq!(scenario.brief_text(), "A cup.\n\nWarmer.\n\n- The rim stays white.\n");
         assert_eq!(scenario.budget.max_cost_micro_usd, Some(250_000));
         assert_eq!(scenario.branch_count(), Count { min: 1, max: 1 });
