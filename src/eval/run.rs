@@ -17,6 +17,7 @@ use crate::clock::Cancel;
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::eval::baselines;
 use crate::eval::cells::{self, Execute, Inputs, Job, Seat, Surroundings};
+use crate::eval::file::FileError;
 use crate::eval::manifest::{
     Arm, Asked, CellRecord, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
     ManifestError, ModelRecord, PromptRecord, Standing,
@@ -345,11 +346,8 @@ impl Plan {
     /// Gives the run its name and writes its manifest: from now on it can be resumed.
     pub fn begin(&mut self, home: &Path) -> Result<PathBuf, RunError> {
         let runs = home.join("runs");
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ManifestError::Io { doing: "make", path, source }
-        };
-        std::fs::create_dir_all(&runs).map_err(io(&runs))?;
+        let refused = |path: &Path| FileError::at("make", path);
+        std::fs::create_dir_all(&runs).map_err(refused(&runs)).map_err(ManifestError::from)?;
         let stamp = self.manifest.begun.strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
         let (mut name, mut number) = (stamp.clone(), 2);
         // Two runs may begin in one second.
@@ -361,7 +359,7 @@ impl Plan {
                     name = format!("{stamp}_{number}");
                     number += 1;
                 }
-                Err(error) => return Err(io(&folder)(error).into()),
+                Err(error) => return Err(ManifestError::from(refused(&folder)(error)).into()),
             }
         };
         self.manifest.run = name;
