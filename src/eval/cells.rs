@@ -294,9 +294,13 @@ impl Job<'_> {
         if let Some(done) = before.as_ref().filter(|done| done.measured.version == METRICS_VERSION) {
             return Standing::Done(Box::new(done.clone()));
         }
-        let payer = before.map_or_else(|| self.run.to_owned(), |done| done.paid_by);
+        // What is measured anew was paid, and made, by whoever ran it.
+        let origin = match before {
+            Some(done) => (done.paid_by, done.binary),
+            None => (self.run.to_owned(), Some(self.binary.clone())),
+        };
         for attempt in 1.. {
-            match self.attempt(inputs, &payer, execute) {
+            match self.attempt(inputs, &origin, execute) {
                 Ok(Some(done)) => return Standing::Done(Box::new(done)),
                 Ok(None) => {
                     return Standing::NotRun { why: "it was cut, and goes on where it stopped".into() };
@@ -320,7 +324,7 @@ impl Job<'_> {
     fn attempt(
         &self,
         inputs: &Inputs,
-        payer: &str,
+        (payer, binary): &(String, Option<Hash>),
         execute: &Execute<'_>,
     ) -> Result<Option<Done>, (Fault, Amounts)> {
         let nothing = |fault: Fault| (fault, Amounts::default());
@@ -372,8 +376,8 @@ impl Job<'_> {
             spent,
             wall_ms: tools::millis(session.elapsed()),
             ended: session.lines.last().map(|line| line.t).unwrap_or_default(),
-            paid_by: payer.to_owned(),
-            binary: Some(self.binary.clone()),
+            paid_by: payer.clone(),
+            binary: binary.clone(),
             measured,
             failures: self.failures(),
         };
