@@ -31,6 +31,9 @@ pub struct Budget {
     /// Pictures rendered (cache hits are not renders).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_renders: Option<u64>,
+    /// Calls of the model, retries included, where fewer than the guard rail allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_model_calls: Option<u64>,
 }
 
 /// A budget that cannot be read, or lacks one of its three caps.
@@ -107,6 +110,7 @@ impl Budget {
                 max_tokens: tokens,
                 max_cost_micro_usd: cost,
                 max_renders: renders,
+                max_model_calls: None,
             }),
             _ => {
                 let named = [("time", time), ("iterations", iterations), ("branches", branches)];
@@ -115,14 +119,35 @@ impl Budget {
         }
     }
 
-    /// The guard rail on model calls.
+    /// The most calls of the model: the cap where one is given, else the guard rail.
     pub fn max_model_calls(&self) -> u64 {
-        self.max_iterations.saturating_add(20)
+        self.max_model_calls.unwrap_or_else(|| self.max_iterations.saturating_add(20))
     }
 
     /// The whole time.
     pub fn time(&self) -> Duration {
         Duration::from_secs(self.time_seconds)
+    }
+
+    /// What is left of it once this was spent, or the first cap of which nothing is.
+    pub fn after(&self, spent: &Amounts, took: Duration) -> Result<Self, Exhausted> {
+        // Begun seconds count, so that both together never take longer.
+        let seconds = u64::try_from(took.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+        let rest = |cap: Cap, limit: u64, used: u64| match limit.saturating_sub(used) {
+            0 => Err(Exhausted { cap, used, reserved: 0, limit, wanted: 1 }),
+            rest => Ok(rest),
+        };
+        let optional =
+            |cap: Cap, limit: Option<u64>, used: u64| limit.map(|limit| rest(cap, limit, used)).transpose();
+        Ok(Self {
+            time_seconds: rest(Cap::Time, self.time_seconds * 1000, seconds.saturating_mul(1000))? / 1000,
+            max_iterations: rest(Cap::Iterations, self.max_iterations, spent.iterations)?,
+            max_branches: rest(Cap::Branches, self.max_branches, spent.branches)?,
+            max_tokens: optional(Cap::Tokens, self.max_tokens, spent.tokens)?,
+            max_cost_micro_usd: optional(Cap::Cost, self.max_cost_micro_usd, spent.cost_micro_usd)?,
+            max_renders: optional(Cap::Renders, self.max_renders, spent.renders)?,
+            max_model_calls: Some(rest(Cap::ModelCalls, self.max_model_calls(), spent.model_calls)?),
+        })
     }
 
     /// The time kept for wrapping up: 60 s or 5 %, whichever is less.
@@ -311,13 +336,23 @@ impl Amounts {
     }
 }
 
-/// The slice of a session that only the wrap-up may use (its time is [`Budget::wrap_up_time`]).
+/// The slice of a session that only the wrap-up may use. Its time is [`Budget::wrap_up_time`], or what is said
+/// here where that is more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserve {
     /// Tokens of one call.
     pub tokens: u64,
     /// Its price.
     pub cost_micro_usd: u64,
+    /// Wall time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub time_seconds: u64,
+    /// Calls of the model.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub model_calls: u64,
+    /// Renders.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub renders: u64,
 }
 
 /// Whether the session still explores or only closes.
@@ -374,9 +409,14 @@ impl Ledger {
         self.assumed
     }
 
+    /// The time kept for wrapping up.
+    pub fn wrap_up_time(&self) -> Duration {
+        self.budget.wrap_up_time().max(Duration::from_secs(self.reserve.time_seconds))
+    }
+
     /// When work, as against the wrap-up, must end.
     pub fn work_time(&self) -> Duration {
-        self.budget.time().saturating_sub(self.budget.wrap_up_time())
+        self.budget.time().saturating_sub(self.wrap_up_time())
     }
 
     /// The moment of the present stage's end, on the session's own clock.
@@ -399,8 +439,11 @@ impl Ledger {
         let (used, open) = (self.settled, self.reserved());
         let (keep, calls) = match self.stage {
             Stage::Work => (self.reserve, self.budget.max_model_calls()),
-            // One call with its retries is kept for the wrap-up on top of the guard rail.
-            Stage::WrapUp => (Reserve::default(), self.budget.max_model_calls().saturating_add(4)),
+            Stage::WrapUp => {
+                // One call with its retries is kept for the wrap-up on top of the guard rail; a cap is a cap.
+                let more = if self.budget.max_model_calls.is_some() { 0 } else { 4 };
+                (Reserve::default(), self.budget.max_model_calls().saturating_add(more))
+            }
         };
         let unlimited = u64::MAX;
         let rows = [
@@ -435,9 +478,9 @@ impl Ledger {
                 open.renders,
                 want.renders,
                 self.budget.max_renders.unwrap_or(unlimited),
-                0,
+                keep.renders,
             ),
-            (Cap::ModelCalls, used.model_calls, open.model_calls, want.model_calls, calls, 0),
+            (Cap::ModelCalls, used.model_calls, open.model_calls, want.model_calls, calls, keep.model_calls),
         ];
         for (cap, used, open, wanted, limit, keep) in rows {
             let reserved = open.saturating_add(keep);
@@ -587,7 +630,8 @@ mod tests {
     fn the_reserve_is_kept_from_work_and_given_to_the_wrap_up() {
         let mut budget = Budget::parse("time=10m,iterations=5,branches=1,tokens=1000").unwrap();
         budget.max_cost_micro_usd = Some(100);
-        let mut ledger = Ledger::new(budget, Reserve { tokens: 300, cost_micro_usd: 40 });
+        let mut ledger =
+            Ledger::new(budget, Reserve { tokens: 300, cost_micro_usd: 40, ..Reserve::default() });
         let want = Amounts { tokens: 700, model_calls: 1, ..Amounts::default() };
         assert!(ledger.admit(&want, Duration::ZERO).is_ok());
         let more = Amounts { tokens: 701, ..want };
@@ -598,6 +642,37 @@ mod tests {
         assert_eq!(ledger.admit(&more, Duration::from_secs(600)).unwrap_err().cap, Cap::Time);
     }
 
+    #[test]
+    fn what_was_spent_before_is_taken_off_and_nothing_left_is_a_cap() {
+        let budget = Budget::parse("time=1m,iterations=5,branches=1,tokens=1000").unwrap();
+        let spent = Amounts { tokens: 400, model_calls: 2, ..Amounts::default() };
+        let left = budget.after(&spent, Duration::from_millis(1500)).unwrap();
+        assert_eq!((left.time_seconds, left.max_tokens, left.max_model_calls), (58, Some(600), Some(23)));
+        assert_eq!((left.max_iterations, left.max_branches, left.max_renders), (5, 1, None));
+        let fired = |spent: Amounts, secs| budget.after(&spent, Duration::from_secs(secs)).unwrap_err().cap;
+        assert_eq!(fired(Amounts { tokens: 1000, ..spent }, 1), Cap::Tokens);
+        assert_eq!(fired(Amounts { model_calls: 25, ..spent }, 1), Cap::ModelCalls);
+        assert_eq!(fired(spent, 60), Cap::Time);
+    }
+
+    #[test]
+    fn a_protocol_may_keep_time_calls_and_renders_for_its_wrap_up() {
+        let mut budget = Budget::parse("time=10m,iterations=5,branches=1,renders=4").unwrap();
+        budget.max_model_calls = Some(3);
+        let reserve = Reserve { time_seconds: 240, model_calls: 1, renders: 3, ..Reserve::default() };
+        let mut ledger = Ledger::new(budget, reserve);
+        let spend = |renders, model_calls| Amounts { renders, model_calls, ..Amounts::default() };
+        let fired =
+            |ledger: &Ledger, want, at| ledger.admit(&want, Duration::from_secs(at)).err().map(|e| e.cap);
+        assert_eq!(fired(&ledger, spend(1, 2), 359), None);
+        assert_eq!(fired(&ledger, spend(2, 0), 0), Some(Cap::Renders));
+        assert_eq!(fired(&ledger, spend(0, 3), 0), Some(Cap::ModelCalls));
+        assert_eq!(fired(&ledger, spend(0, 0), 360), Some(Cap::Time));
+        ledger.wrap_up();
+        assert_eq!(fired(&ledger, spend(4, 3), 360), None);
+        assert_eq!(fired(&ledger, spend(0, 4), 360), Some(Cap::ModelCalls), "a cap is a cap");
+    }
+
     proptest! {
         /// Whatever is asked, in whatever order, settled amounts never pass a cap.
         #[test]
@@ -605,7 +680,7 @@ mod tests {
             wants in prop::collection::vec((0u64..3, 0u64..2, 0u64..400, 0u64..3, any::<bool>()), 0..200)
         ) {
             let budget = Budget::parse("time=1h,iterations=20,branches=3,tokens=2000,renders=10").unwrap();
-            let mut ledger = Ledger::new(budget.clone(), Reserve { tokens: 200, cost_micro_usd: 0 });
+            let mut ledger = Ledger::new(budget.clone(), Reserve { tokens: 200, ..Reserve::default() });
             for (seq, (iterations, branches, tokens, renders, settle_lower)) in wants.into_iter().enumerate() {
                 let want = Amounts { iterations, branches, tokens, renders, ..Amounts::default() };
                 if ledger.admit(&want, Duration::ZERO).is_ok() {

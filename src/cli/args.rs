@@ -37,7 +37,7 @@ Exit status:
   11  session not confirmed          12   provider
   20  budget spent, nothing judged   21   the agent asks         22   cancelled
   23  the provider gave up           24   the engine gave up     25   interrupted
-  26  the protocol came to no good end
+  26  the protocol came to no good end            27  no protocol that can run was written
 
 Start with `chemigram demo`: it needs darktable, and neither a raw nor a key.";
 

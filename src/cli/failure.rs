@@ -6,12 +6,15 @@ use crate::error::{Coded, ErrorCode, Fault};
 
 /// An error on its way out: cause first, remedy if there is one. Every library error becomes one.
 #[derive(Debug)]
-pub struct Failure(Fault);
+pub struct Failure {
+    fault: Fault,
+    status: Option<u8>,
+}
 
 impl Failure {
     /// A failure of this program's own.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self(Fault::new(code, message))
+        Self { fault: Fault::new(code, message), status: None }
     }
 
     /// Bad input.
@@ -34,32 +37,38 @@ impl Failure {
     /// Adds what to do about it.
     #[must_use]
     pub fn remedy(self, remedy: impl Into<String>) -> Self {
-        Self(self.0.with("remedy", remedy.into()))
+        Self { fault: self.fault.with("remedy", remedy.into()), ..self }
+    }
+
+    /// Gives it an exit status of its own.
+    #[must_use]
+    pub fn status(self, status: u8) -> Self {
+        Self { status: Some(status), ..self }
     }
 
     /// The exit status.
     pub fn exit_status(&self) -> u8 {
-        self.0.code.exit_status()
+        self.status.unwrap_or_else(|| self.fault.code.exit_status())
     }
 
     /// Cause.
     pub fn message(&self) -> &str {
-        &self.0.message
+        &self.fault.message
     }
 
     /// What to do about it.
     pub fn help(&self) -> Option<String> {
-        Coded::remedy(&self.0)
+        Coded::remedy(&self.fault)
     }
 
     /// As a program reads it.
     pub fn to_json(&self) -> Value {
-        json!({ "error": { "code": self.0.code, "message": self.0.message, "remedy": self.help() } })
+        json!({ "error": { "code": self.fault.code, "message": self.fault.message, "remedy": self.help() } })
     }
 }
 
 impl<E: Coded> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(Fault::from(&error))
+        Self { fault: Fault::from(&error), status: None }
     }
 }

@@ -16,6 +16,7 @@ mod export;
 mod export_args;
 mod failure;
 mod generate;
+mod goal;
 mod history;
 mod import;
 mod import_args;

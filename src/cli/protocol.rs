@@ -63,7 +63,12 @@ fn show(app: &App, files: &Overlay, name: &str, source: bool) -> Result<(), Fail
             .result(&json!({ "name": name, "file": entry.file, "source": text }), || plain(&text));
     }
     let protocol = load(&entry.file, &text, &look()).into_protocol()?;
-    let states: Vec<Value> = protocol.states.iter().map(|state| state_json(&protocol, state)).collect();
+    app.output.result(&described(&protocol, &entry.file), || told(&protocol))
+}
+
+/// A protocol for a program.
+pub(super) fn described(protocol: &Protocol, file: &str) -> Value {
+    let states: Vec<Value> = protocol.states.iter().map(|state| state_json(protocol, state)).collect();
     let variables: Vec<Value> = protocol
         .variables
         .iter()
@@ -71,12 +76,12 @@ fn show(app: &App, files: &Overlay, name: &str, source: bool) -> Result<(), Fail
             json!({ "name": name, "type": v.kind, "trust": v.trust, "default": v.default, "description": v.description })
         })
         .collect();
-    let result = json!({
-        "name": protocol.name, "file": entry.file, "description": protocol.description,
+    json!({
+        "name": protocol.name, "file": file, "description": protocol.description,
         "version": protocol.dialect, "initial_state": protocol.names().get(protocol.initial),
-        "max_iterations": protocol.max_transitions, "variables": variables, "states": states,
-    });
-    app.output.result(&result, || told(&protocol))
+        "max_iterations": protocol.max_transitions, "budget": protocol.budget, "variables": variables,
+        "states": states,
+    })
 }
 
 fn state_json(protocol: &Protocol, state: &crate::protocol::model::State) -> Value {
@@ -100,7 +105,7 @@ fn target(protocol: &Protocol, target: Target) -> &str {
 }
 
 /// A protocol for a person.
-fn told(protocol: &Protocol) -> String {
+pub(super) fn told(protocol: &Protocol) -> String {
     let mut text = format!("{}\n{}\n", line(&protocol.name), line(&protocol.description));
     if !protocol.variables.is_empty() {
         text.push_str("\nWhat it wants to know (--var NAME=VALUE):\n");
@@ -130,6 +135,21 @@ fn told(protocol: &Protocol) -> String {
         if let Some(tools) = state.tools.as_ref().filter(|tools| !tools.is_empty()) {
             let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
             let _ = writeln!(text, "      may call {}", line(&tools.join(", ")));
+        }
+        if let Some(action) = &state.action {
+            let _ = writeln!(text, "      the engine calls {}", line(&action.tool));
+        }
+    }
+    if let Some(budget) = protocol.budget.and_then(|budget| serde_json::to_value(budget).ok()) {
+        let caps: Vec<String> = budget
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, cap)| cap.is_number())
+            .map(|(name, cap)| format!("{name} {cap}"))
+            .collect();
+        if !caps.is_empty() {
+            let _ = writeln!(text, "\nIt may spend at most: {}", caps.join(", "));
         }
     }
     text

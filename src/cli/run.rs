@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::failure::Failure;
+use super::goal;
 use super::mode_b::show_session;
 use super::progress::Watch;
 use super::resolve;
@@ -40,10 +41,9 @@ const PROTOCOL_BUDGET: &str = "standard";
 
 /// Runs a session, new or taken up again. The status is the outcome's.
 pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
-    let budget = match (&args.options.budget, &args.protocol) {
-        (None, Some(_)) => PROTOCOL_BUDGET,
-        (budget, _) => budget.as_deref().unwrap_or_default(),
-    };
+    let steered = args.protocol.is_some() || args.options.generate.is_some();
+    let usual = if steered { PROTOCOL_BUDGET } else { "" };
+    let budget = args.options.budget.as_deref().unwrap_or(usual);
     session(app, args.photo.as_deref(), args.protocol.as_deref(), budget, &args.options)
 }
 
@@ -64,12 +64,14 @@ fn session(
         return resume(app, photo, args, part);
     }
     let budget = Budget::parse(budget)?;
-    if !args.yes && !args.dry_run && !app.output.can_ask() {
+    let goal = resolve::optional_text(args.generate.as_ref())?;
+    // A protocol is written and kept though nobody is there; without a yes it is not run.
+    if !args.yes && !args.dry_run && goal.is_none() && !app.output.can_ask() {
         return Err(Failure::new(ErrorCode::InvalidInput, "nobody is at a terminal to confirm the plan")
             .remedy("add --yes to begin without asking, or --dry-run to see the plan"));
     }
     let asked = protocol.map(|named| steering::asked(app, named, &args.vars)).transpose()?;
-    if asked.is_none() && !args.vars.is_empty() {
+    if asked.is_none() && goal.is_none() && !args.vars.is_empty() {
         return Err(Failure::input("--var is for the variables of a protocol, and there is none")
             .remedy("name one with --protocol FILE|NAME"));
     }
@@ -86,8 +88,9 @@ fn session(
     let named = args.referee.as_deref().or(wishes.referee.as_deref());
     let referee = Referee::named(named, &app.registry(), &prompts, seed)?;
     let workspace = subject(app, photo.unwrap_or_default(), brief.as_ref(), args.dry_run)?;
-    let prompt = if asked.is_some() { protocols::PROMPT } else { PROMPT };
-    let request = Request {
+    let steered = asked.is_some() || goal.is_some();
+    let prompt = if steered { protocols::PROMPT } else { PROMPT };
+    let mut request = Request {
         brief,
         vectors: args.vectors.clone(),
         budget,
@@ -101,6 +104,11 @@ fn session(
     let stop = Stop::default();
     let mut setup = setup(app, workspace, provider, args.prompts.as_ref(), args.renderers, stop.clone())?;
     let proxy = preview_from_copy(app, &mut setup, args.proxy.unwrap_or_default(), args.preview_size)?;
+    let asked = match &goal {
+        Some(goal) if args.dry_run => return goal::dry_run(app, &setup, &request, goal),
+        Some(goal) => Some(goal::write(app, &setup, &mut request, goal, args)?),
+        None => asked,
+    };
     let mut plan = match &asked {
         Some(asked) => protocols::plan(&setup, &request, asked)?,
         None => start::plan(&setup, &request)?,
@@ -112,7 +120,8 @@ fn session(
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
     }
-    if !args.yes {
+    // Who has said yes to a protocol that was written need not say it again.
+    if !args.yes && goal.is_none() {
         app.output.remark(&plain(&plan.message));
         let answer = app.output.ask("\nBegin? [yes/no]").unwrap_or_default();
         if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {

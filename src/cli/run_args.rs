@@ -28,6 +28,8 @@ Examples:
   chemigram run-protocol mode_b_explore --photo iguana --vector tone=\"open shadows\" --vector color=warmer \\
       --referee offline --yes
   chemigram run-protocol mine.toml --photo DSC_0042.NEF --budget time=10m,iterations=30,branches=1 --yes
+  chemigram run-protocol --generate \"open the shadows, then the same in black and white\" \\
+      --photo iguana --provider openai
 
 Without --budget it is `standard`; where the protocol is stricter, the protocol's counts. `chemigram protocol
 show NAME` says what it wants to know, and `chemigram protocol check FILE` what is wrong with it. It goes on with
@@ -40,7 +42,7 @@ pub struct RunArgs {
     #[arg(value_name = "PHOTO", required_unless_present = "resume")]
     pub photo: Option<String>,
     /// Steer it by a protocol: a file, or the name of one
-    #[arg(long, value_name = "FILE|NAME", conflicts_with = "resume")]
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["resume", "generate"])]
     pub protocol: Option<String>,
     /// Everything else.
     #[command(flatten)]
@@ -51,7 +53,7 @@ pub struct RunArgs {
 #[derive(Args, Debug)]
 pub struct RunProtocolArgs {
     /// The protocol: a file, or the name of one
-    #[arg(value_name = "FILE|NAME", required_unless_present = "resume", conflicts_with = "resume")]
+    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["resume", "generate"], conflicts_with_all = ["resume", "generate"])]
     pub protocol: Option<String>,
     /// The photo's id, or a raw file, which is taken into the library first
     #[arg(long, value_name = "PHOTO", required_unless_present = "resume")]
@@ -112,6 +114,9 @@ pub struct RunOptions {
     /// How many pictures darktable may render at once; each takes a core and 0.2 to 1 GB
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub renderers: u8,
+    /// Have the model write the protocol from this goal; it is kept, shown, and run once you say yes (or --yes)
+    #[arg(long, value_name = "GOAL|@FILE", conflicts_with = "resume")]
+    pub generate: Option<String>,
     /// A value for a variable of the protocol; repeatable
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = assignment)]
     pub vars: Vec<(String, String)>,

@@ -217,10 +217,10 @@ pub fn arm(manifest: &Manifest, part: Option<&str>) -> Result<Arm, CompareError>
     let arms = manifest.arms();
     let named = || arms.iter().map(Arm::to_string).collect::<Vec<_>>();
     let wanted = part.unwrap_or_default();
-    let exact = arms.iter().find(|arm| arm.to_string() == wanted);
-    let found: Vec<&Arm> = match exact {
-        Some(arm) => vec![arm],
-        None => arms.iter().filter(|arm| arm.to_string().contains(wanted)).collect(),
+    let whole = |arm: &&Arm| arm.is(wanted);
+    let found: Vec<&Arm> = match arms.iter().filter(whole).collect::<Vec<_>>() {
+        none if none.is_empty() => arms.iter().filter(|arm| arm.to_string().contains(wanted)).collect(),
+        some => some,
     };
     let run = manifest.run.clone();
     match found.as_slice() {
@@ -241,6 +241,11 @@ fn values<'a>(side: Side<'a>, metric: &str) -> Values<'a> {
         }
     }
     values
+}
+
+/// `p 0.031`, and never a p of nothing.
+fn p_value(p: f64) -> String {
+    if p < 0.0005 { "p < 0.001".to_owned() } else { format!("p {p:.3}") }
 }
 
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -511,8 +516,9 @@ impl Comparison {
             .map(|[low, high]| format!(", 95 % interval {low:+.3} to {high:+.3}"))
             .unwrap_or_default();
         let figures = format!(
-            "{metric} {:+.3} over {n} scenarios{interval}, p {:.3}",
-            paired.mean, self.primary.p_adjusted
+            "{metric} {:+.3} over {n} scenarios{interval}, {}",
+            paired.mean,
+            p_value(self.primary.p_adjusted)
         );
         let seen = paired.detectable.map(|d| format!("{d:.3}"));
         match verdict {

@@ -302,6 +302,13 @@ impl Arm {
         parts
     }
 
+    /// Whether `word` is its name, one of its parts, or a whole word of one: `v2`, `mode_b_explore`, `explorer-1`.
+    pub fn is(&self, word: &str) -> bool {
+        let words = |part: &str| part.split(['=', '/', '@']).skip(1).any(|own| own == word);
+        let value = |part: &str| part.split_once('=').is_some_and(|(_, value)| value == word);
+        self.to_string() == word || self.parts().iter().any(|part| part == word || value(part) || words(part))
+    }
+
     /// Its name where room is short: the parts in which the others differ from it, or all of them.
     pub fn short(&self, others: &[Self]) -> String {
         let others: Vec<Vec<String>> = others.iter().map(Self::parts).collect();

@@ -416,6 +416,7 @@ impl Plan {
             max_tokens: None,
             max_cost_micro_usd: asked.cost_micro_usd,
             max_renders: None,
+            max_model_calls: None,
         };
         let mut ledger = Ledger::new(limits, Reserve::default());
         // What earlier sittings spent stays spent.

@@ -217,6 +217,7 @@ impl Caps {
             max_tokens: self.tokens,
             max_cost_micro_usd: cost,
             max_renders: self.renders,
+            max_model_calls: None,
         })
     }
 }

@@ -549,7 +549,7 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::NotFound);
         let error = store.render("mode_b/system@v99", &context()).unwrap_err();
         assert_eq!(error.to_string(), "prompt `mode_b/system` has no version `v99`");
-        assert_eq!(error.remedy().as_deref(), Some("name one of: v1"));
+        assert_eq!(error.remedy().as_deref(), Some("name one of: v1, v2"));
     }
 
     #[test]

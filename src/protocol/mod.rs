@@ -19,6 +19,7 @@ pub mod schema;
 pub mod source;
 pub mod store;
 pub mod variables;
+pub mod written;
 
 pub use finding::{Code, Dialect, Finding, Severity};
 pub use load::{Loaded, Options, load};

@@ -43,7 +43,7 @@ pub struct Document {
 }
 
 /// What a run, or one visit of a state, may spend. Amounts left out are not limited here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetSpec {
     /// Wall time.
@@ -65,7 +65,7 @@ pub struct BudgetSpec {
 }
 
 /// The slice of a budget that only states with `usesReserve` may spend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReserveSpec {
     /// Wall time.

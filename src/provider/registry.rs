@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::explorer::{Explorer, FORGETFUL};
+use super::explorer::Explorer;
 use super::openai_chat::OpenAiChat;
 use super::profile::{Dialect, Profile, SetupError};
 use super::script::Script;
@@ -168,10 +168,11 @@ impl Registry {
 pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>, SetupError> {
     let profile = registry.get(&choice.provider)?;
     match profile.dialect {
-        Dialect::Explorer => Ok(Arc::new(match registry.model_info(choice)?.model.as_str() {
-            FORGETFUL => Explorer::forgetful(choice.seed),
-            _ => Explorer::new(choice.seed),
-        })),
+        Dialect::Explorer => {
+            let model = registry.model_info(choice)?.model;
+            let explorer = Explorer::named(&model, choice.seed).unwrap_or_else(|| Explorer::new(choice.seed));
+            Ok(Arc::new(explorer))
+        }
         Dialect::Script => {
             let path = choice
                 .model

@@ -1,10 +1,12 @@
 //! What a photographer comes back to: one model, folded from a session's transcript and its photo's folder,
 //! and its faces. Here is the text; a program reads the model itself as JSON.
 
+mod heard;
 mod model;
 mod plain;
 mod text;
 
+pub use heard::{ProtocolUsed, SecondOpinion};
 pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
 pub use plain::{line, plain, wrap};
 pub use text::{Style, summary_line, text};

@@ -8,10 +8,11 @@ use crate::budget::{Amounts, Budget, Cap, usd};
 use crate::error::Fault;
 use crate::ids::{Hash, RefName};
 use crate::photo::Workspace;
+use crate::review::heard::{self, ProtocolUsed, SecondOpinion};
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
 use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
-use crate::transcript::{Event, Flag, JudgmentSource, Outcome, Vector};
+use crate::transcript::{Event, Flag, JudgmentSource, Outcome, RefereeStart, Vector};
 
 /// Everything worth telling about a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,6 +44,10 @@ pub struct ReviewModel {
     pub model: String,
     /// The prompt, with its version.
     pub prompt: String,
+    /// The protocol that steered it, if one did.
+    pub protocol: Option<ProtocolUsed>,
+    /// Who gave second opinions, if anyone did.
+    pub referee: Option<RefereeStart>,
     /// How the baseline was named.
     pub baseline_ref: String,
     /// The baseline's commit.
@@ -98,6 +103,8 @@ pub struct BranchReview {
     pub comparable_to_baseline: bool,
     /// Remarks.
     pub flags: Vec<Flag>,
+    /// What the referee said of it last.
+    pub second_opinion: Option<SecondOpinion>,
     /// The moves that make it, as the agent names them.
     pub key_moves: Vec<String>,
     /// All moves in effect at its tip.
@@ -157,8 +164,15 @@ impl ReviewModel {
     /// Folds a session as read into its review.
     pub fn of(workspace: &Workspace, session: &Session) -> Result<Self, SessionError> {
         let (state, start) = (&session.state, &session.state.start);
-        let branches: Vec<BranchReview> =
-            state.branches.iter().map(|branch| review(workspace, session, branch)).collect();
+        let mut opinions = heard::opinions(session);
+        let branches: Vec<BranchReview> = state
+            .branches
+            .iter()
+            .map(|branch| BranchReview {
+                second_opinion: opinions.remove(&branch.name),
+                ..review(workspace, session, branch)
+            })
+            .collect();
         let made = |name: &RefName| branches.iter().any(|b| b.branch == *name);
         let not_made = start.branches.iter().map(|b| b.branch.clone()).filter(|name| !made(name)).collect();
         let gaps = session.lines.iter().filter_map(|line| match &line.event {
@@ -181,6 +195,8 @@ impl ReviewModel {
             provider: start.provider.clone(),
             model: start.model.clone(),
             prompt: start.prompt.clone(),
+            protocol: heard::protocol(session),
+            referee: start.referee.clone(),
             baseline_ref: start.baseline_ref.clone(),
             baseline: start.baseline.clone(),
             baseline_preview: Some(workspace.folder().join(baseline_preview(start))).filter(|p| p.is_file()),
@@ -285,6 +301,7 @@ fn review(workspace: &Workspace, session: &Session, branch: &BranchView) -> Bran
         judged_reasoning: judgment.map(|j| j.judged_reasoning.clone()).unwrap_or_default(),
         comparable_to_baseline: judgment.is_none_or(|j| j.comparable_to_baseline),
         flags: judgment.map(|j| j.flags.clone()).unwrap_or_default(),
+        second_opinion: None,
         key_moves: judgment.map(|j| j.key_moves.clone()).unwrap_or_default(),
         moves,
         tried,

@@ -108,6 +108,15 @@ fn head(page: &mut Page, model: &ReviewModel) {
     }
     let by = format!("{} {}, prompt {}", line(&model.provider), line(&model.model), line(&model.prompt));
     page.line(&format!("By: {by}"));
+    if let Some(protocol) = &model.protocol {
+        let (name, version) = (line(&protocol.name), protocol.version);
+        page.line(&format!("Protocol: {name} (version {version}, {})", protocol.sha256.short()));
+    }
+    if let Some(referee) = &model.referee {
+        page.line(&format!("Referee: {} {}", line(&referee.provider), line(&referee.model)));
+    } else if model.protocol.is_some() {
+        page.line("Referee: nobody");
+    }
     let outcome = outcome(page.style, model);
     page.line(&format!("Outcome: {outcome}"));
     if let Some(question) = &model.question {
@@ -154,6 +163,11 @@ fn branch_text(page: &mut Page, branch: &BranchReview) {
     page.line(&format!("  {}", score(style, branch)));
     if !branch.judged_reasoning.is_empty() {
         page.field(2, "Reasoning", &branch.judged_reasoning);
+    }
+    if let Some(opinion) = &branch.second_opinion {
+        let reason = line(&opinion.reason);
+        let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+        page.field(2, "Referee", &format!("{}{reason}", opinion.verdict));
     }
     let key_moves = match (branch.key_moves.is_empty(), branch.flags.contains(&Flag::Abandoned)) {
         (false, _) => branch.key_moves.join(", "),

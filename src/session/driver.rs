@@ -48,6 +48,27 @@ pub trait Host: Send + Sync {
 pub struct Unwatched;
 impl Host for Unwatched {}
 
+/// Waits until then, unless `cut` says so before.
+pub(super) async fn rest(until: &Deadline, cut: impl Fn() -> bool) {
+    while !until.expired() && !cut() {
+        tokio::time::sleep(TICK.min(until.remaining())).await;
+    }
+}
+
+/// Waits for an attempt; nothing, once `expired` says that nobody waits any longer.
+pub(super) async fn before(
+    mut call: Attempt<'_>,
+    expired: impl Fn() -> bool,
+) -> Option<Result<ModelReply, ProviderFault>> {
+    loop {
+        // The tick looks at the session's own clock, which unlike the timer counts suspend.
+        tokio::select! {
+            result = &mut call => return Some(result),
+            () = tokio::time::sleep(TICK) => if expired() { return None },
+        }
+    }
+}
+
 /// A session that can run.
 pub struct Session {
     /// The hands and eyes.
@@ -200,9 +221,7 @@ impl Session {
         if !pause.is_zero() {
             host.busy("waiting to try the model again");
             let until = self.gate.deadline().at_most(pause);
-            while !until.expired() && self.halt() == Halt::No {
-                tokio::time::sleep(TICK.min(until.remaining())).await;
-            }
+            rest(&until, || self.halt() != Halt::No).await;
         }
     }
 
@@ -233,25 +252,18 @@ impl Session {
     pub(super) async fn in_time(
         &self,
         _permit: Permit,
-        mut call: Attempt<'_>,
+        call: Attempt<'_>,
     ) -> Option<Result<ModelReply, ProviderFault>> {
         let mut deadline: Deadline = self.gate.deadline();
         if self.state.stopped {
             // Whoever asked to stop does not wait for a model that hangs.
-            deadline = deadline.at_most(self.gate.ledger().budget().wrap_up_time());
+            deadline = deadline.at_most(self.gate.ledger().wrap_up_time());
         }
-        loop {
-            // The tick looks at the session's own clock, which unlike the timer counts suspend.
-            tokio::select! {
-                result = &mut call => return Some(result),
-                () = tokio::time::sleep(TICK) => {
-                    let _ = self.halt();
-                    if deadline.expired() {
-                        return None;
-                    }
-                }
-            }
-        }
+        let expired = || {
+            let _ = self.halt();
+            deadline.expired()
+        };
+        before(call, expired).await
     }
 
     fn replied(

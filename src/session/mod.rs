@@ -4,11 +4,12 @@
 //! writes down what came of it; [`start`] plans a session or takes an interrupted one up again; [`listing`]
 //! reads sessions that are over or running elsewhere. Where a protocol steers, [`steering::Steering`] is its
 //! machine within the state, and `carry` does what the machine asks for; the gate, the driver and the fold are
-//! the same.
+//! the same. [`generate`] has the model write a protocol before there is a session.
 
 mod carry;
 pub mod driver;
 mod effect;
+pub mod generate;
 pub mod listing;
 pub mod opinion;
 pub mod pricing;

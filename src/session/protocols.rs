@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Reserve};
 use crate::error::{ErrorCode, Fault};
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::Workspace;
 use crate::protocol::build::Host;
 use crate::protocol::finding::{Dialect, Finding};
 use crate::protocol::model::{Protocol, State};
-use crate::protocol::schema::{BudgetSpec, Trust};
+use crate::protocol::schema::{BudgetSpec, ReserveSpec, Trust};
 use crate::protocol::variables::{Item, Purpose, Values};
-use crate::protocol::{Options, load};
+use crate::protocol::{Loaded, Options, load};
 use crate::session::SessionError;
 use crate::session::opinion::Referee;
 use crate::session::start::{self, Plan, Request, Setup};
@@ -79,6 +79,11 @@ impl Asked {
         load(&self.file, &self.text, &options).draft().cloned()
     }
 
+    /// The variables that it declares.
+    fn declared(&self) -> BTreeSet<String> {
+        self.draft().map(|protocol| protocol.variables.into_keys().collect()).unwrap_or_default()
+    }
+
     /// Its wishes, as far as its file can be read.
     pub fn wishes(&self) -> Wishes {
         let Some(Protocol { model, referee, .. }) = self.draft() else { return Wishes::default() };
@@ -98,8 +103,7 @@ pub fn ready(
     budget: &Budget,
     model: &str,
 ) -> Result<Ready, SessionError> {
-    let declared: BTreeSet<String> =
-        asked.draft().map(|p| p.variables.into_keys().collect()).unwrap_or_default();
+    let declared = asked.declared();
     if !branches.is_empty() && !declared.contains("vectors") {
         let message = "vectors were given, and the protocol has no variable `vectors`";
         return Err(Fault::new(ErrorCode::InvalidInput, message)
@@ -119,18 +123,15 @@ pub fn ready(
         let remedy = format!("put `branches={needed}` into the budget");
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
+    affordable(&reserve(&protocol), &budget)?;
     Ok(Ready { protocol, variables: written(&values), budget, makes, warnings })
 }
 
 /// Plans a session that a protocol steers: everything is checked and nothing is written. The budget is the
 /// request's, and where the protocol is stricter the protocol's.
 pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
-    let branches = match request.vectors.is_empty() {
-        true => Vec::new(),
-        false => start::branches(&setup.workspace, request)?,
-    };
-    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
-    let brief = request.brief.clone().or_else(own).unwrap_or_default();
+    let branches = vector_branches(setup, request)?;
+    let brief = brief(setup, request);
     let ready = ready(asked, &brief, &branches, &request.budget, &setup.provider.info().model)?;
     for name in &ready.makes {
         if setup.workspace.branch(name)?.is_some() {
@@ -143,7 +144,16 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     let mut request = request.clone();
     request.budget = ready.budget;
     let protocol = ready.protocol;
+    let reserve = reserve(&protocol);
     let mut plan = start::plan_with(setup, &request, branches)?;
+    // Where the guard rail keeps one call for the wrap-up on top, a cap keeps it within.
+    let one = u64::from(request.budget.max_model_calls.is_some_and(|calls| calls > 1));
+    plan.start.reserve = Reserve {
+        time_seconds: reserve.time_seconds,
+        model_calls: reserve.model_calls.max(one),
+        renders: reserve.renders,
+        ..plan.start.reserve
+    };
     plan.tools = tools::steered_specs();
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.start.protocol = Some(ProtocolStart {
@@ -157,6 +167,33 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     let (source, warnings) = (asked.text.clone(), ready.warnings);
     plan.protocol = Some(Steered { protocol: Arc::new(protocol), source, warnings });
     Ok(plan)
+}
+
+/// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
+pub fn loaded(setup: &Setup, request: &Request, asked: &Asked) -> Result<Loaded, SessionError> {
+    let branches = vector_branches(setup, request)?;
+    let values = values(asked, &brief(setup, request), &asked.declared(), &branches);
+    let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
+    Ok(load(&asked.file, &asked.text, &options))
+}
+
+/// The branches of the vectors; none, where there are none.
+fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
+    match request.vectors.is_empty() {
+        true => Ok(Vec::new()),
+        false => start::branches(&setup.workspace, request),
+    }
+}
+
+/// The brief: the request's, or the photo's own.
+fn brief(setup: &Setup, request: &Request) -> String {
+    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
+    request.brief.clone().or_else(own).unwrap_or_default()
+}
+
+/// What the protocol keeps for its wrap-up.
+fn reserve(protocol: &Protocol) -> ReserveSpec {
+    protocol.budget.as_ref().and_then(|budget| budget.reserve.clone()).unwrap_or_default()
 }
 
 /// Refuses a protocol of the original format without somebody who reads: it leaves to its referee where to go on.
@@ -246,6 +283,23 @@ fn made(protocol: &Protocol) -> Vec<RefName> {
     protocol.states.iter().flat_map(names).collect()
 }
 
+/// Whether what a protocol keeps for its wrap-up leaves something for the work.
+fn affordable(reserve: &ReserveSpec, budget: &Budget) -> Result<(), SessionError> {
+    let rows = [
+        ("seconds", reserve.time_seconds, Some(budget.time_seconds), "time"),
+        ("model calls", reserve.model_calls, Some(budget.max_model_calls()), "iterations"),
+        ("renders", reserve.renders, budget.max_renders, "renders"),
+    ];
+    for (what, kept, cap, name) in rows {
+        let Some(cap) = cap.filter(|cap| kept >= *cap) else { continue };
+        let message = format!("the protocol keeps {kept} {what} for its wrap-up, and there are {cap} in all");
+        return Err(Fault::new(ErrorCode::InvalidInput, message)
+            .with("remedy", format!("give more `{name}=` in the budget, or keep less in the protocol"))
+            .into());
+    }
+    Ok(())
+}
+
 /// The lesser of two budgets, cap by cap.
 fn narrowed(budget: &Budget, by: Option<&BudgetSpec>) -> Budget {
     let Some(by) = by else { return budget.clone() };
@@ -264,5 +318,9 @@ fn narrowed(budget: &Budget, by: Option<&BudgetSpec>) -> Budget {
             by.max_cost_usd.map(|usd| (usd * 1e6).max(0.0) as u64),
         ),
         max_renders: either(budget.max_renders, by.max_renders),
+        max_model_calls: either(
+            budget.max_model_calls,
+            by.max_model_calls.filter(|calls| *calls < budget.max_model_calls()),
+        ),
     }
 }

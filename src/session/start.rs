@@ -176,6 +176,7 @@ pub(super) fn plan_with(
         Reserve {
             tokens: share(budget.max_tokens, 24_000),
             cost_micro_usd: share(budget.max_cost_micro_usd, 100_000),
+            ..Reserve::default()
         }
     };
     let start = SessionStart {
@@ -414,6 +415,8 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
         max_tokens: optional(budget.max_tokens, more.max_tokens),
         max_cost_micro_usd: optional(budget.max_cost_micro_usd, more.max_cost_micro_usd),
         max_renders: optional(budget.max_renders, more.max_renders),
+        // A cap on calls grows with what the calls are for.
+        max_model_calls: optional(budget.max_model_calls, named("iterations").then_some(more.max_iterations)),
     };
     if raised == *budget {
         let message = format!("`{given}` raises no cap that this session has");
@@ -475,7 +478,7 @@ fn fold_with(
     Ok(state)
 }
 
-fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, SessionError> {
+pub(super) fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, SessionError> {
     let authority = Authority::Session { session: id.clone(), lease };
     Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
 }

@@ -82,7 +82,8 @@ fn open(photos: &Path) -> Workspace {
 }
 
 /// Cuts a session after its lines and takes it up again: after the first line of every kind, and after
-/// every `step`-th line besides.
+/// every `step`-th line besides. `CHEMIGRAM_TEST_CUT_STEP` stands for `step`: 1 cuts after every line, which takes
+/// minutes.
 fn cut(studio: &Studio, mut session: Session, model: &dyn Fn() -> Arc<dyn Provider>, step: u64) {
     let copies = Copies {
         from: studio.dir.path().join("photos"),
@@ -95,6 +96,8 @@ fn cut(studio: &Studio, mut session: Session, model: &dyn Fn() -> Arc<dyn Provid
     let expected = outcome(&session, &studio.workspace);
     let id: SessionId = copies.session.parse().unwrap();
     let made = copies.made.into_inner().unwrap();
+    let asked = std::env::var("CHEMIGRAM_TEST_CUT_STEP").ok();
+    let step = asked.map_or(step, |step| step.parse().expect("a number of lines"));
     let mut first = BTreeMap::new();
     for (seq, kind) in &made {
         first.entry(kind.clone()).or_insert(*seq);

@@ -5,6 +5,7 @@
 mod support;
 
 mod cuts;
+mod generate;
 mod judge;
 mod original;
 mod referees;

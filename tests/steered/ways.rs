@@ -2,12 +2,15 @@
 //! says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chemigram::budget::Cap;
+use chemigram::clock::ManualClock;
 use chemigram::protocol::machine::EndKind;
 use chemigram::provider::script::Script;
+use chemigram::provider::{Attempt, ModelInfo, ModelRequest, Provider};
 use chemigram::session::opinion::Referee;
-use chemigram::session::protocols::Asked;
+use chemigram::session::protocols::{self, Asked};
 use chemigram::session::start::{self, Resume};
 use chemigram::transcript::{Event, Outcome};
 
@@ -158,4 +161,100 @@ fn a_stop_and_a_cap_lead_to_the_wrap_up() {
     // What no check has seen is taken back, with the wrap-up's own means.
     assert_eq!(ran.way(), ["Plan", "(branch)", "Explore", "(rollback)", "WrapUp"]);
     assert!(ran.end.spent.iterations <= 4, "{:?}", ran.end.spent);
+}
+
+/// A protocol that looks, within this budget of the whole run.
+fn within(budget: &str) -> Asked {
+    let mut asked = look(
+        r#"maxSteps = 100
+        transitions = [{ on = "pass", to = "Close" }]"#,
+    );
+    asked.text =
+        asked.text.replacen("maxIterations = 5", &format!("maxIterations = 5\nbudget = {budget}"), 1);
+    asked
+}
+
+/// An agent that looks again and again, and only ends the session when it is told to.
+fn dawdler() -> String {
+    let looks: Vec<String> = (1..30).map(|n| reply(&[("log", &format!(r#"{{"limit": {n}}}"#))])).collect();
+    looks.concat()
+}
+
+#[test]
+fn a_runs_model_calls_are_a_cap_and_its_reserve_is_kept() {
+    for (calls, reserve) in [(6, 2), (4, 1)] {
+        let studio = Studio::new();
+        let budget = format!(
+            "{{ max_model_calls = {calls}, reserve = {{ time_seconds = 5, model_calls = {reserve} }} }}"
+        );
+        let work = calls - reserve;
+        // As many looks as the work may take; what comes then is the wrap-up's.
+        let script: String = dawdler().split_inclusive("\n\n").take(work).collect();
+        let ran = run(
+            &studio,
+            model(&(script + &ended())),
+            Referee::Nobody,
+            &wanted(BUDGET, &[]),
+            &within(&budget),
+        );
+        let fired = ran.end.cap.unwrap();
+        assert_eq!((fired.cap, fired.limit), (Cap::ModelCalls, calls as u64), "{}", ran.end.reason);
+        assert_eq!(ran.way(), ["Look", "Close"]);
+        assert_eq!(ran.end.summary, "Looked.", "the wrap-up could not be paid");
+        assert_eq!(ran.end.spent.model_calls, work as u64 + 1);
+    }
+    // Who dawdles in the wrap-up too has no call beyond the cap.
+    let studio = Studio::new();
+    let budget = "{ max_model_calls = 5, reserve = { time_seconds = 5, model_calls = 2 } }";
+    let ran = run(&studio, model(&dawdler()), Referee::Nobody, &wanted(BUDGET, &[]), &within(budget));
+    assert_eq!(ran.end.outcome, Outcome::BudgetExhausted, "{}", ran.end.reason);
+    assert_eq!(ran.end.spent.model_calls, 5);
+}
+
+#[test]
+fn a_runs_reserve_of_time_is_kept_and_must_fit() {
+    let studio = Studio::new();
+    let clock = Arc::new(ManualClock::default());
+    let script = dawdler().split_inclusive("\n\n").take(5).collect::<String>() + &ended();
+    let slow = Slow { script: model(&script), clock: clock.clone() };
+    let mut setup = studio.setup(Arc::new(slow));
+    setup.clock = clock;
+    let asked = within("{ reserve = { time_seconds = 300, model_calls = 1 } }");
+    let request = wanted("time=10m,iterations=9,branches=1", &[]);
+    let plan = protocols::plan(&setup, &request, &asked).unwrap();
+    let mut session = start::start(setup, plan).unwrap();
+    let end = support::run(&mut session);
+    // Five replies of a minute each have used up what is not kept.
+    assert_eq!(
+        (end.cap.map(|cap| cap.cap), end.summary.as_str()),
+        (Some(Cap::Time), "Looked."),
+        "{}",
+        end.reason
+    );
+    assert_eq!(end.spent.model_calls, 6);
+    drop(session);
+
+    let short = wanted("time=5m,iterations=9,branches=1", &[]);
+    let refused = protocols::plan(&studio.setup(model(&script)), &short, &asked).err().unwrap();
+    assert!(
+        refused.to_string().contains("keeps 300 seconds for its wrap-up, and there are 300"),
+        "{refused}"
+    );
+}
+
+/// A model that takes a minute for each reply.
+struct Slow {
+    script: Arc<Script>,
+    clock: Arc<ManualClock>,
+}
+
+impl Provider for Slow {
+    fn info(&self) -> &ModelInfo {
+        self.script.info()
+    }
+
+    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+        self.clock.advance(Duration::from_secs(60));
+        self.script.attempt(request)
+    }
 }

@@ -314,6 +314,14 @@ fn only_like_is_compared_with_like() {
     assert!(matches!(arm(&b, None), Err(CompareError::WhichArm { count: 2, .. })));
     assert_eq!(arm(&b, Some("v2")).unwrap().prompt, "p@v2");
     assert!(matches!(arm(&b, Some("v3")), Err(CompareError::NoArm { .. })));
+    // A whole word comes before a part of one.
+    b.cells[4].model = "explorer-1-random".into();
+    b.cells[5].prompt = "p@v1".into();
+    assert_eq!(arm(&b, Some("explorer-1")).unwrap().model, "explorer-1");
+    assert_eq!(arm(&b, Some("random")).unwrap().model, "explorer-1-random");
+    assert!(matches!(arm(&b, Some("explorer")), Err(CompareError::WhichArm { count: 2, .. })));
+    b.cells[4].model = "explorer-1".into();
+    b.cells[5].prompt = "p@v2".into();
     b.made_with.darktable = "5.0".into();
     let v2 = arm(&b, Some("v2")).unwrap();
     let both = compare(Side { manifest: &a, arm: &side_a }, Side { manifest: &b, arm: &v2 }, None, MARGIN);

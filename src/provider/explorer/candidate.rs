@@ -64,17 +64,39 @@ struct Dial {
     max: f64,
 }
 
+impl Dial {
+    /// The value for a strength.
+    fn at(&self, strength: f64) -> f64 {
+        let digits = (100.0 / (self.max - self.min)).log10().ceil().clamp(0.0, 9.0) as i32;
+        let scale = 10_f64.powi(digits);
+        let value = (self.neutral + strength * self.unit).clamp(self.min, self.max);
+        // Without a negative zero.
+        (value * scale).round() / scale + 0.0
+    }
+}
+
+impl ListedMove {
+    /// What makes it stronger or weaker, with the units turned round if `way` is -1.
+    fn dials(&self, way: f64) -> Vec<Dial> {
+        let dial = |(name, p): (&String, &ListedParameter)| {
+            let neutral = p.neutral.filter(|_| !p.whole)?;
+            let unit = way * (p.default - neutral);
+            Some(Dial { name: name.clone(), neutral, unit, min: p.min, max: p.max })
+        };
+        let dials = self.parameters.iter().filter_map(dial);
+        dials.filter(|dial| dial.unit != 0.0 && dial.max > dial.min).collect()
+    }
+
+    /// Values with a strength of its own for each parameter that has one.
+    pub fn at(&self, mut strength: impl FnMut(&str) -> f64) -> BTreeMap<String, f64> {
+        self.dials(1.0).iter().map(|dial| (dial.name.clone(), dial.at(strength(&dial.name)))).collect()
+    }
+}
+
 impl Candidate {
     /// The values for a strength, rounded to about a hundredth of each range.
     pub fn values(&self, strength: f64) -> BTreeMap<String, f64> {
-        let value = |dial: &Dial| {
-            let digits = (100.0 / (dial.max - dial.min)).log10().ceil().clamp(0.0, 9.0) as i32;
-            let scale = 10_f64.powi(digits);
-            let value = (dial.neutral + strength * dial.unit).clamp(dial.min, dial.max);
-            // Without a negative zero.
-            (dial.name.clone(), (value * scale).round() / scale + 0.0)
-        };
-        self.dials.iter().map(value).collect()
+        self.dials.iter().map(|dial| (dial.name.clone(), dial.at(strength))).collect()
     }
 
     /// The strength that gives such values.
@@ -88,16 +110,7 @@ impl Candidate {
             return None;
         }
         let way = if turned { -1.0 } else { 1.0 };
-        let dials: Vec<Dial> = listed
-            .parameters
-            .iter()
-            .filter_map(|(name, p)| {
-                let neutral = p.neutral?;
-                let unit = way * (p.default - neutral);
-                Some(Dial { name: name.clone(), neutral, unit, min: p.min, max: p.max })
-            })
-            .filter(|dial| dial.unit != 0.0 && dial.max > dial.min)
-            .collect();
+        let dials = listed.dials(way);
         // Several dials together are a balance: their default is all there is of it.
         let balance = if dials.len() > 1 { 1.0 } else { f64::INFINITY };
         let reach = |dial: &Dial| {

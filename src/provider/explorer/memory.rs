@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::metrics::check::{VectorCheck, Verdict};
 use crate::metrics::difference::Difference;
+use crate::provider::explorer::Habit;
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::candidate::{Candidate, ListedMove, candidates};
 use crate::provider::explorer::search;
@@ -102,10 +103,34 @@ pub(super) struct Branch {
     pub real_moves: Vec<String>,
 }
 
+impl Branch {
+    /// A branch that was just made, with nothing to try on it.
+    pub fn fresh(name: &str, aim: Aim) -> Self {
+        Self {
+            name: name.to_owned(),
+            candidates: Vec::new(),
+            aim,
+            settings: Settings::new(),
+            ops: BTreeMap::new(),
+            trials: Vec::new(),
+            entry: Default::default(),
+            rejected: Vec::new(),
+            settled: false,
+            share: LEAST_SHARE,
+            spent: 1,
+            looks: 1,
+            judged: None,
+            refusals: 0,
+            real_moves: Vec::new(),
+        }
+    }
+}
+
 /// Everything known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    seed: u64,
+    pub seed: u64,
+    pub habit: Habit,
     /// The branches of the plan, in order.
     pub plan: Vec<Planned>,
     max_iterations: u64,
@@ -161,8 +186,8 @@ struct Turn {
 
 impl Memory {
     /// Reads a conversation.
-    pub fn of(messages: &[Message], seed: u64) -> Self {
-        let mut memory = Self { seed, ..Self::default() };
+    pub fn of(messages: &[Message], seed: u64, habit: Habit) -> Self {
+        let mut memory = Self { seed, habit, ..Self::default() };
         let mut rest = messages.iter().peekable();
         while let Some(message) = rest.next() {
             match message {
@@ -352,21 +377,10 @@ impl Memory {
         let aim = Aim::of(wish, place);
         let (_, share, looks) = share.unwrap_or((0, LEAST_SHARE, 1));
         self.branches.push(Branch {
-            name: asked.to_owned(),
             candidates: candidates(&self.moves, &aim, self.seed),
-            aim,
-            settings: Settings::new(),
-            ops: BTreeMap::new(),
-            trials: Vec::new(),
-            entry: Default::default(),
-            rejected: Vec::new(),
-            settled: false,
             share,
-            spent: 1,
             looks,
-            judged: None,
-            refusals: 0,
-            real_moves: Vec::new(),
+            ..Branch::fresh(asked, aim)
         });
     }
 

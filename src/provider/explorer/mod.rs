@@ -38,6 +38,7 @@
 mod aim;
 mod candidate;
 mod forgetful;
+mod lot;
 mod memory;
 mod policy;
 mod search;
@@ -51,16 +52,42 @@ use std::collections::BTreeMap;
 use crate::conversation::{Finish, Message, Usage};
 use crate::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provider};
 
-/// The model's id, which changes whenever the policy does.
-const MODEL: &str = "explorer-1";
-/// The one that forgets some moves: see [`Explorer::forgetful`].
-pub const FORGETFUL: &str = "explorer-1-forgetful";
+/// How an explorer works. The others than [`Habit::Searching`] are there to be compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Habit {
+    /// As this module says.
+    #[default]
+    Searching,
+    /// It forgets a third of the moves, others with each seed: a contestant with luck.
+    Forgetful,
+    /// It keeps the first setting of the move that fits best, if that can be kept: no search.
+    FirstTry,
+    /// It does the same at a quarter of the strength: worse by plan, which a comparison should find.
+    Timid,
+    /// It draws two moves and their strengths by lot, whatever was asked, and keeps them.
+    Random,
+}
+
+impl Habit {
+    const ALL: [Self; 5] = [Self::Searching, Self::Forgetful, Self::FirstTry, Self::Timid, Self::Random];
+
+    /// The model's id, which changes whenever the policy does.
+    fn model(self) -> &'static str {
+        match self {
+            Self::Searching => "explorer-1",
+            Self::Forgetful => "explorer-1-forgetful",
+            Self::FirstTry => "explorer-1-first-try",
+            Self::Timid => "explorer-1-timid",
+            Self::Random => "explorer-1-random",
+        }
+    }
+}
 
 /// The offline explorer.
 #[derive(Clone, Debug)]
 pub struct Explorer {
     seed: u64,
-    forgets: bool,
+    habit: Habit,
     info: ModelInfo,
 }
 
@@ -68,9 +95,14 @@ impl Explorer {
     /// Makes an explorer. The seed decides between moves that fit a vector equally well; 0 takes them in the
     /// order of their names.
     pub fn new(seed: u64) -> Self {
+        Self::with(Habit::Searching, seed)
+    }
+
+    /// One with a habit of its own.
+    pub fn with(habit: Habit, seed: u64) -> Self {
         let info = ModelInfo {
             provider: "explorer".into(),
-            model: MODEL.into(),
+            model: habit.model().into(),
             vision: false,
             context: None,
             free: true,
@@ -78,22 +110,21 @@ impl Explorer {
             image_tokens: 0,
             facts: BTreeMap::from([("explorer_seed".to_owned(), seed.to_string())]),
         };
-        Self { seed, forgets: false, info }
+        Self { seed, habit, info }
     }
 
-    /// One that forgets a third of the moves, others with each seed: a contestant with luck, on which a
-    /// comparison can be tried.
-    pub fn forgetful(seed: u64) -> Self {
-        let mut explorer = Self { forgets: true, ..Self::new(seed) };
-        explorer.info.model = FORGETFUL.into();
-        explorer
+    /// The one of that model id.
+    pub fn named(model: &str, seed: u64) -> Option<Self> {
+        Habit::ALL.into_iter().find(|habit| habit.model() == model).map(|habit| Self::with(habit, seed))
     }
 
     /// The next reply to a conversation.
     fn reply(&self, messages: &[Message]) -> ModelReply {
-        let message = match self.forgets {
-            true => policy::next(&forgetful::remembered(messages, self.seed), self.seed),
-            false => policy::next(messages, self.seed),
+        let message = match self.habit {
+            Habit::Forgetful => {
+                policy::next(&forgetful::remembered(messages, self.seed), self.seed, self.habit)
+            }
+            _ => policy::next(messages, self.seed, self.habit),
         };
         let finish = match &message {
             Message::Assistant { calls, .. } if !calls.is_empty() => Finish::ToolCalls,

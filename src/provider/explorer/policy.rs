@@ -4,17 +4,21 @@ use serde_json::{Value, json};
 
 use crate::conversation::{Message, ToolCall};
 use crate::provider::explorer::aim::Aim;
+use crate::provider::explorer::lot;
 use crate::provider::explorer::memory::{Branch, Memory, Settings};
 use crate::provider::explorer::search::{self, Edit, Step};
 use crate::provider::explorer::stage::Stage;
-use crate::provider::explorer::words;
+use crate::provider::explorer::{Habit, words};
 
 /// How often the end is asked for before silence has to do.
 const ENDS: u32 = 3;
 
+/// The share of the usual strength that the timid one dares.
+const TIMID: f64 = 0.25;
+
 /// The next reply.
-pub(super) fn next(messages: &[Message], seed: u64) -> Message {
-    let memory = Memory::of(messages, seed);
+pub(super) fn next(messages: &[Message], seed: u64, habit: Habit) -> Message {
+    let memory = Memory::of(messages, seed, habit);
     let mut reply = Reply { number: memory.replies + 1, text: String::new(), calls: Vec::new() };
     decide(&memory, &mut reply);
     Message::Assistant { text: reply.text, calls: reply.calls, opaque: Vec::new() }
@@ -101,7 +105,7 @@ fn steered(memory: &Memory, stage: &Stage, reply: &mut Reply) {
         if unread("list_vocabulary") {
             return list(reply);
         }
-        if explore(branch, reply) {
+        if explore(memory, branch, reply) {
             return;
         }
     } else if stage.may("end_mode_b_session") {
@@ -109,7 +113,7 @@ fn steered(memory: &Memory, stage: &Stage, reply: &mut Reply) {
     } else if stage.may("record_judgment")
         && let Some(branch) = here.filter(|branch| branch.refusals < 2)
     {
-        return judge(branch, reply);
+        return judge(memory, branch, reply);
     }
     reply.say("This state has what it asked for.");
     reply.call("attempt_done", &json!({}));
@@ -130,17 +134,26 @@ fn work(memory: &Memory, branch: &Branch, reply: &mut Reply) {
         if memory.outcomes("checkout").1 == 0 && memory.affords(1) {
             return reply.call("checkout", &json!({ "ref": branch.name }));
         }
-        return judge(branch, reply);
+        return judge(memory, branch, reply);
     }
-    if !explore(branch, reply) {
-        judge(branch, reply);
+    if !explore(memory, branch, reply) {
+        judge(memory, branch, reply);
     }
 }
 
 /// The next try on a branch, or the way back to the best of them; `false` when the branch is as it should be.
-fn explore(branch: &Branch, reply: &mut Reply) -> bool {
+fn explore(memory: &Memory, branch: &Branch, reply: &mut Reply) -> bool {
+    let step = match memory.habit {
+        Habit::Random if branch.trials.is_empty() => {
+            Step::Try(lot::drawn(&memory.moves, branch, memory.seed))
+        }
+        Habit::Random => return false,
+        Habit::FirstTry => search::first(branch, 1.0),
+        Habit::Timid => search::first(branch, TIMID),
+        Habit::Searching | Habit::Forgetful => search::next(branch),
+    };
     if !branch.settled
-        && let Step::Try(goal) = search::next(branch)
+        && let Step::Try(goal) = step
     {
         let number = branch.trials.len() + 1;
         reply.say(format!("{}, try {number}: {}", branch.name, words::setting(&goal)));
@@ -176,10 +189,14 @@ fn edit(branch: &Branch, goal: &Settings, label: &str, reply: &mut Reply) {
 
 /// Judges a branch by the best that was seen of it. A judgment that was refused is made once more, with the
 /// moves that the engine named.
-fn judge(branch: &Branch, reply: &mut Reply) {
+fn judge(memory: &Memory, branch: &Branch, reply: &mut Reply) {
     let again = branch.refusals > 0;
     let mut arguments = json!({"branch": branch.name, "judged_reasoning": words::reasoning(branch)});
-    match search::best(branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
+    let best = match memory.habit {
+        Habit::Random => branch.trials.last(),
+        _ => search::best(branch),
+    };
+    match best.and_then(|best| Some((best, best.figures.as_ref()?))) {
         Some((best, figures)) => {
             let moves = if again { &branch.real_moves } else { &figures.ops };
             arguments["judged_score"] = search::score(search::merit(&branch.aim, figures)).into();
@@ -208,7 +225,7 @@ fn conclude(memory: &Memory, reply: &mut Reply) {
     };
     let open: Vec<&Branch> = memory.branches.iter().filter(|b| b.is_open()).filter(told).collect();
     if !open.is_empty() {
-        open.into_iter().for_each(|branch| judge(branch, reply));
+        open.into_iter().for_each(|branch| judge(memory, branch, reply));
         return;
     }
     if memory.outcomes("end_mode_b_session").1 >= ENDS {

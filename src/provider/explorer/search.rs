@@ -52,6 +52,17 @@ pub(super) fn next(branch: &Branch) -> Step {
     }
 }
 
+/// The one setting of somebody who does not search: the best candidate at a share of the strength that a search
+/// begins with.
+pub(super) fn first(branch: &Branch, share: f64) -> Step {
+    match branch.candidates.first() {
+        Some(candidate) if branch.trials.is_empty() => {
+            Step::Try(setting(candidate, (branch.aim.start() * share).min(candidate.limit)))
+        }
+        _ => Step::Done,
+    }
+}
+
 fn run(branch: &Branch) -> Result<(), Pause> {
     let mut climbed = Vec::new();
     for candidate in &branch.candidates {

@@ -558,3 +558,36 @@ async fn an_attempt_is_free_and_says_who_answered() {
     let Message::Assistant { calls, .. } = reply.message else { panic!() };
     assert_eq!(calls[0].id, "call_1_1");
 }
+
+#[test]
+fn a_habit_is_kept() {
+    let looks = |habit| {
+        let explorer = Explorer::with(habit, 3);
+        let mut world = World::new(50, THREE);
+        let messages = world.run(&explorer);
+        assert_replays(&messages, &explorer);
+        assert!(world.ended.is_some(), "{habit:?}");
+        assert_eq!(Explorer::named(habit.model(), 3).unwrap().habit, habit);
+        let looks = world.called.iter().filter(|name| *name == "render_preview").count();
+        let calls = messages.iter().filter_map(|message| match message {
+            Message::Assistant { calls, .. } => Some(calls),
+            _ => None,
+        });
+        let first = calls.flatten().find(|call| call.name == "apply_primitive").unwrap();
+        let first: Value = serde_json::from_str(&first.arguments).unwrap();
+        let values = first["parameter_values"].as_object().unwrap();
+        (looks, values.values().next().unwrap().as_f64().unwrap(), world)
+    };
+    let (searching, start, _) = looks(Habit::Searching);
+    let (first, same, tried) = looks(Habit::FirstTry);
+    assert_eq!(start, same);
+    assert!(searching > 6 && first <= 3, "{searching} and {first}");
+    assert_eq!(tried.branches["branch_b_warmth"].len(), 1);
+    let (_, quarter, _) = looks(Habit::Timid);
+    assert!((quarter / start - 0.25).abs() < 0.02, "{quarter} of {start}");
+    let (drawn, _, lot) = looks(Habit::Random);
+    assert_eq!(drawn, 3, "one look a branch");
+    assert!(lot.branches.values().all(|moves| moves.len() == 2), "{:?}", lot.branches);
+    assert!(lot.judgments.values().all(|judgment| judgment["abandoned"].is_null()));
+    assert!(Explorer::named("explorer-2", 0).is_none());
+}

@@ -1,0 +1,100 @@
+//! Which protocol steered a session, and what the referee said of each branch.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::ids::{Hash, RefName};
+use crate::protocol::finding::Dialect;
+use crate::protocol::rules::{Ruling, Verdict};
+use crate::session::listing::Session;
+use crate::session::steering::{Answered, Opinion, Said};
+use crate::transcript::Event;
+
+/// The protocol that steered a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProtocolUsed {
+    /// Its name.
+    pub name: String,
+    /// Its file, as it was named.
+    pub file: String,
+    /// The version of its format: 1 is the original one.
+    pub version: u32,
+    /// SHA-256 of its text.
+    pub sha256: Hash,
+}
+
+/// The last that a referee said of a branch, all orders taken together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SecondOpinion {
+    /// `better`, `same`, `worse`, `off_brief`, `unsure`; `passed` or `failed` where criteria were asked about;
+    /// `unavailable` when nobody could say.
+    pub verdict: String,
+    /// Why, in its own words.
+    pub reason: String,
+}
+
+/// The protocol of a session, if one steered it.
+pub fn protocol(session: &Session) -> Option<ProtocolUsed> {
+    let used = session.state.start.protocol.as_ref()?;
+    let dialect = session.state.steering.as_ref()?.protocol.dialect;
+    Some(ProtocolUsed {
+        name: used.name.clone(),
+        file: used.file.clone(),
+        version: if dialect == Dialect::Strict { 2 } else { 1 },
+        sha256: used.source.clone(),
+    })
+}
+
+/// What the referee said last of each branch.
+pub fn opinions(session: &Session) -> BTreeMap<RefName, SecondOpinion> {
+    let mut found = BTreeMap::new();
+    // One question is asked at a time, perhaps in two orders, each perhaps more than once.
+    let (mut question, mut said) = (Opinion::default(), Vec::new());
+    for line in &session.lines {
+        let reply = match &line.event {
+            Event::RefereeIntent(intent) if intent.order == 1 && intent.attempt == 1 => {
+                (question, said) = (Opinion::default(), Vec::new());
+                continue;
+            }
+            Event::Referee(reply) => reply,
+            _ => continue,
+        };
+        if let Some(Ok(Said::Verdict { verdict, why })) = reply.opinion.clone().map(serde_json::from_value) {
+            said.push((verdict, why));
+        }
+        let opinion = match question.fold(reply) {
+            Answered::NotYet => continue,
+            Answered::Verdict(verdict) => of_pair(verdict, &said),
+            Answered::Ruling(ruling) => of_criteria(ruling),
+            Answered::Unavailable(why) => ("unavailable".to_owned(), why),
+        };
+        said.clear();
+        let (verdict, reason) = opinion;
+        if let Some(branch) = &reply.branch {
+            found.insert(branch.clone(), SecondOpinion { verdict, reason });
+        }
+    }
+    found
+}
+
+fn of_pair(verdict: Verdict, said: &[(Verdict, String)]) -> (String, String) {
+    let reason = match said {
+        [(first, _), (second, _)] if first != second => format!(
+            "it contradicted itself: {} in one order, {} in the other",
+            first.outcome(),
+            second.outcome()
+        ),
+        [.., (_, why)] => why.clone(),
+        [] => String::new(),
+    };
+    (verdict.outcome().to_string(), reason)
+}
+
+fn of_criteria(ruling: Ruling) -> (String, String) {
+    match ruling {
+        Ruling::Passed { .. } => ("passed".into(), "the criteria are met".into()),
+        Ruling::Failed { feedback } => ("failed".into(), feedback),
+        Ruling::Unavailable => ("unavailable".into(), String::new()),
+    }
+}
