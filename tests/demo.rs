@@ -1,6 +1,9 @@
 //! The demo, twice from nothing: three branches, and the same to the pixel.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/home.rs"]
+mod home;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,19 +11,13 @@ use std::process::{Command, Stdio};
 use chemigram::ids::Hash;
 use chemigram::photo::{Library, Workspace};
 use chemigram::transcript::{self, Event, Flag, Judgment, Outcome};
+use home::settle;
 
 /// Runs the demo with a home, a cache and a library of its own.
 fn demo(home: &Path) -> Workspace {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
     command.arg("demo").arg("--dir").arg(home.join("demo")).stdin(Stdio::null()).stdout(Stdio::null());
-    for (name, folder) in [
-        ("HOME", "home"),
-        ("XDG_CACHE_HOME", "cache"),
-        ("XDG_DATA_HOME", "data"),
-        ("XDG_CONFIG_HOME", "config"),
-    ] {
-        command.env(name, home.join(folder));
-    }
+    settle(&mut command, home);
     assert_eq!(command.status().unwrap().code(), Some(0));
     Library::new(home.join("demo/photos")).open(&"espresso".parse().unwrap()).unwrap()
 }

@@ -6,8 +6,9 @@
 #[path = "support/home.rs"]
 mod home;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use chemigram::darktable::dng;
@@ -16,6 +17,7 @@ use chemigram::eval::manifest::{self, Manifest, Standing};
 use chemigram::ids::Hash;
 use chemigram::transcript::Outcome;
 use home::settle;
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// A home with a golden set of so many scenarios, each with shadows that were opened by a known amount.
@@ -95,6 +97,35 @@ values = {{ amount = {amount} }}
         let (status, value) = self.eval(&[&["run", "--golden", "golden_test"], arguments].concat());
         let folder = value["folder"].as_str().unwrap_or_else(|| panic!("{value:#}"));
         (status, Manifest::read(Path::new(folder)).unwrap())
+    }
+
+    /// A sitting under way, in a process group of its own.
+    fn begin(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// The newest run, once the transcript of its second session is so far.
+    fn wait_for_second(&self, far: impl Fn(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            assert!(began.elapsed() < Duration::from_secs(120), "the second session never came so far");
+            std::thread::sleep(Duration::from_millis(5));
+            let Ok(folder) = manifest::find(&self.evaluations(), "last") else { continue };
+            let Ok(manifest) = Manifest::read(&folder) else { continue };
+            if self.second(&manifest).is_some_and(|transcript| far(&transcript)) {
+                return manifest.run;
+            }
+        }
+    }
+
+    /// The transcript of a run's second session, as far as it is.
+    fn second(&self, run: &Manifest) -> Option<String> {
+        let cell = &run.cells[1];
+        let photos = self.evaluations().join("cells").join(cell.key.as_str()).join("photos");
+        let sessions = photos.join(&cell.scenario).join("sessions/mode_b");
+        let entry = std::fs::read_dir(sessions).ok()?.next()?.ok()?;
+        std::fs::read_to_string(entry.path().join("transcript.jsonl")).ok()
     }
 
     fn evaluations(&self) -> PathBuf {
@@ -192,31 +223,8 @@ fn the_baselines_frame_the_explorer_and_a_finished_cell_is_never_paid_twice() {
 fn a_killed_run_goes_on_to_the_same_figures() {
     let home = Home::new(1);
     let who = ["--provider", "idle,explorer"];
-    let mut child = home
-        .command(&[&["run", "--golden", "golden_test"], who.as_slice()].concat())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // In the middle of the second session.
-    let began = Instant::now();
-    let second = |manifest: &Manifest| {
-        let cell = &manifest.cells[1];
-        let photos = home.evaluations().join("cells").join(cell.key.as_str()).join("photos");
-        let sessions = photos.join(&cell.scenario).join("sessions/mode_b");
-        let entry = std::fs::read_dir(sessions).ok()?.next()?.ok()?;
-        std::fs::read_to_string(entry.path().join("transcript.jsonl")).ok()
-    };
-    let cut = loop {
-        assert!(began.elapsed() < Duration::from_secs(120), "the second session never came so far");
-        std::thread::sleep(Duration::from_millis(5));
-        let Ok(folder) = manifest::find(&home.evaluations(), "last") else { continue };
-        let Ok(manifest) = Manifest::read(&folder) else { continue };
-        let lines = second(&manifest).map_or(0, |text| text.lines().count());
-        if lines > 25 {
-            break manifest.run;
-        }
-    };
+    let mut child = home.begin(&[&["run", "--golden", "golden_test"], who.as_slice()].concat());
+    let cut = home.wait_for_second(|transcript| transcript.lines().count() > 25);
     child.kill().unwrap();
     child.wait().unwrap();
     let folder = manifest::find(&home.evaluations(), &cut).unwrap();
@@ -227,13 +235,57 @@ fn a_killed_run_goes_on_to_the_same_figures() {
     assert_eq!((status, value["run"].as_str()), (0, Some(cut.as_str())));
     let resumed = Manifest::read(&folder).unwrap();
     assert_eq!(resumed.cells[0], killed.cells[0], "the finished one was run again");
-    let transcript = second(&resumed).unwrap();
+    let transcript = home.second(&resumed).unwrap();
     assert!(transcript.contains("\"kind\":\"resumed\""), "the killed session was begun anew");
 
     // The same in one go, elsewhere.
     let (status, whole) = Home::new(1).run(&who);
     assert_eq!(status, 0);
     assert_eq!(but_for_times(&resumed), but_for_times(&whole));
+}
+
+#[test]
+fn ctrl_c_lets_a_session_end_twice_cuts_it_and_the_run_goes_on_to_the_same_figures() {
+    let home = Home::new(1);
+    let who = ["--provider", "idle,explorer,oracle"];
+    // A terminal signals the whole group: darktable must not die of it.
+    let interrupt = |child: &Child| {
+        rustix::process::kill_process_group(rustix::process::Pid::from_child(child), Signal::INT).unwrap();
+    };
+    let ended = |mut child: Child, most: u64| {
+        let began = Instant::now();
+        let status = child.wait().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(most), "it took {:?}", began.elapsed());
+        status.code()
+    };
+    let child = home.begin(&[&["run", "--golden", "golden_test"], who.as_slice()].concat());
+    let run = home.wait_for_second(|transcript| transcript.lines().count() > 25);
+    interrupt(&child);
+    std::thread::sleep(Duration::from_millis(50));
+    interrupt(&child);
+    // As long as one picture takes, on a busy machine.
+    assert_eq!(ended(child, 20), Some(25));
+    let folder = manifest::find(&home.evaluations(), &run).unwrap();
+    let cut = Manifest::read(&folder).unwrap();
+    assert_eq!((cut.tally().done, cut.tally().not_run), (1, 2));
+    let Standing::NotRun { why } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
+    assert!(why.contains("goes on where it stopped"), "{why}");
+
+    let child = home.begin(&["resume", &run]);
+    home.wait_for_second(|transcript| transcript.contains("\"kind\":\"resumed\""));
+    interrupt(&child);
+    assert_eq!(ended(child, 60), Some(25));
+    let stopped = Manifest::read(&folder).unwrap();
+    assert_eq!((stopped.tally().done, stopped.tally().not_run), (2, 1), "{:?}", stopped.cells);
+    assert_eq!(stopped.cells[0], cut.cells[0], "the finished one was run again");
+
+    let (status, _) = home.eval(&["resume", &run]);
+    assert_eq!(status, 0);
+    let whole = home
+        .eval(&[&["run", "--golden", "golden_test", "--evaluations", "other"], who.as_slice()].concat())
+        .1;
+    let whole = Manifest::read(Path::new(whole["folder"].as_str().unwrap())).unwrap();
+    assert_eq!(but_for_times(&Manifest::read(&folder).unwrap()), but_for_times(&whole));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Sessions killed at random moments and taken up again.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "support/home.rs"]
+mod home;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use chemigram::darktable::dng;
 use chemigram::ids::SessionId;
 use chemigram::photo::{Library, Workspace};
 use chemigram::transcript::{self, Event, Line, Outcome};
+use home::settle;
 
 const KILLS: usize = 20;
 
@@ -37,14 +40,7 @@ impl Home {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("--library").arg(self.path("photos")).args(args);
-        for (name, folder) in [
-            ("HOME", "home"),
-            ("XDG_CACHE_HOME", "cache"),
-            ("XDG_DATA_HOME", "data"),
-            ("XDG_CONFIG_HOME", "config"),
-        ] {
-            command.env(name, self.path(folder));
-        }
+        settle(&mut command, self.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }

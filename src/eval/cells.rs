@@ -39,18 +39,18 @@ use crate::photo::{Library, Workspace};
 use crate::prompts::Store;
 use crate::provider::{Choice, Provider, Registry, connect};
 use crate::redact::Redactor;
-use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing::{self, Condition};
 use crate::session::opinion::Referee;
 use crate::session::protocols;
 use crate::session::start::{self, Resume, Setup};
+use crate::session::{ENGINE, SessionError};
 use crate::tools;
 use crate::transcript::{Event, Outcome, SessionEnd};
 use crate::vocabulary::Vocabulary;
 
 /// The version of [`Inputs`].
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Attempts at one cell in one sitting.
 const ATTEMPTS: usize = 3;
 /// How long darktable may take over one picture that is measured.
@@ -94,7 +94,8 @@ pub struct Surroundings {
     pub asked: Mutex<HashMap<PathBuf, Defaults>>,
 }
 
-/// Everything that matters to what a session does: the key of a cell is its hash.
+/// Everything that matters to what a session does: the key of a cell is its hash. The executable is not part of
+/// it: another build of the same engine does the same, and whoever looks at figures pays for no session twice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
     format: u32,
@@ -108,7 +109,7 @@ pub struct Inputs {
     seed: u64,
     budget: Budget,
     chemigram: String,
-    binary: Hash,
+    engine: u32,
     darktable: String,
     vocabulary: Hash,
     tools: Hash,
@@ -141,7 +142,7 @@ impl Inputs {
             seed,
             budget,
             chemigram: with.chemigram.clone(),
-            binary: with.binary.clone(),
+            engine: with.engine,
             darktable: with.darktable.clone(),
             vocabulary: with.vocabulary.clone(),
             tools: with.tools.clone(),
@@ -251,6 +252,8 @@ pub struct Job<'a> {
     pub surroundings: &'a Surroundings,
     /// The run that pays.
     pub run: &'a str,
+    /// SHA-256 of the executable.
+    pub binary: &'a Hash,
     /// The cell.
     pub cell: &'a CellRecord,
     /// Its scenario.
@@ -291,9 +294,13 @@ impl Job<'_> {
         if let Some(done) = before.as_ref().filter(|done| done.measured.version == METRICS_VERSION) {
             return Standing::Done(Box::new(done.clone()));
         }
-        let payer = before.map_or_else(|| self.run.to_owned(), |done| done.paid_by);
+        // What is measured anew was paid, and made, by whoever ran it.
+        let origin = match before {
+            Some(done) => (done.paid_by, done.binary),
+            None => (self.run.to_owned(), Some(self.binary.clone())),
+        };
         for attempt in 1.. {
-            match self.attempt(inputs, &payer, execute) {
+            match self.attempt(inputs, &origin, execute) {
                 Ok(Some(done)) => return Standing::Done(Box::new(done)),
                 Ok(None) => {
                     return Standing::NotRun { why: "it was cut, and goes on where it stopped".into() };
@@ -317,7 +324,7 @@ impl Job<'_> {
     fn attempt(
         &self,
         inputs: &Inputs,
-        payer: &str,
+        (payer, binary): &(String, Option<Hash>),
         execute: &Execute<'_>,
     ) -> Result<Option<Done>, (Fault, Amounts)> {
         let nothing = |fault: Fault| (fault, Amounts::default());
@@ -369,7 +376,8 @@ impl Job<'_> {
             spent,
             wall_ms: tools::millis(session.elapsed()),
             ended: session.lines.last().map(|line| line.t).unwrap_or_default(),
-            paid_by: payer.to_owned(),
+            paid_by: payer.clone(),
+            binary: binary.clone(),
             measured,
             failures: self.failures(),
         };
@@ -524,6 +532,7 @@ fn io(doing: &str, path: &Path, error: &std::io::Error) -> Fault {
 pub fn made_with(surroundings: &Surroundings, binary: Hash) -> MadeWith {
     MadeWith {
         chemigram: env!("CARGO_PKG_VERSION").into(),
+        engine: ENGINE,
         binary,
         darktable: surroundings.renderer.darktable_version().into(),
         vocabulary: hash_of(&surroundings.vocabulary_files),
@@ -545,4 +554,64 @@ fn hash_of(files: &Overlay) -> Hash {
         }
     }
     Hash::of(serde_json::to_vec(&all).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::scenario::tests::cup;
+
+    fn inputs(with: &MadeWith, steered: Option<Steered>) -> Inputs {
+        let facts = BTreeMap::new();
+        let seat = Seat { provider: "explorer".into(), model: "explorer-1".into(), free: true, facts };
+        let scenario = cup();
+        let budget = scenario.budget.clone();
+        Inputs::of(&scenario, ("mode_b/system@v1", &Hash::of("v1")), &seat, 1, budget, with, steered)
+    }
+
+    #[test]
+    fn what_a_session_depends_on_is_in_its_key_and_the_build_is_not() {
+        let with = MadeWith {
+            chemigram: "0.1.0".into(),
+            engine: ENGINE,
+            binary: Hash::of("a build"),
+            darktable: "4.2.1".into(),
+            vocabulary: Hash::of("moves"),
+            tools: Hash::of("tools"),
+            metrics: METRICS_VERSION,
+            preview_edge: EDGE,
+        };
+        let key = |change: &dyn Fn(&mut MadeWith)| {
+            let mut other = with.clone();
+            change(&mut other);
+            inputs(&other, None).key()
+        };
+        let before = key(&|_| {});
+        assert_eq!(key(&|with| with.binary = Hash::of("another build")), before);
+        assert_eq!(key(&|with| with.metrics += 1), before, "figures are measured anew, sessions are not run");
+        let changes: [&dyn Fn(&mut MadeWith); 5] = [
+            &|with| with.engine += 1,
+            &|with| with.chemigram = "0.2.0".into(),
+            &|with| with.darktable = "5.0.1".into(),
+            &|with| with.vocabulary = Hash::of("more moves"),
+            &|with| with.tools = Hash::of("other tools"),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            assert_ne!(key(change), before, "change {at}");
+        }
+        // The free loop says nothing of protocols: its key is that of a program without them.
+        let free = serde_json::to_value(inputs(&with, None)).unwrap();
+        assert_eq!(free.get("steered"), None);
+    }
+
+    #[test]
+    fn every_file_of_the_vocabulary_counts() {
+        let own = tempfile::tempdir().unwrap();
+        let files = || Overlay::vocabulary(Some(own.path().to_owned()));
+        let before = hash_of(&files());
+        assert_eq!(before, hash_of(&Overlay::vocabulary(None)));
+        std::fs::create_dir(own.path().join("looks")).unwrap();
+        std::fs::write(own.path().join("looks/mine.toml"), "# nothing yet").unwrap();
+        assert_ne!(hash_of(&files()), before);
+    }
 }

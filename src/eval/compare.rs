@@ -447,6 +447,12 @@ fn varied(a: &Arm, b: &Arm) -> Vec<(&'static str, String, String)> {
     rows
 }
 
+/// The executables that ended a side's sessions.
+fn builds(side: Side<'_>) -> impl Iterator<Item = &str> {
+    let last = &side.manifest.made_with.binary;
+    side.manifest.of_arm(side.arm).map(move |(_, done)| done.binary.as_ref().unwrap_or(last).short())
+}
+
 /// What else differs between the sides.
 fn cautions(a: Side<'_>, b: Side<'_>) -> Vec<String> {
     let mut cautions = Vec::new();
@@ -458,7 +464,7 @@ fn cautions(a: Side<'_>, b: Side<'_>) -> Vec<String> {
     };
     differ("darktable", &with_a.darktable, &with_b.darktable);
     differ("the program", &with_a.chemigram, &with_b.chemigram);
-    differ("the executable", with_a.binary.short(), with_b.binary.short());
+    differ("the engine", &with_a.engine.to_string(), &with_b.engine.to_string());
     differ("the vocabulary", with_a.vocabulary.short(), with_b.vocabulary.short());
     differ("the tools", with_a.tools.short(), with_b.tools.short());
     let mut varied = varied(a.arm, b.arm).into_iter();
@@ -466,6 +472,11 @@ fn cautions(a: Side<'_>, b: Side<'_>) -> Vec<String> {
         for (what, of_a, of_b) in varied {
             differ(&format!("besides {subject}, {what}"), &of_a, &of_b);
         }
+    }
+    let builds: BTreeSet<&str> = [a, b].into_iter().flat_map(builds).collect();
+    if builds.len() > 1 {
+        let builds: Vec<&str> = builds.into_iter().collect();
+        cautions.push(format!("more than one build of the program was at work: {}", builds.join(", ")));
     }
     let served = |side: Side<'_>| -> BTreeSet<String> {
         side.manifest.of_arm(side.arm).flat_map(|(_, done)| done.models_served.clone()).collect()

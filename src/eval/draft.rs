@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::durable;
 use crate::error::{Coded, ErrorCode, Fault};
+use crate::eval::file::FileError;
 use crate::eval::metrics::pixels::Gaze;
 use crate::eval::metrics::{EDGE, Eyes, MeasureError};
 use crate::eval::scenario::{
@@ -70,15 +71,8 @@ pub enum DraftError {
         reason: String,
     },
     /// A file that the system refused.
-    #[error("cannot {doing} {path}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The scenario cannot be written down.
     #[error("the scenario cannot be written as TOML")]
     Toml(#[from] toml::ser::Error),
@@ -95,7 +89,7 @@ impl Coded for DraftError {
         match self {
             Self::Exists { .. } => ErrorCode::StateError,
             Self::NotMoves { .. } | Self::Toml(_) => ErrorCode::InvalidInput,
-            Self::Io { source, .. } => crate::transcript::file_code(source),
+            Self::File(error) => error.code(),
             Self::Scenario(error) => error.code(),
             Self::Measure(error) => error.code(),
         }
@@ -176,9 +170,9 @@ pub fn draft(
     };
     let text = toml::to_string(&file)?;
     let reference = reference(&file);
-    std::fs::create_dir_all(&folder).map_err(io("make", &folder))?;
+    std::fs::create_dir_all(&folder).map_err(FileError::at("make", &folder))?;
     let path = folder.join("reference.md");
-    durable::write(&path, reference.as_bytes()).map_err(io("write", &path))?;
+    durable::write(&path, reference.as_bytes()).map_err(FileError::at("write", &path))?;
     let written = prove(&folder, &text, eyes, &facts, &state);
     if written.is_err() {
         // Best effort: half a scenario is none.
@@ -202,11 +196,6 @@ fn reference(file: &File<'_>) -> String {
     text
 }
 
-fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> DraftError + use<> {
-    let path = path.to_owned();
-    move |source| DraftError::Io { doing, path, source }
-}
-
 fn prove(
     folder: &Path,
     text: &str,
@@ -215,7 +204,7 @@ fn prove(
     state: &crate::darktable::state::EditState,
 ) -> Result<Scenario, DraftError> {
     let path = folder.join(SCENARIO_FILE);
-    durable::write(&path, text.as_bytes()).map_err(io("write", &path))?;
+    durable::write(&path, text.as_bytes()).map_err(FileError::at("write", &path))?;
     let scenario = Scenario::load(folder)?;
     match scenario.target(eyes, facts)? {
         Some(made) if made.hash() == state.hash() => Ok(scenario),
@@ -295,14 +284,14 @@ fn expected(
 fn keep_raw(set: &Path, workspace: &Workspace) -> Result<Image, DraftError> {
     let raw = workspace.raw();
     let raws = set.join("raws");
-    std::fs::create_dir_all(&raws).map_err(io("make", &raws))?;
-    let bytes = std::fs::read(&raw.path).map_err(io("read", &raw.path))?;
+    std::fs::create_dir_all(&raws).map_err(FileError::at("make", &raws))?;
+    let bytes = std::fs::read(&raw.path).map_err(FileError::at("read", &raw.path))?;
     let name = &workspace.photo().raw.name;
     let path = raws.join(name);
     match std::fs::read(&path) {
         Ok(there) if there == bytes => {}
         Ok(_) => return Err(DraftError::Exists { path }),
-        Err(_) => durable::write(&path, &bytes).map_err(io("write", &path))?,
+        Err(_) => durable::write(&path, &bytes).map_err(FileError::at("write", &path))?,
     }
     Ok(Image { path: Path::new("../raws").join(name), sha256: raw.sha256 })
 }

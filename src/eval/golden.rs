@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::durable;
 use crate::error::{Coded, ErrorCode};
+use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, metric};
 use crate::eval::scenario::{SCENARIO_FILE, Scenario, ScenarioError};
 use crate::hint::{did_you_mean, nearest};
@@ -94,15 +95,8 @@ pub struct Golden {
 #[derive(Debug, thiserror::Error)]
 pub enum GoldenError {
     /// A file that the system refused.
-    #[error("cannot {doing} {path}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// There is no such set.
     #[error("there is no golden set `{name}`{hint}")]
     Unknown {
@@ -157,7 +151,7 @@ fn summary(findings: &[Finding]) -> String {
 impl Coded for GoldenError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Io { source, .. } => crate::transcript::file_code(source),
+            Self::File(error) => error.code(),
             Self::Unknown { .. } => ErrorCode::NotFound,
             Self::NotFrozen { .. } | Self::Frozen { .. } => ErrorCode::StateError,
             Self::Invalid { .. } => ErrorCode::InvalidInput,
@@ -250,11 +244,7 @@ impl Golden {
             return Err(invalid("there is no scenario in the folder".into()));
         }
         let text = serde_json::to_string_pretty(&manifest).map_err(|e| invalid(e.to_string()))? + "\n";
-        durable::write(&path, text.as_bytes()).map_err(|source| GoldenError::Io {
-            doing: "write",
-            path: path.clone(),
-            source,
-        })?;
+        durable::write(&path, text.as_bytes()).map_err(FileError::at("write", &path))?;
         Ok(Self { folder: folder.to_owned(), manifest, sha256: Hash::of(&text), scenarios })
     }
 }
@@ -298,7 +288,7 @@ fn manifest(folder: &Path) -> Result<(Manifest, Hash), GoldenError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound && folder.is_dir() => {
             return Err(GoldenError::NotFrozen { path: folder.to_owned() });
         }
-        Err(source) => return Err(GoldenError::Io { doing: "read", path, source }),
+        Err(error) => return Err(FileError::at("read", &path)(error).into()),
     };
     let sha256 = Hash::of(&text);
     let parsed: Result<Manifest, String> = serde_json::from_str(&text).map_err(|e| e.to_string());
@@ -332,18 +322,14 @@ fn findings(folder: &Path, manifest: &Manifest, sha256: &Hash) -> Result<Vec<Fin
 /// Every file below `folder` but the manifest, by its `/`-separated path, with its hash.
 fn hashes(folder: &Path) -> Result<BTreeMap<String, Hash>, GoldenError> {
     fn walk(folder: &Path, within: &str, found: &mut BTreeMap<String, Hash>) -> Result<(), GoldenError> {
-        let io = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source| GoldenError::Io { doing, path, source }
-        };
-        for entry in std::fs::read_dir(folder).map_err(io("list", folder))? {
-            let entry = entry.map_err(io("list", folder))?;
+        for entry in std::fs::read_dir(folder).map_err(FileError::at("list", folder))? {
+            let entry = entry.map_err(FileError::at("list", folder))?;
             let path = entry.path();
             let name = format!("{within}{}", entry.file_name().to_string_lossy());
             if path.is_dir() {
                 walk(&path, &format!("{name}/"), found)?;
             } else if name != MANIFEST_FILE {
-                let bytes = std::fs::read(&path).map_err(io("read", &path))?;
+                let bytes = std::fs::read(&path).map_err(FileError::at("read", &path))?;
                 found.insert(name, Hash::of(bytes));
             }
         }
@@ -356,10 +342,10 @@ fn hashes(folder: &Path) -> Result<BTreeMap<String, Hash>, GoldenError> {
 
 /// The scenarios of a set: every folder with a `scenario.toml`.
 fn scenarios(folder: &Path) -> Result<Vec<Scenario>, GoldenError> {
-    let io = |source| GoldenError::Io { doing: "list", path: folder.to_owned(), source };
+    let io = || FileError::at("list", folder);
     let mut folders = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
+    for entry in std::fs::read_dir(folder).map_err(io())? {
+        let path = entry.map_err(io())?.path();
         if path.join(SCENARIO_FILE).is_file() {
             folders.push(path);
         }
@@ -371,23 +357,7 @@ fn scenarios(folder: &Path) -> Result<Vec<Scenario>, GoldenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SCENARIO: &str = r#"
-        [metadata]
-        id = "001_cup"
-        title = "A cup"
-        created = "2026-11-22"
-        [brief]
-        subject = "A cup."
-        intent = "Warmer."
-        [image]
-        path = "../raws/cup.dng"
-        sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-        [budget]
-        time = 300
-        iterations = 30
-        branches = 1
-    "#;
+    use crate::eval::scenario::tests::TEXT;
 
     fn day() -> Date {
         jiff::civil::date(2026, 11, 22)
@@ -396,7 +366,7 @@ mod tests {
     fn made(root: &Path) -> PathBuf {
         let folder = root.join("golden_v9");
         std::fs::create_dir_all(folder.join("001_cup")).unwrap();
-        std::fs::write(folder.join("001_cup").join(SCENARIO_FILE), SCENARIO).unwrap();
+        std::fs::write(folder.join("001_cup").join(SCENARIO_FILE), TEXT).unwrap();
         folder
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{Amounts, Exhausted};
 use crate::durable;
 use crate::error::{Coded, ErrorCode};
+use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, Measured};
 use crate::ids::Hash;
 use crate::transcript::Outcome;
@@ -84,7 +85,10 @@ pub struct GoldenRecord {
 pub struct MadeWith {
     /// This program's version.
     pub chemigram: String,
-    /// SHA-256 of its executable.
+    /// [`crate::session::ENGINE`]; 0 in runs that knew only executables.
+    #[serde(default)]
+    pub engine: u32,
+    /// SHA-256 of its executable, in the last sitting. Each session says which one ended it.
     pub binary: Hash,
     /// darktable's version.
     pub darktable: String,
@@ -236,6 +240,9 @@ pub struct Done {
     pub ended: Timestamp,
     /// The run that paid for it: a cell that is there already is taken as it is.
     pub paid_by: String,
+    /// SHA-256 of the executable that ended it; absent in sessions that were kept before this was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<Hash>,
     /// What was measured.
     pub measured: Measured,
     /// Attempts before it that the surroundings cut.
@@ -338,15 +345,8 @@ pub struct Broken {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A file that the system refused.
-    #[error("cannot {doing} {path}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// It is damaged, or of another version.
     #[error("{path} is no manifest of a run: {reason}")]
     Damaged {
@@ -376,7 +376,7 @@ pub enum ManifestError {
 impl Coded for ManifestError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Io { source, .. } => crate::transcript::file_code(source),
+            Self::File(error) => error.code(),
             Self::Damaged { .. } => ErrorCode::VersioningError,
             Self::Unknown { .. } => ErrorCode::NotFound,
             Self::Ambiguous { .. } => ErrorCode::InvalidInput,
@@ -495,19 +495,15 @@ impl Manifest {
     /// Writes it into its run's folder.
     pub fn write(&self, folder: &Path) -> Result<(), ManifestError> {
         let path = folder.join(MANIFEST_FILE);
-        let io = |source| ManifestError::Io { doing: "write", path: path.clone(), source };
-        let text = serde_json::to_string_pretty(self).map_err(|e| io(io::Error::other(e)))?;
-        durable::write(&path, (text + "\n").as_bytes()).map_err(io)
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other);
+        let written = text.and_then(|text| durable::write(&path, (text + "\n").as_bytes()));
+        Ok(written.map_err(FileError::at("write", &path))?)
     }
 
     /// Reads the manifest of a run's folder.
     pub fn read(folder: &Path) -> Result<Self, ManifestError> {
         let path = folder.join(MANIFEST_FILE);
-        let text = std::fs::read_to_string(&path).map_err(|source| ManifestError::Io {
-            doing: "read",
-            path: path.clone(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(&path).map_err(FileError::at("read", &path))?;
         let damaged = |reason: String| ManifestError::Damaged { path: path.clone(), reason };
         let manifest: Self = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         match manifest.format {
@@ -617,11 +613,7 @@ impl HistoryLine {
     pub fn append(&self, home: &Path) -> Result<(), ManifestError> {
         let path = home.join(HISTORY_FILE);
         let line = serde_json::to_string(self).unwrap_or_default();
-        durable::append_line(&path, &line).map_err(|source| ManifestError::Io {
-            doing: "append to",
-            path,
-            source,
-        })
+        Ok(durable::append_line(&path, &line).map_err(FileError::at("append to", &path))?)
     }
 }
 

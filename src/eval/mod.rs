@@ -6,12 +6,14 @@
 //! sessions that every other lies between: the one that does nothing, and the one that knows the answer.
 //!
 //! A [`run`] works off [`cells`], each an ordinary session, and records them in a [`manifest`]; [`compare`]
-//! tells two of its arms apart, as far as [`stats`] allow; [`report`] shows it all on one page.
+//! tells two of its arms apart, as far as [`stats`] allow; [`report`] shows it all on one page. Its sessions run
+//! freely or as a protocol says: [`steering`].
 
 pub mod baselines;
 pub mod cells;
 pub mod compare;
 pub mod draft;
+pub mod file;
 pub mod golden;
 pub mod manifest;
 pub mod metrics;

@@ -54,7 +54,7 @@ fn overview(page: &mut String, run: &Manifest) {
     let (tally, with, primary) = (run.tally(), &run.made_with, &run.golden.primary);
     let _ = writeln!(
         page,
-        "<p>{} ({}), {} scenarios, {} repeats; darktable {}, chemigram {} ({}), metrics {}. \
+        "<p>{} ({}), {} scenarios, {} repeats; darktable {}, chemigram {} (engine {}, build {}), metrics {}. \
          {} sessions done, {} failed, {} not run. <b>{}</b> decides.</p>",
         text(&run.golden.version),
         run.golden.sha256.short(),
@@ -62,6 +62,7 @@ fn overview(page: &mut String, run: &Manifest) {
         run.asked.repeats,
         text(&with.darktable),
         text(&with.chemigram),
+        with.engine,
         with.binary.short(),
         with.metrics,
         tally.done,

@@ -17,6 +17,7 @@ use crate::clock::Cancel;
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::eval::baselines;
 use crate::eval::cells::{self, Execute, Inputs, Job, Seat, Surroundings};
+use crate::eval::file::FileError;
 use crate::eval::manifest::{
     Arm, Asked, CellRecord, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
     ManifestError, ModelRecord, PromptRecord, Standing,
@@ -345,11 +346,8 @@ impl Plan {
     /// Gives the run its name and writes its manifest: from now on it can be resumed.
     pub fn begin(&mut self, home: &Path) -> Result<PathBuf, RunError> {
         let runs = home.join("runs");
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ManifestError::Io { doing: "make", path, source }
-        };
-        std::fs::create_dir_all(&runs).map_err(io(&runs))?;
+        let refused = |path: &Path| FileError::at("make", path);
+        std::fs::create_dir_all(&runs).map_err(refused(&runs)).map_err(ManifestError::from)?;
         let stamp = self.manifest.begun.strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
         let (mut name, mut number) = (stamp.clone(), 2);
         // Two runs may begin in one second.
@@ -361,7 +359,7 @@ impl Plan {
                     name = format!("{stamp}_{number}");
                     number += 1;
                 }
-                Err(error) => return Err(io(&folder)(error).into()),
+                Err(error) => return Err(ManifestError::from(refused(&folder)(error)).into()),
             }
         };
         self.manifest.run = name;
@@ -373,8 +371,8 @@ impl Plan {
     pub fn go_on(&mut self, begun: Manifest) -> Result<(), RunError> {
         let changed = |what| RunError::Changed { run: begun.run.clone(), what };
         let now = &self.manifest;
-        // Figures of other metrics are measured anew from the sessions that are there.
-        let without = |with: &MadeWith| MadeWith { metrics: 0, ..with.clone() };
+        // Figures of other metrics are measured anew from the sessions that are there; a build is no engine.
+        let without = |with: &MadeWith| MadeWith { metrics: 0, binary: Hash::of(""), ..with.clone() };
         if now.golden.sha256 != begun.golden.sha256 {
             return Err(changed("the golden set"));
         }
@@ -515,11 +513,15 @@ impl<'a> Desk<'a> {
         let Some((at, cell)) = self.take() else { return false };
         let Some(task) = self.tasks.get(at) else { return false };
         let Some(scenario) = self.surroundings.golden.scenarios.get(task.scenario) else { return false };
-        let run = self.paper().manifest.run.clone();
+        let (run, binary) = {
+            let paper = self.paper();
+            (paper.manifest.run.clone(), paper.manifest.made_with.binary.clone())
+        };
         let began = Instant::now();
         let job = Job {
             surroundings: self.surroundings,
             run: &run,
+            binary: &binary,
             cell: &cell,
             scenario,
             who: &task.who,

@@ -64,6 +64,7 @@ use crate::darktable::render::RawFile;
 use crate::darktable::state::EditState;
 use crate::durable;
 use crate::error::{Coded, ErrorCode};
+use crate::eval::file::FileError;
 use crate::eval::metrics::{EDGE, Eyes};
 use crate::hint::{did_you_mean, toml_error};
 use crate::ids::{Hash, PhotoId, VectorName};
@@ -274,15 +275,8 @@ pub struct Scenario {
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// A file that the system refused.
-    #[error("cannot {doing} {path}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// `scenario.toml` does not say what it has to.
     #[error("{path}: {reason}")]
     Invalid {
@@ -325,7 +319,7 @@ pub enum ScenarioError {
 impl Coded for ScenarioError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Io { source, .. } => crate::transcript::file_code(source),
+            Self::File(error) => error.code(),
             Self::Invalid { .. } => ErrorCode::InvalidInput,
             Self::NoRaw { .. } => ErrorCode::NotFound,
             Self::OtherRaw { .. } => ErrorCode::VersioningError,
@@ -352,11 +346,7 @@ impl Scenario {
     /// Reads the scenario in `folder` and checks everything that needs neither raw nor vocabulary.
     pub fn load(folder: &Path) -> Result<Self, ScenarioError> {
         let path = folder.join(SCENARIO_FILE);
-        let text = std::fs::read_to_string(&path).map_err(|source| ScenarioError::Io {
-            doing: "read",
-            path: path.clone(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(&path).map_err(FileError::at("read", &path))?;
         Self::parse(folder, &text).map_err(|reason| ScenarioError::Invalid { path, reason })
     }
 
@@ -468,7 +458,7 @@ impl Scenario {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(ScenarioError::NoRaw { scenario: self.id.clone(), path: own });
             }
-            Err(source) => return Err(ScenarioError::Io { doing: "read", path, source }),
+            Err(error) => return Err(FileError::at("read", &path)(error).into()),
         };
         if Hash::of(bytes) != self.image.sha256 {
             return Err(ScenarioError::OtherRaw { scenario: self.id.clone(), path });
@@ -498,14 +488,10 @@ impl Scenario {
         raws: Option<&Path>,
         ask: &AskDefaults<'_>,
     ) -> Result<Workspace, ScenarioError> {
-        let io = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source| ScenarioError::Io { doing, path, source }
-        };
-        std::fs::create_dir_all(tastes).map_err(io("make", tastes))?;
+        std::fs::create_dir_all(tastes).map_err(FileError::at("make", tastes))?;
         let file = tastes.join("_default.md");
         let lines: String = self.taste.iter().map(|line| format!("- {}\n", line.trim())).collect();
-        durable::write(&file, lines.as_bytes()).map_err(io("write", &file))?;
+        durable::write(&file, lines.as_bytes()).map_err(FileError::at("write", &file))?;
         let id: PhotoId = self.id.parse().map_err(|e: crate::ids::InvalidName| ScenarioError::Invalid {
             path: self.folder.join(SCENARIO_FILE),
             reason: e.to_string(),
@@ -559,10 +545,11 @@ pub(super) fn known(vocabulary: &Vocabulary, name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const TEXT: &str = r#"
+    /// The scenario `001_cup`.
+    pub const TEXT: &str = r#"
         [metadata]
         id = "001_cup"
         title = "A cup"
@@ -609,6 +596,11 @@ mod tests {
         Scenario::parse(Path::new("/sets/golden_v9/001_cup"), text)
     }
 
+    /// [`TEXT`], read.
+    pub fn cup() -> Scenario {
+        parse(TEXT).unwrap()
+    }
+
     fn refused(from: &str, to: &str) -> String {
         assert!(TEXT.contains(from), "{from}");
         parse(&TEXT.replace(from, to)).unwrap_err()
@@ -616,7 +608,7 @@ mod tests {
 
     #[test]
     fn a_scenario_is_read_and_its_brief_gives_nothing_away() {
-        let scenario = parse(TEXT).unwrap();
+        let scenario = cup();
         assert_eq!(scenario.brief_text(), "A cup.\n\nWarmer.\n\n- The rim stays white.\n");
         assert_eq!(scenario.budget.max_cost_micro_usd, Some(250_000));
         assert_eq!(scenario.branch_count(), Count { min: 1, max: 1 });

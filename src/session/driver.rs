@@ -99,6 +99,8 @@ impl Session {
     /// Runs to the end. What it returns is also the transcript's last line.
     pub async fn run(&mut self, host: &dyn Host) -> Result<SessionEnd, SessionError> {
         loop {
+            // Where nothing is waited for, whoever runs this could not cut it between two effects otherwise.
+            tokio::task::yield_now().await;
             self.fold(host);
             match self.state.next(self.gate.ledger(), self.gate.elapsed(), self.halt()) {
                 Effect::Model { turn, attempt, pause } => self.call_model(turn, attempt, pause, host).await?,

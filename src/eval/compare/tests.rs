@@ -29,6 +29,7 @@ fn done_by(name: &str, metrics: &[(&str, f64)]) -> Standing {
         wall_ms: 1000,
         ended: jiff::Timestamp::UNIX_EPOCH,
         paid_by: name.into(),
+        binary: None,
         measured: Measured {
             version: METRICS_VERSION,
             metrics: hard.chain(own).collect(),
@@ -97,6 +98,7 @@ fn run(
         },
         made_with: MadeWith {
             chemigram: "0".into(),
+            engine: 1,
             binary: Hash::of("b"),
             darktable: "4.2.1".into(),
             vocabulary: Hash::of("v"),
@@ -325,4 +327,17 @@ fn only_like_is_compared_with_like() {
     let both = compare(Side { manifest: &a, arm: &side_a }, Side { manifest: &b, arm: &v2 }, None, MARGIN);
     let cautions = both.unwrap().cautions;
     assert!(cautions.iter().any(|c| c == "darktable differs: 4.2.1 and 5.0"), "{cautions:?}");
+    // A run may have taken sessions that another build left.
+    let Standing::Done(done) = &mut b.cells[5].standing else { panic!() };
+    done.binary = Some(Hash::of("another build"));
+    b.cells.iter_mut().for_each(|cell| {
+        cell.prompt = "p@v1".into();
+        cell.protocol = Some("mode_b_explore@0".into());
+        cell.model = "explorer-2".into();
+    });
+    let cautions = compared(&a, &b, None).cautions;
+    assert!(cautions.iter().any(|c| c.starts_with("more than one build of the program")), "{cautions:?}");
+    let model = "besides the protocol, the model differs: explorer/explorer-1 and explorer/explorer-2";
+    assert!(cautions.iter().any(|c| c == model), "{cautions:?}");
+    assert!(!cautions.iter().any(|c| c.contains("prompt")), "{cautions:?}");
 }
