@@ -169,8 +169,8 @@ pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, G
     });
     let rendered = setup.prompts.render(PROMPT, &context).map_err(|e| Fault::from(&e))?;
     let mut message = format!("The photographer's goal:\n{}\n", fenced("goal", goal));
-    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
-    if let Some(brief) = request.brief.clone().or_else(own).filter(|brief| !brief.trim().is_empty()) {
+    let brief = protocols::brief(setup, request);
+    if !brief.trim().is_empty() {
         message.push_str(&format!("\nThe brief of the photo:\n{}\n", fenced("brief", brief.trim())));
     }
     for vector in &request.vectors {

@@ -186,14 +186,14 @@ fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch
 }
 
 /// The brief: the request's, or the photo's own.
-fn brief(setup: &Setup, request: &Request) -> String {
+pub(super) fn brief(setup: &Setup, request: &Request) -> String {
     let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
     request.brief.clone().or_else(own).unwrap_or_default()
 }
 
 /// What the protocol keeps for its wrap-up.
 fn reserve(protocol: &Protocol) -> ReserveSpec {
-    protocol.budget.as_ref().and_then(|budget| budget.reserve.clone()).unwrap_or_default()
+    protocol.budget.as_ref().and_then(|budget| budget.reserve).unwrap_or_default()
 }
 
 /// Refuses a protocol of the original format without somebody who reads: it leaves to its referee where to go on.

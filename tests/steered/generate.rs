@@ -319,6 +319,27 @@ fn the_prompts_own_example_can_run() {
     );
 }
 
+#[test]
+fn vectors_that_were_given_must_be_walked() {
+    let walks = with(|p| {
+        p["variables"] = json!({"vectors": {"type": "list", "items": "vector"}, "brief": {"type": "string"}});
+        p["states"][0]["foreach"] = "vectors".into();
+        p["states"][0]["as"] = "vector".into();
+        p["states"][0]["action"]["args"]["name"] = "{{vector.branch}}".into();
+        p["states"][0]["transitions"] = json!([{"on": "pass", "to": "Push"}, {"on": "done", "to": "Close"}]);
+        p["states"][1]["instructions"] = "Push it: {{vector.direction}}. The brief: {{brief}}".into();
+        p["states"][2]["transitions"][0]["to"] = "Open".into();
+    });
+    let request = wanted(BUDGET, &[("tone", "brighter")]);
+    let desk = write_in(&Studio::new(), &says(&[&good().to_string(), &walks]), &request);
+    assert!(desk.told()[0].contains("has no variable `vectors`"), "{:?}", desk.told());
+    let written = desk.result.unwrap();
+    assert_eq!(
+        (desk.lines.iter().filter(|l| matches!(l.event, Event::Nudge { .. })).count(), written.remarks),
+        (1, Vec::new())
+    );
+}
+
 /// The program on the studio's photo, with a home of its own.
 fn chemigram(studio: &Studio, home: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = assert_cmd::Command::cargo_bin("chemigram").unwrap();
