@@ -135,7 +135,7 @@ enum Turn {
     Again(PhotoId, SessionId),
 }
 
-/// What a night asks the budget for one session.
+/// What the night's budget says to a session whose turn has come.
 enum Claim {
     Go(Turn, Amounts),
     Wait,
@@ -202,7 +202,7 @@ fn open(night: &mut Night, library: &Library, house: &dyn House) -> Result<VecDe
     let mut places = VecDeque::new();
     for (place, track) in night.tracks().into_iter().enumerate() {
         match (&track.standing, &track.session) {
-            (Standing::Begun, Some((photo, id, _))) => {
+            (Standing::Begun | Standing::Failed(_), Some((photo, id, _))) => {
                 let session = read(library, photo, id).ok().flatten();
                 let ended = session.as_ref().and_then(|session| session.state.end.as_ref());
                 match (&session, ended) {
@@ -285,7 +285,7 @@ impl<'a> Desk<'a> {
     fn one(&self) -> bool {
         let Some((place, turn)) = self.take() else { return false };
         let Some(order) = self.orders.get(place) else { return false };
-        let entry = self.work(place, order, turn).unwrap_or_else(|fault| Entry::failed(place, &fault));
+        let entry = self.work(place, order, turn).unwrap_or_else(|fault| Some(Entry::failed(place, &fault)));
         self.put(place, entry);
         true
     }
@@ -362,11 +362,15 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Runs one session, and says how it ended. An error is one of this session alone.
-    fn work(&self, place: usize, order: &Order, turn: Turn) -> Result<Entry, Fault> {
+    /// Runs one session, and says how it ended; nothing if the night was stopped before it began. An error is one
+    /// of this session alone.
+    fn work(&self, place: usize, order: &Order, turn: Turn) -> Result<Option<Entry>, Fault> {
         let begins = |photo: &PhotoId, session: &SessionId, budget: &Budget, again: bool| {
             let (photo, session, budget) = (photo.clone(), session.clone(), budget.clone());
-            self.paper().note(Entry::Started { place, photo, session, budget, again }, self.house);
+            let mut paper = self.paper();
+            paper.note(Entry::Started { place, photo, session, budget, again }, self.house);
+            // A session that the ledger does not know must not begin.
+            paper.error.as_ref().map_or(Ok(()), |error| Err(Fault::from(error)))
         };
         let (workspace, id, mut session, until) = match turn {
             Turn::Fresh(budget) => {
@@ -375,7 +379,10 @@ impl<'a> Desk<'a> {
                     .map_err(|why| Fault::new(crate::error::ErrorCode::BudgetExhausted, why))?;
                 let (setup, plan) = self.house.plan(order, &workspace, &budget)?;
                 let id = plan.start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
-                begins(workspace.id(), &id, &plan.start.budget, false);
+                if self.cut.is_cancelled() {
+                    return Ok(None);
+                }
+                begins(workspace.id(), &id, &plan.start.budget, false)?;
                 let session = start::start(setup, plan).map_err(|e| Fault::from(&e))?;
                 (workspace, id, session, None)
             }
@@ -383,7 +390,7 @@ impl<'a> Desk<'a> {
                 let workspace = self.library.open(&photo).map_err(|e| Fault::from(&e))?;
                 let budget = listing::read(&workspace, &id).map_err(|e| Fault::from(&e))?;
                 let budget = budget.ledger.budget().clone();
-                begins(&photo, &id, &budget, true);
+                begins(&photo, &id, &budget, true)?;
                 let session = self.house.resume(order, workspace.clone(), &id)?;
                 // Its own clock knows nothing of the night's end.
                 let until = self.left().map(|left| left.saturating_sub(budget.wrap_up_time()));
@@ -395,14 +402,16 @@ impl<'a> Desk<'a> {
         ran.map_err(|e| Fault::from(&e))?;
         let session = listing::read(&workspace, &id).map_err(|e| Fault::from(&e))?;
         let cancelled = session.state.end.as_ref().is_some_and(|end| end.outcome == Outcome::Cancelled);
-        Ok(ended_entry(place, &id, &session.state, cancelled && self.cut.is_cancelled()))
+        Ok(Some(ended_entry(place, &id, &session.state, cancelled && self.cut.is_cancelled())))
     }
 
     /// Writes down how a session ended, and gives back what it left of its share.
-    fn put(&self, place: usize, entry: Entry) {
+    fn put(&self, place: usize, entry: Option<Entry>) {
         let mut guard = self.paper();
         let paper = &mut *guard;
-        paper.note(entry, self.house);
+        if let Some(entry) = entry {
+            paper.note(entry, self.house);
+        }
         let tracks = paper.night.tracks();
         if let (Some(order), Some(track)) = (self.orders.get(place), tracks.get(place)) {
             let now = bill(self.library, order, track, &mut Vec::new());

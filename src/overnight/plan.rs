@@ -241,6 +241,9 @@ impl Reader<'_> {
             let at = value.span().start;
             let Some(table) = self.table(value, "a session as [[session]]") else { continue };
             self.strict(table, "in a session", &[&[PHOTO], &TEXTS[..], &OTHERS[..]].concat());
+            if !table.contains_key(PHOTO) {
+                self.say(at, "the session names no photo: photo = \"…\", an id or a raw file");
+            }
             let wanted = self.wanted(table, at).or(&defaults);
             self.whole(&wanted, at);
             draft.sessions.push(wanted);
@@ -384,9 +387,6 @@ impl Reader<'_> {
 
     /// What a session lacks, or has too much of.
     fn whole(&mut self, wanted: &Wanted, at: usize) {
-        if !wanted.texts.contains_key(PHOTO) {
-            self.say(at, "the session names no photo: photo = \"…\", an id or a raw file");
-        }
         if wanted.text("budget").is_none() && wanted.text("protocol").is_none() {
             self.say(at, "the session has no budget: budget = \"standard\", here or in [defaults]");
         }
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_with_its_line() {
-        let text = "[budget]\ncots = 3\ntime = \"soon\"\n\n[defaults]\nbudget = \"lite\"\nseed = \"x\"\n\n\
+        let text = "[budget]\ncoste = 3\ntime = \"soon\"\n\n[defaults]\nbudget = \"lite\"\nseed = \"x\"\n\n\
                     [[session]]\nphoto = 7\nvectors = [\"tone\", \"a=b\", \"a=c\"]\n\n\
                     [[session]]\nphto = \"iguana\"\nvars = { move = \"x\" }\nproxy = \"half\"\n";
         let told = told(text);
@@ -468,23 +468,22 @@ mod tests {
             let (l, m) = &told[at];
             assert!(*l == line && m.contains(words), "{at}: {told:#?}");
         };
-        starts(0, 2, "`cots` is not known in [budget]; did you mean `cost`?");
+        starts(0, 2, "`coste` is not known in [budget]; did you mean `cost`?");
         starts(1, 3, "`soon` is not a valid time");
         starts(2, 7, "`seed` is a whole number from 0");
-        starts(3, 9, "names no photo");
-        starts(4, 10, "`photo` is a text");
-        starts(5, 11, "`tone` is no vector");
-        starts(6, 11, "the vector `a` is given twice");
-        starts(7, 13, "names no photo");
-        starts(8, 14, "did you mean `photo`?");
-        starts(9, 15, "`vars` are for the variables of a protocol");
-        starts(10, 16, "`proxy`: it is auto, off, or 2 to 16");
-        assert_eq!(told.len(), 11, "{told:#?}");
+        starts(3, 10, "`photo` is a text");
+        starts(4, 11, "`tone` is no vector");
+        starts(5, 11, "the vector `a` is given twice");
+        starts(6, 13, "names no photo");
+        starts(7, 14, "did you mean `photo`?");
+        starts(8, 15, "`vars` are for the variables of a protocol");
+        starts(9, 16, "`proxy`: it is auto, off, or 2 to 16");
+        assert_eq!(told.len(), 10, "{told:#?}");
     }
 
     #[test]
     fn what_is_no_toml_says_where_and_what_lacks_everything_says_so() {
-        assert_eq!(told("a = [\n")[0].0, 2);
+        assert_eq!(told("a = 1\nb = = 2\n")[0].0, 2);
         let empty: Vec<String> = told("").into_iter().map(|m| m.1).collect();
         assert!(empty.len() == 2 && empty.iter().any(|m| m.contains("[[session]]")), "{empty:?}");
         let plan = "[budget]\n[[session]]\nphoto='a'\n[[session]]\nphoto='b'\nbudget='standard'\nvectors=['a=x','b=x','c=x','d=x']\n";

@@ -206,7 +206,7 @@ impl Morning {
             let _ = writeln!(page, "{}: {}", line(&row.photo), told(row));
         }
         if let Some(command) = self.go_on() {
-            let _ = writeln!(page, "\n`{command}` goes on with what was cut or failed.");
+            let _ = writeln!(page, "\n`{command}` goes on with what was cut, failed or waits.");
         }
         page.trim_end().to_owned()
     }
@@ -299,6 +299,10 @@ fn row(library: &Library, order: &Order, track: &Track) -> Row {
         }
         Standing::Failed(fault) => {
             ("failed", fault.code.exit_status().max(1), fault.message.clone(), fault.remedy())
+        }
+        // It was begun in an earlier sitting, and the night had nothing left for it.
+        Standing::NotBegun(why) if known.is_some() => {
+            (interrupted.as_str(), interrupted.exit_status(false), why.clone(), None)
         }
         Standing::NotBegun(why) => (NOT_BEGUN, ErrorCode::BudgetExhausted.exit_status(), why.clone(), None),
     };
