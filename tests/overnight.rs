@@ -2,6 +2,8 @@
 //! does not end the night, the night's budget holds, a kill costs nothing, and no text becomes markup.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "support/home.rs"]
+mod home;
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -61,9 +63,7 @@ impl Home {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("--library").arg(self.path("photos")).args(args);
-        for (name, folder) in [("HOME", "home"), ("XDG_DATA_HOME", "data"), ("XDG_CONFIG_HOME", "config")] {
-            command.env(name, self.path(folder));
-        }
+        home::settle(&mut command, self.0.path());
         command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("nights"));
         for name in ["CHEMIGRAM_PROVIDER", "CHEMIGRAM_MODEL", "CHEMIGRAM_LIBRARY"] {
             command.env_remove(name);
