@@ -193,7 +193,7 @@ fn brief(setup: &Setup, request: &Request) -> String {
 
 /// What the protocol keeps for its wrap-up.
 fn reserve(protocol: &Protocol) -> ReserveSpec {
-    protocol.budget.as_ref().and_then(|budget| budget.reserve.clone()).unwrap_or_default()
+    protocol.budget.as_ref().and_then(|budget| budget.reserve).unwrap_or_default()
 }
 
 /// Refuses a protocol of the original format without somebody who reads: it leaves to its referee where to go on.
