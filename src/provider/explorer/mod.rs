@@ -58,7 +58,7 @@ pub enum Habit {
     /// As this module says.
     #[default]
     Searching,
-    /// It forgets a third of the moves, others with each seed: a contestant with luck.
+    /// It forgets a third of the moves, others with each seed and each plan: a contestant with luck.
     Forgetful,
     /// It keeps the first setting of the move that fits best, if that can be kept: no search.
     FirstTry,
