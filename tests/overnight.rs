@@ -2,6 +2,8 @@
 //! does not end the night, the night's budget holds, a kill costs nothing, and no text becomes markup.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "common/chat_stub.rs"]
+mod chat_stub;
 #[path = "support/home.rs"]
 mod home;
 mod support;
@@ -11,6 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use chat_stub::{ChatStub, StubReply};
 use chemigram::assets::Overlay;
 use chemigram::clock::Deadline;
 use chemigram::darktable::baseline::ask_baseline;
@@ -19,7 +22,8 @@ use chemigram::darktable::{dng, xmp};
 use chemigram::overnight::record::{self, Entry, Night};
 use chemigram::photo::{IngestOptions, Library, ingest};
 use chemigram::session::listing;
-use chemigram::transcript::Outcome;
+use chemigram::transcript::{Event, Outcome};
+use serde_json::json;
 use support::{confirm, reply};
 
 /// A home, with renders that all tests of this file share.
@@ -240,6 +244,75 @@ fn one_fails_the_budget_stops_the_last_and_the_report_says_so_in_plain_text() {
     let begun = home.begun();
     assert_eq!(home.status(&["overnight", "--resume", "last"]), 1);
     assert_eq!((home.begun(), home.branches()), (begun, branches));
+}
+
+/// A server that is out for three calls, then does what [`script`] does.
+fn recovering() -> ChatStub {
+    let out = || StubReply::status(503, &[("retry-after-ms", "20")], "<html>maintenance</html>");
+    let mut replies: Vec<StubReply> = (0..3).map(|_| out()).collect();
+    replies.extend([
+        StubReply::call("confirm_session", json!({"vectors": [{"name": "tone", "restated": "Open it."}]})),
+        StubReply::call("branch", json!({"name": "branch_b_tone"})),
+        StubReply::call(
+            "apply_primitive",
+            json!({"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.8}}),
+        ),
+        StubReply::call(
+            "record_judgment",
+            json!({"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open.", "key_moves": ["shadows_lift"]}),
+        ),
+        StubReply::call("end_mode_b_session", json!({"session_summary": "Done."})),
+    ]);
+    ChatStub::start(replies)
+}
+
+#[test]
+fn six_photos_with_a_broken_raw_and_a_provider_that_is_out_for_a_while() {
+    let raws = ["one", "two", "three", "four", "five"];
+    let home = Home::new(&raws);
+    home.write("script.toml", script("Open.", 0));
+    home.write("broken.dng", &dng::demo_raw().unwrap()[..2000]);
+    let server = recovering();
+    std::fs::create_dir_all(home.path("config/chemigram/providers")).unwrap();
+    let profile = format!(
+        "name = \"studio\"\nsummary = \"a server in the studio\"\ndialect = \"openai_chat\"\nbase_url = \"{}\"\n\
+         key_env = \"STUDIO_API_KEY\"\nkey_optional = true\nfree = true\n\n[other_models]\ncontext = 32768\nvision = false\n",
+        server.url()
+    );
+    home.write("config/chemigram/providers/studio.toml", profile);
+    let session = |photo: &str, more: &str| format!("[[session]]\nphoto = \"{photo}\"\n{more}\n");
+    let lan = "provider = \"studio\"\nmodel = \"any\"\n";
+    let sessions = [
+        session("one", ""),
+        session("two", ""),
+        session("broken.dng", ""),
+        session("three", lan),
+        session("four", ""),
+        session("five", ""),
+    ];
+    home.plan("branches = 6\ntime = \"1h\"", &sessions.concat());
+    assert_eq!(home.overnight(&[]), 1, "one did not come to its end");
+    let done: Vec<(usize, Outcome)> = [0, 1, 3, 4, 5].map(|place| (place, Outcome::Completed)).into();
+    assert_eq!(home.outcomes(), done);
+    assert_eq!(home.branches().len(), 10, "main and one branch of each: {:?}", home.branches());
+
+    // The outage is in the transcript of the session that it met, and cost it three calls.
+    let (_, session) = home.begun().into_iter().find(|(place, _)| *place == 3).unwrap();
+    let workspace = home.library().open(&"three".parse().unwrap()).unwrap();
+    let read = listing::read(&workspace, &session.parse().unwrap()).unwrap();
+    let met = read.lines.iter().filter(|l| matches!(&l.event, Event::Attempt { status: Some(503), .. }));
+    assert_eq!((met.count(), server.requests().len()), (3, 8));
+
+    let text = home.report("report.txt");
+    assert!(text.contains("darktable cannot decode it"), "{text}");
+    let html = home.report("report.html");
+    assert!(html.contains("copied from the card again"), "the remedy is not in the page");
+    for raw in raws {
+        assert!(html.contains(&format!("chemigram promote {raw} branch_b_tone")), "{raw} is not in the page");
+        assert!(text.contains(raw), "{raw}: {text}");
+    }
+    // Five baselines and five branches.
+    assert_eq!(html.matches("<img src=\"data:image/jpeg;base64,").count(), 10);
 }
 
 #[test]
