@@ -208,7 +208,8 @@ fn interrupted<T: Send>(signal: &str, words: [&str; 2], render: impl FnOnce() ->
 #[test]
 fn a_signal_midway_is_a_failure_with_its_number_and_the_next_render_works() {
     let studio = Studio::new();
-    let photo = studio.photo("photo.dng");
+    // Not the mosaic: of one so small, 4.2.1 has two pictures (docs/adr/0010-repeatable-pixels.md).
+    let photo = studio.photo("photo.png");
     let base = studio.path("base");
     let words = [base.to_str().unwrap(), "darktable-cli"];
     for (signal, number) in [("-TERM", "signal: 15"), ("-INT", "signal: 2"), ("-KILL", "signal: 9")] {
