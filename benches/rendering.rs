@@ -10,6 +10,7 @@ mod demo;
 mod support;
 
 use std::hint::black_box;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -18,10 +19,11 @@ use std::time::{Duration, Instant};
 use chemigram::clock::Deadline;
 use chemigram::darktable::cache::{Cache, Cached};
 use chemigram::darktable::dng::{DngOptions, demo_photo, write_dng};
+use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
-use chemigram::darktable::xmp;
+use chemigram::darktable::{threads, xmp};
 use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::provider::script::Script;
@@ -84,21 +86,19 @@ fn by_hand(demo: &Demo, state: &EditState, args: &[&str], home: &Path) -> (Durat
     let output = home.join("out");
     let _ = std::fs::remove_dir_all(&output);
     std::fs::create_dir_all(&output).unwrap();
-    let mut command = Command::new(demo.cli_path());
+    let mut command = Command::new(demo.cli().path());
     command.arg(&demo.raw.path).arg(&sidecar).arg(output.join("out.jpg")).args(args);
     command.env("HOME", home).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).stdout(Stdio::piped());
-    if args.contains(&"perf") && demo.version().starts_with("4.") {
-        // As this program runs it: with two threads its pixels are not repeatable.
-        command.env("OMP_NUM_THREADS", "1");
+    if args.contains(&"perf") {
+        // As this program runs it.
+        command.envs(threads::repeatable(demo.cli(), home).unwrap()).current_dir(home);
     }
     let started = Instant::now();
     let ended = command.output().unwrap();
     let took = started.elapsed();
     assert!(ended.status.success() && output.join("out.jpg").exists());
     let words = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
-    let pipe = words.lines().find(|line| line.contains("pixel pipeline processing took"));
-    let pipe = pipe.and_then(|line| line.split("took ").nth(1)?.split_whitespace().next()?.parse().ok());
-    (took, pipe.map(Duration::from_secs_f64))
+    (took, words.lines().find_map(pipe_of))
 }
 
 /// One preview: `darktable-cli` as its manual suggests, as this program starts it, and kept alive.
@@ -145,10 +145,13 @@ fn previews() {
 }
 
 fn worker(studio: &Studio) -> Arc<Worker> {
+    worker_of(studio, support::darktable(), &support::shared().join("darktable"))
+}
+
+fn worker_of(studio: &Studio, cli: DarktableCli, base: &Path) -> Arc<Worker> {
     let layouts = studio.layouts.clone();
     let encode = move |state: &_, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
-    let base = support::shared().join("darktable");
-    Arc::new(Worker::new(support::darktable(), &base, Arc::new(encode)).unwrap())
+    Arc::new(Worker::new(cli, base, Arc::new(encode)).unwrap())
 }
 
 fn eyes(studio: &Studio, worker: Arc<Worker>) -> Arc<dyn Renderer> {
@@ -235,31 +238,47 @@ fn looks_of(lines: &[Line]) -> Vec<u64> {
     lines.iter().filter_map(of).skip(1).collect()
 }
 
-/// darktable's own pipe time of the 6 MP preview, by `-d perf`.
-fn pipe_time(demo: &Demo) -> Duration {
-    let home = tempfile::tempdir().unwrap();
-    let told = ["--width", "1024", "--height", "1024", "--hq", "false", "--core", "-d", "perf"];
-    let state = |at: usize| {
-        let amount = 0.05 + at as f64 / 6.0;
-        demo.apply(&demo.facts.baseline, "shadows_lift", &[("amount", amount)], None).state
-    };
-    median((0..8).map(|at| by_hand(demo, &state(at), &told, home.path()).1.unwrap()).skip(1).collect())
+/// A darktable-cli that keeps what `-d perf` says, a file each process in its home.
+fn telling(folder: &Path) -> DarktableCli {
+    let stub = folder.join("darktable-cli");
+    let real = support::darktable();
+    let text = format!("#!/bin/sh\n'{}' \"$@\" -d perf | tee \"$HOME/perf.$$\"\n", real.path().display());
+    std::fs::write(&stub, text).unwrap();
+    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
+    DarktableCli::at(&stub, &Deadline::never()).unwrap()
+}
+
+/// How long the pixel pipes of the last `count` pictures took, of the process that rendered most of them.
+fn pipes(base: &Path, count: usize) -> Duration {
+    let logs = std::fs::read_dir(base.join("home")).unwrap().flatten();
+    let logs = logs.filter(|entry| entry.file_name().to_string_lossy().starts_with("perf."));
+    let times = |text: String| text.lines().filter_map(pipe_of).collect::<Vec<_>>();
+    let most =
+        logs.map(|entry| times(std::fs::read_to_string(entry.path()).unwrap())).max_by_key(Vec::len).unwrap();
+    // Before them the picture that it is started with, and the baseline.
+    assert_eq!(most.len(), count + 2, "{most:?}");
+    most.iter().rev().take(count).sum()
+}
+
+/// What a line of `-d perf` says of a whole pixel pipe.
+fn pipe_of(line: &str) -> Option<Duration> {
+    let took = line.split_once("pixel pipeline processing took ")?.1;
+    took.split_whitespace().next()?.parse().ok().map(Duration::from_secs_f64)
 }
 
 fn thinking() {
     let raw = write_dng(&photo(3000, 2000), &DngOptions::default()).unwrap();
-    let pipe = pipe_time(&Demo::with(&photo(3000, 2000), &DngOptions::default()));
     // The two replies before the forty think for no time.
     let thought = Duration::from_millis(THINKING) * u32::try_from(REPLIES).unwrap();
     for both in [false, true] {
         let studio = studio(&raw);
-        let eyes = eyes(&studio, worker(&studio));
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("base");
+        let eyes = eyes(&studio, worker_of(&studio, telling(folder.path()), &base));
         let (lines, took) = run(&studio, begin(&studio, eyes.clone(), 1, &script(both), 1024));
         let mut waited = looks_of(&lines);
         waited.sort_unstable();
         let waited = waited[waited.len() / 2];
-        let looks = if both { REPLIES } else { 0 };
-        let bound = thought + pipe * u32::try_from(looks).unwrap();
         println!(
             "{}",
             if both {
@@ -271,8 +290,12 @@ fn thinking() {
         println!("thinking                         {thought:.2?}");
         println!("the forty replies                {took:.2?}");
         println!("ratio to thinking                {:.3}", took.as_secs_f64() / thought.as_secs_f64());
-        println!("darktable's pipe time a picture  {pipe:.2?}");
-        println!("ratio to thinking and its pipe   {:.3}", took.as_secs_f64() / bound.as_secs_f64());
+        if both {
+            let pipes = pipes(&base, REPLIES);
+            let bound = thought + pipes;
+            println!("darktable's pipes of the forty   {pipes:.2?}");
+            println!("ratio to thinking and pipes      {:.3}", took.as_secs_f64() / bound.as_secs_f64());
+        }
         println!("waited for a preview             {waited} ms in the middle");
         // Once more, in a library of its own: everything is in the cache, and nobody thinks.
         let quick = script(both).replace(&format!("delay_ms = {THINKING}"), "delay_ms = 0");

@@ -21,7 +21,7 @@ use chemigram::darktable::state::{
     Blend, EditState, GroupMember, Module, Params, PipelineOrder, Shape, Value,
 };
 use chemigram::darktable::xmp::Foreign;
-use chemigram::darktable::{blend, dng, dtstyle, order, params, xmp};
+use chemigram::darktable::{blend, dng, dtstyle, order, params, threads, xmp};
 use chemigram::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary};
 
 /// As large as the photo: nothing is scaled.
@@ -214,7 +214,7 @@ impl Bench {
     /// Runs darktable-cli by itself in the folder, as repeatably as the program does; what it said. A darktable
     /// that waits for what never comes is ended after two minutes.
     fn darktable(&self, what: [&str; 4], core: &[&str]) -> String {
-        let threads = if self.cli.version().starts_with("4.") { "1" } else { "2" };
+        let settings = threads::repeatable(&self.cli, &self.made).unwrap();
         let output = Command::new("timeout")
             .args(["-k", "1", "120"])
             .arg(self.cli.path())
@@ -229,8 +229,7 @@ impl Bench {
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", &self.made)
             .env("TMPDIR", &self.made)
-            .env("MALLOC_MMAP_THRESHOLD_", "65536")
-            .env("OMP_NUM_THREADS", threads)
+            .envs(settings)
             .current_dir(&self.made)
             .output()
             .unwrap();

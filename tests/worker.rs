@@ -121,7 +121,7 @@ fn without_scripts(folder: &std::path::Path, real: &std::path::Path) -> Darktabl
 fn without_children_every_picture_still_comes_and_it_is_said() {
     let demo = Demo::open();
     let folder = tempfile::tempdir().unwrap();
-    let cli = without_scripts(folder.path(), demo.cli_path());
+    let cli = without_scripts(folder.path(), demo.cli().path());
     let worker = demo.worker_of(cli);
     let request = preview(&demo);
     let expected = demo.render(&demo.facts.baseline).pixel_hash();
@@ -131,6 +131,31 @@ fn without_children_every_picture_still_comes_and_it_is_said() {
     assert_eq!((worker.troubles(), worker.children()), (1, 0));
     let notes = worker.take_notes();
     assert!(notes.len() == 1 && notes[0].contains("started anew"), "{notes:?}");
+}
+
+/// Two threads of darktable's own, and two renders at a time that hurry each other: without the library that is
+/// loaded into darktable, about half of these pictures are others, on every version.
+#[test]
+fn an_edit_whose_threads_race_has_one_picture() {
+    let demo = Demo::open_photo(Some("overexposed"));
+    let state = demo.apply(&demo.facts.baseline, "highlight_color", &[], None).state;
+    let plain = demo.render_afresh(&vec![state.clone(); 6]);
+    let worker = demo.worker();
+    let request = RenderRequest { state: &state, ..preview(&demo) };
+    let kept: Vec<_> = std::thread::scope(|scope| {
+        let render = || -> Vec<_> {
+            (0..10).map(|_| worker.render(&request, &deadline()).unwrap().pixel_hash).collect()
+        };
+        let callers = [scope.spawn(render), scope.spawn(render)];
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
+    let expected = plain[0].pixel_hash();
+    assert!(plain.iter().all(|picture| picture.pixel_hash() == expected));
+    assert!(kept.iter().all(|hash| *hash == expected), "{kept:?}");
+    for pid in worker.pids() {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        assert!(maps.contains("/threads.so"), "the library is not loaded");
+    }
 }
 
 fn kill(pid: u32) {

@@ -23,7 +23,7 @@ use crate::darktable::timings::Timings;
 use crate::ids::Hash;
 
 /// Goes up whenever the key, the entry's form or the way of rendering changes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const SUFFIX: &str = ".ppm";
 /// The prefix of files that are being written.
 const PART: &str = ".part-";

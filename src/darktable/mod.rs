@@ -27,6 +27,7 @@ pub mod sandbox;
 pub mod scratch;
 pub mod srgb;
 pub mod state;
+pub mod threads;
 pub mod tiff;
 pub mod timings;
 pub mod worker;

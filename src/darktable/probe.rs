@@ -12,6 +12,8 @@ use crate::clock::Deadline;
 use crate::darktable::process::{self, Job, RunError, arguments};
 use crate::darktable::render::RenderError;
 use crate::darktable::sandbox::{Isolation, Reach, Sandbox};
+use crate::darktable::scratch::at;
+use crate::darktable::threads;
 
 /// The environment variable that names another `darktable-cli`.
 pub const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
@@ -57,6 +59,7 @@ pub struct DarktableCli {
     version: String,
     /// Or why there is none.
     sandbox: Result<Sandbox, String>,
+    takes_preload: bool,
 }
 
 impl DarktableCli {
@@ -82,7 +85,7 @@ impl DarktableCli {
         let mut problem = "the kernel has no Landlock, and bwrap is not on PATH".to_owned();
         for sandbox in candidates {
             match ask(&path, Some(&sandbox), deadline) {
-                Ok(version) => return Self::supported(path, version, Ok(sandbox)),
+                Ok(answer) => return Self::supported(path, answer, Ok(sandbox)),
                 Err(cut @ RenderError::Cut { .. }) => return Err(cut),
                 Err(error) => problem = format!("{sandbox}: {error}"),
             }
@@ -90,19 +93,19 @@ impl DarktableCli {
         if isolation == Isolation::Required {
             return Err(RenderError::Unconfined(problem));
         }
-        let version = ask(&path, None, deadline)?;
-        Self::supported(path, version, Err(problem))
+        let answer = ask(&path, None, deadline)?;
+        Self::supported(path, answer, Err(problem))
     }
 
     fn supported(
         path: PathBuf,
-        version: Version,
+        Answer { version, takes_preload }: Answer,
         sandbox: Result<Sandbox, String>,
     ) -> Result<Self, RenderError> {
         if version < OLDEST_VERSION {
             return Err(RenderError::TooOld { found: version.to_string(), least: OLDEST });
         }
-        Ok(Self { path, version: version.to_string(), sandbox })
+        Ok(Self { path, version: version.to_string(), sandbox, takes_preload })
     }
 
     /// The program, as an absolute path.
@@ -113,6 +116,11 @@ impl DarktableCli {
     /// Its version, such as `4.2.1`.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Whether it runs with a library loaded before its own.
+    pub fn takes_preload(&self) -> bool {
+        self.takes_preload
     }
 
     /// What it is confined by, or why by nothing.
@@ -236,33 +244,46 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<Version, RenderError> {
+/// What a darktable said.
+struct Answer {
+    version: Version,
+    takes_preload: bool,
+}
+
+/// Asks with the library of [`threads`] loaded, which a foreign loader may refuse, and then without.
+fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<Answer, RenderError> {
     let missing = |why: String| RenderError::Missing(format!("{}: {why}", path.display()));
     let home =
         tempfile::tempdir().map_err(|source| RenderError::Io { path: std::env::temp_dir(), source })?;
-    let job = Job {
-        program: path,
-        args: arguments(["--version"]),
-        home: home.path(),
-        temp: home.path(),
-        env: &[],
-        sandbox,
-        reach: Reach { read: &[], write: &[] },
-        memory: process::memory(),
-        watch: |_| false,
+    let preload = threads::preload(home.path()).map_err(at(home.path()))?;
+    let ask = |env: &[(&str, &str)]| {
+        let job = Job {
+            program: path,
+            args: arguments(["--version"]),
+            home: home.path(),
+            temp: home.path(),
+            env,
+            sandbox,
+            reach: Reach { read: &[], write: &[] },
+            memory: process::memory(),
+            watch: |_| false,
+        };
+        job.run(&deadline.at_most(PATIENCE)).map_err(|error| match error {
+            RunError::Cut { after, cancelled } if deadline.expired() => RenderError::Cut { after, cancelled },
+            RunError::Cut { after, .. } => missing(format!("--version did not answer in {after:?}")),
+            error => missing(error.to_string()),
+        })
     };
-    let ended = match job.run(&deadline.at_most(PATIENCE)) {
-        Ok(ended) => ended,
-        Err(RunError::Cut { after, cancelled }) if deadline.expired() => {
-            return Err(RenderError::Cut { after, cancelled });
-        }
-        Err(RunError::Cut { after, .. }) => {
-            return Err(missing(format!("--version did not answer in {after:?}")));
-        }
-        Err(error) => return Err(missing(error.to_string())),
-    };
-    parse(&ended.stdout)
-        .ok_or_else(|| missing(format!("--version answered without a version ({})", ended.status)))
+    if !preload.is_empty()
+        && let Some(version) = parse(&ask(&preload)?.stdout)
+    {
+        return Ok(Answer { version, takes_preload: true });
+    }
+    let ended = ask(&[])?;
+    match parse(&ended.stdout) {
+        Some(version) => Ok(Answer { version, takes_preload: false }),
+        None => Err(missing(format!("--version answered without a version ({})", ended.status))),
+    }
 }
 
 /// The version in the answer to `--version`: `this is darktable-cli 4.2.1` up to 4.x, `darktable 5.0.1` after.

@@ -30,6 +30,7 @@ use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::{self, Ended, Job, RunError, arguments};
 use crate::darktable::render::{Quality, RenderError};
 use crate::darktable::sandbox::Reach;
+use crate::darktable::threads;
 
 /// The name of the picture that darktable writes.
 pub const PICTURE: &str = "picture.png";
@@ -40,24 +41,6 @@ pub const SERVED: &str = "picture.tif";
 pub const CARRIER: &str = "picture.jpg";
 /// The largest long edge that is asked for; darktable never enlarges, so this means full size.
 pub const LARGEST_EDGE: u32 = 30_000;
-/// What makes darktable's pixels repeatable.
-///
-/// `MALLOC_MMAP_THRESHOLD_`: glibc takes every buffer of that size or more from the system, which gives zeros.
-/// darktable 4.2.1 reads memory that it has not written when it develops a raw. `MALLOC_PERTURB_` did as well,
-/// but wrote each buffer twice more: 3.0 s instead of 2.5 s for a preview of 24 MP. Other C libraries ignore it.
-///
-/// `OMP_NUM_THREADS`: with two threads 4.2.1 renders the same raw in two or three ways that differ by a level
-/// in a few pixels (24 renders: 18 and 6 of a kind); with one it is 24 of a kind, and not slower on small and
-/// middling raws. From 5.0 on it is left alone: two threads give 24 of a
-/// kind there (5.0.1, 5.4.1), and one thread makes 5.4.1 crash in haze removal.
-fn repeatable(version: &str) -> &'static [(&'static str, &'static str)] {
-    if version.starts_with("4.") {
-        &[("MALLOC_MMAP_THRESHOLD_", "65536"), ("OMP_NUM_THREADS", "1")]
-    } else {
-        &[("MALLOC_MMAP_THRESHOLD_", "65536")]
-    }
-}
-
 const PREFIX: &str = "render-";
 /// A scratch folder this old was left behind by a process that was killed.
 const STALE: Duration = Duration::from_secs(24 * 3600);
@@ -144,12 +127,13 @@ impl Base {
         }
         // The working directory is `folder`.
         args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
+        let env = threads::repeatable(cli, folder).map_err(RunError::Watch)?;
         Live::start(&Job {
             program: cli.path(),
             args,
             home: &self.home(),
             temp: folder,
-            env: repeatable(cli.version()),
+            env: &env,
             sandbox: cli.sandbox().ok(),
             // Whatever it will be asked for.
             reach: Reach { read: &[&self.given()], write: &[&self.scratch(), &config] },
@@ -299,12 +283,13 @@ impl Scratch {
         let config = base.config(cli);
         make_private(&config)?;
         let given = self.given.as_ref().map(TempDir::path);
+        let env = threads::repeatable(cli, self.dir.path()).map_err(at(self.dir.path()))?;
         let job = Job {
             program: cli.path(),
             args: self.command_line(order, &config),
             home: &self.home,
             temp: self.dir.path(),
-            env: repeatable(cli.version()),
+            env: &env,
             sandbox: cli.sandbox().ok(),
             reach: Reach { read: given.as_slice(), write: &[&config] },
             memory: process::memory(),

@@ -189,8 +189,8 @@ impl Demo {
     }
 
     /// The installed darktable-cli.
-    pub fn cli_path(&self) -> &std::path::Path {
-        self.cli.path()
+    pub fn cli(&self) -> &DarktableCli {
+        &self.cli
     }
 
     /// What a state looks like. Equal states are rendered once.

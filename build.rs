@@ -1,0 +1,44 @@
+//! Builds the small library that is loaded into darktable (`src/darktable/threads/preload.rs`), which the program
+//! carries inside it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+const SOURCE: &str = "src/darktable/threads/preload.rs";
+
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed={SOURCE}");
+    let library = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("threads.so");
+    if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        match compile(&library) {
+            Ok(()) => return Ok(()),
+            Err(why) => {
+                println!(
+                    "cargo::warning=darktable 4 will render with one thread: {}",
+                    why.replace('\n', " ")
+                );
+            }
+        }
+    }
+    // darktable goes without it, as it does where it cannot be loaded.
+    fs::write(&library, [])
+}
+
+/// One object without a standard library: what it calls is in the program that it is loaded into.
+fn compile(library: &Path) -> Result<(), String> {
+    let of = |name: &str| env::var_os(name).ok_or(format!("cargo sets no {name}"));
+    let mut rustc = Command::new(of("RUSTC")?);
+    rustc.args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "threads"]);
+    rustc.arg("--target").arg(of("TARGET")?);
+    rustc.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
+    rustc.args(["-C", "link-arg=-nostdlib", "-C", "link-arg=-nostartfiles"]);
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        let mut setting = OsString::from("linker=");
+        setting.push(linker);
+        rustc.arg("-C").arg(setting);
+    }
+    let ended = rustc.arg("-o").arg(library).arg(SOURCE).output().map_err(|error| error.to_string())?;
+    if ended.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&ended.stderr).into_owned()) }
+}

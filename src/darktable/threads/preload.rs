@@ -1,0 +1,187 @@
+//! Makes darktable's threads repeat themselves; loaded into it before everything else (`LD_PRELOAD`).
+//!
+//! darktable's pixel code hands pieces of a picture to whichever thread is free. Where a piece's result depends on
+//! what its thread did before, as the frame's edge does in the RCD demosaicing of darktable 4, a picture depends on
+//! chance. Here GNU's OpenMP library, which the darktable of Linux distributions is built with, is asked for two
+//! threads and for the same pieces in the same order each time. Two, because what two threads add up is the same in
+//! either order, and the sum of three is not.
+//!
+//! In a darktable that has another OpenMP library, or that this cannot be loaded into, nothing of this happens.
+//!
+//! The signatures are those of libgomp's binary interface (its manual, "The libgomp ABI"; GCC's
+//! `omp-builtins.def`) and of `dlsym(3)` and `dladdr(3)`.
+#![no_std]
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulonglong, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+const THREADS: u8 = 2;
+
+/// Modules whose threads add to the same numbers whenever they come to it: they get one thread. Found as the
+/// plugins of 4.2.1 that add fractions atomically outside of a reduction; seen with `colorreconstruct`, on 4.2.1,
+/// 5.0.1 and 5.4.1.
+const RACING: [&[u8]; 3] = [b"/libcolorreconstruct.so", b"/libcolormapping.so", b"/libcolortransfer.so"];
+
+/// `RTLD_NEXT`: the next library that has the symbol. The value of glibc and musl.
+const NEXT: *mut c_void = usize::MAX as *mut c_void;
+
+type Body = unsafe extern "C" fn(*mut c_void);
+
+/// `Dl_info`.
+#[repr(C)]
+struct Origin {
+    file: *const c_char,
+    base: *mut c_void,
+    symbol: *const c_char,
+    address: *mut c_void,
+}
+
+unsafe extern "C" {
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dladdr(address: *const c_void, origin: *mut Origin) -> c_int;
+}
+
+/// A function of the OpenMP library, looked up when it is first called: not every program that this is loaded into
+/// has one, such as the shell of a script that starts darktable.
+struct Real {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Real {
+    const fn named(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(null_mut()) }
+    }
+
+    /// Whichever thread is first finds the same. Whoever calls it was linked with it, so it is there.
+    fn get(&self) -> *mut c_void {
+        let mut found = self.found.load(Relaxed);
+        if found.is_null() {
+            found = unsafe { dlsym(NEXT, self.name.as_ptr()) };
+            self.found.store(found, Relaxed);
+        }
+        found
+    }
+}
+
+/// What is known of a region's code: its address, which is even, and one more if it is racing.
+static SEEN: [AtomicUsize; 256] = [const { AtomicUsize::new(0) }; 256];
+
+/// A parallel region: two threads unless its author asked for another number, and one if it is racing.
+///
+/// # Safety
+///
+/// Called by compiled OpenMP code alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_parallel(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
+    static REAL: Real = Real::named(c"GOMP_parallel");
+    let real: unsafe extern "C" fn(Body, *mut c_void, c_uint, c_uint) = unsafe { transmute(REAL.get()) };
+    let threads = match threads {
+        _ if races(body) => 1,
+        0 => THREADS.into(),
+        told => told,
+    };
+    unsafe { real(body, data, threads, flags) }
+}
+
+/// Looking up where code comes from takes a while, and a picture has thousands of regions of a few kinds.
+fn races(body: Body) -> bool {
+    let address = body as usize & !1;
+    let seen = &SEEN[(address >> 4) % SEEN.len()];
+    let known = seen.load(Relaxed);
+    if known & !1 == address {
+        return known & 1 == 1;
+    }
+    let racing = comes_from_racing(address as *const c_void);
+    seen.store(address | usize::from(racing), Relaxed);
+    racing
+}
+
+fn comes_from_racing(address: *const c_void) -> bool {
+    let mut origin = Origin { file: null_mut(), base: null_mut(), symbol: null_mut(), address: null_mut() };
+    let found = unsafe { dladdr(address, &mut origin) } != 0 && !origin.file.is_null();
+    found && {
+        let file = unsafe { CStr::from_ptr(origin.file) }.to_bytes();
+        RACING.iter().any(|library| file.ends_with(library))
+    }
+}
+
+/// darktable makes as many buffers as this says processors.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_num_procs() -> c_int {
+    THREADS.into()
+}
+
+/// And in places as many as this says threads.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_max_threads() -> c_int {
+    THREADS.into()
+}
+
+/// A loop whose pieces go to whoever is free, as a loop whose pieces go round. `$up` is what a loop over unsigned
+/// numbers has besides.
+macro_rules! in_turn {
+    ($number:ty: $start:ident, $next:ident as $static_start:literal, $static_next:literal $(, $up:ident)?) => {
+        #[unsafe(no_mangle)]
+        #[allow(missing_docs, clippy::missing_safety_doc)]
+        pub unsafe extern "C" fn $start(
+            $($up: bool,)?
+            start: $number,
+            end: $number,
+            step: $number,
+            chunk: $number,
+            from: *mut $number,
+            to: *mut $number,
+        ) -> bool {
+            type Start = unsafe extern "C" fn(
+                $(in_turn!(bool $up),)?
+                $number,
+                $number,
+                $number,
+                $number,
+                *mut $number,
+                *mut $number,
+            ) -> bool;
+            static REAL: Real = Real::named($static_start);
+            let real: Start = unsafe { transmute(REAL.get()) };
+            unsafe { real($($up,)? start, end, step, chunk, from, to) }
+        }
+
+        #[unsafe(no_mangle)]
+        #[allow(missing_docs, clippy::missing_safety_doc)]
+        pub unsafe extern "C" fn $next(from: *mut $number, to: *mut $number) -> bool {
+            static REAL: Real = Real::named($static_next);
+            let real: unsafe extern "C" fn(*mut $number, *mut $number) -> bool =
+                unsafe { transmute(REAL.get()) };
+            unsafe { real(from, to) }
+        }
+    };
+    (bool $up:ident) => { bool };
+    (signed: $start:ident, $next:ident) => {
+        in_turn!(c_long: $start, $next as c"GOMP_loop_static_start", c"GOMP_loop_static_next");
+    };
+    (unsigned: $start:ident, $next:ident) => {
+        in_turn!(
+            c_ulonglong: $start,
+            $next as c"GOMP_loop_ull_static_start",
+            c"GOMP_loop_ull_static_next",
+            up
+        );
+    };
+}
+
+in_turn!(signed: GOMP_loop_dynamic_start, GOMP_loop_dynamic_next);
+in_turn!(signed: GOMP_loop_guided_start, GOMP_loop_guided_next);
+in_turn!(signed: GOMP_loop_nonmonotonic_dynamic_start, GOMP_loop_nonmonotonic_dynamic_next);
+in_turn!(signed: GOMP_loop_nonmonotonic_guided_start, GOMP_loop_nonmonotonic_guided_next);
+in_turn!(unsigned: GOMP_loop_ull_dynamic_start, GOMP_loop_ull_dynamic_next);
+in_turn!(unsigned: GOMP_loop_ull_guided_start, GOMP_loop_ull_guided_next);
+in_turn!(unsigned: GOMP_loop_ull_nonmonotonic_dynamic_start, GOMP_loop_ull_nonmonotonic_dynamic_next);
+in_turn!(unsigned: GOMP_loop_ull_nonmonotonic_guided_start, GOMP_loop_ull_nonmonotonic_guided_next);
+
+#[panic_handler]
+fn never(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
