@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::Deadline;
 use crate::darktable::process::{Drain, Group, Job, RunError, TICK};
@@ -96,7 +98,18 @@ impl Live {
                 let cancelled = deadline.is_cancelled();
                 return Err(RunError::Cut { after: started.elapsed(), cancelled }.into());
             }
-            std::thread::sleep(TICK.min(deadline.remaining()));
+            self.wait(TICK.min(deadline.remaining()));
+        }
+    }
+
+    /// Until the child has said something, or for so long.
+    fn wait(&self, long: Duration) {
+        let mut pipes = Vec::with_capacity(2);
+        pipes.extend(self.stdout.pipe().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        pipes.extend(self.stderr.pipe().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        let asked = Timespec::try_from(long).map(|long| poll(&mut pipes, Some(&long)));
+        if !matches!(asked, Ok(Ok(_))) {
+            std::thread::sleep(long);
         }
     }
 }

@@ -329,6 +329,11 @@ impl<R: Read + AsFd> Drain<R> {
         self.line.clear();
     }
 
+    /// The pipe, until its other end is closed.
+    pub(super) fn pipe(&self) -> Option<&R> {
+        self.pipe.as_ref()
+    }
+
     /// The watched lines since the last call; a line that has not ended yet comes with the next.
     pub(super) fn watched(&mut self) -> Vec<String> {
         std::mem::take(&mut self.watched)

@@ -5,8 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use image::ExtendedColorType;
-use image::codecs::jpeg::JpegEncoder;
+use jpeg_encoder::{ColorType, Encoder};
 
 use crate::conversation::ImageRef;
 use crate::darktable::render::Picture;
@@ -74,11 +73,14 @@ impl Blobs for BlobStore {
     }
 }
 
-/// Encodes a picture as JPEG, without any metadata.
+/// Encodes a picture as JPEG, with its colour at full size and without any metadata.
 pub fn jpeg(picture: &Picture) -> io::Result<Vec<u8>> {
+    // JPEG's own limit: 65,535 pixels a side.
+    let [width, height] = [picture.width, picture.height].map(u16::try_from);
+    let (width, height) = (width.map_err(io::Error::other)?, height.map_err(io::Error::other)?);
     let mut bytes = Vec::new();
-    JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY)
-        .encode(&picture.rgb, picture.width, picture.height, ExtendedColorType::Rgb8)
+    Encoder::new(&mut bytes, JPEG_QUALITY)
+        .encode(&picture.rgb, width, height, ColorType::Rgb)
         .map_err(io::Error::other)?;
     Ok(bytes)
 }
