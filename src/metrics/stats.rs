@@ -193,19 +193,31 @@ struct Planes {
 }
 
 impl Planes {
+    /// The upper and the lower half at once; where they meet does not depend on the machine, and so no sum does.
     fn of(rgb: &[u8]) -> Self {
+        let half = (rgb.len() / 3).div_ceil(2 * TILE) * TILE;
+        let (upper, lower) = rgb.split_at_checked(3 * half).unwrap_or((rgb, &[]));
+        let mut pixels = vec![Lab::default(); rgb.len() / 3];
+        let (first, second) = pixels.split_at_mut(upper.len() / 3);
+        let (upper, lower) = both(|| Self::fill(upper, first), || Self::fill(lower, second));
+        Self { pixels, luminance: upper + lower }
+    }
+
+    /// The pixels of a stretch, and the sum of their luminance.
+    fn fill(rgb: &[u8], pixels: &mut [Lab]) -> f64 {
         let mut luminance = 0.0;
-        let mut pixels = Vec::with_capacity(rgb.len() / 3);
         let mut tile = Tile::new();
-        for rgb in rgb.chunks(3 * TILE) {
+        for (rgb, pixels) in rgb.chunks(3 * TILE).zip(pixels.chunks_mut(TILE)) {
             tile.fill(rgb);
-            pixels.extend(tile.colours().take(rgb.len() / 3));
+            for (pixel, lab) in pixels.iter_mut().zip(tile.colours()) {
+                *pixel = lab;
+            }
             for rgb in rgb.chunks_exact(3) {
                 let &[r, g, b] = rgb else { continue };
                 luminance += f64::from(lab::luminance(lab::linear([r, g, b])));
             }
         }
-        Self { pixels, luminance }
+        luminance
     }
 }
 
