@@ -2,14 +2,15 @@
 //!
 //! Most of a small render's time is darktable's start: its modules, its lens database, its profiles. A script of
 //! ours, run by a stock `darktable-cli`, keeps the process alive and renders one picture a request. Each request
-//! imports the photograph afresh under a new name with its sidecar beside it, so that nothing of one edit is
-//! left for the next.
+//! imports the photograph with its sidecar beside it; where the photograph is the one before, darktable puts the
+//! whole sidecar in place of that one's, and does not decode the raw again.
 //!
 //! A child that hangs past the deadline or misbehaves is killed with its group. One that died is replaced at
 //! once; whatever a fresh one cannot do either is done by the [`OneShot`] renderer, whose word is final: about
 //! pixels, and about errors. After trouble the children rest for a while, and after much of it for good.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::RunError;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::scratch::{Base, SERVED, Scratch};
+use crate::darktable::scratch::{Base, SERVED, Scratch, at};
 use crate::darktable::state::{EditState, Params, Value};
 
 const SCRIPT: &str = include_str!("worker/serve.lua");
@@ -58,8 +59,54 @@ struct Child {
     live: Live,
     /// The level that it renders at: darktable reads that once, at its start.
     quality: Quality,
+    /// The photograph that it rendered last.
+    place: Option<Place>,
     /// The script and the picture that it was started with.
     _folder: TempDir,
+}
+
+/// A photograph where a child has it.
+struct Place {
+    scratch: Scratch,
+    /// The photograph there, as it was then.
+    file: FileIdentity,
+}
+
+impl Place {
+    fn new(base: &Base, raw: &Path) -> Result<Self, RenderError> {
+        let scratch = Scratch::new(base, raw)?;
+        // Of the link; where the photograph is another file by now, it does not hold that.
+        let file = FileIdentity::of(scratch.input()).map_err(at(scratch.input()))?;
+        Ok(Self { scratch, file })
+    }
+
+    /// Whether that is `raw`, as it is now. A copy is never known to be.
+    fn holds(&self, raw: &Path) -> bool {
+        [raw, self.scratch.input()]
+            .iter()
+            .all(|path| FileIdentity::of(path).is_ok_and(|file| file == self.file))
+    }
+}
+
+/// What tells a file from others, and from itself at another time.
+#[derive(Debug, PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl FileIdentity {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let about = fs::metadata(path)?;
+        Ok(Self {
+            device: about.dev(),
+            inode: about.ino(),
+            bytes: about.len(),
+            modified: (about.mtime(), about.mtime_nsec()),
+        })
+    }
 }
 
 /// What went wrong lately.
@@ -147,7 +194,12 @@ impl Worker {
         deadline: &Deadline,
     ) -> Result<Result<Rendered, LiveError>, RenderError> {
         let raw = request.raw.path.as_path();
-        let scratch = Scratch::new(&self.base, raw)?;
+        // Whatever goes wrong below, the next picture has a fresh place.
+        let place = match child.place.take().filter(|place| place.holds(raw)) {
+            Some(place) => place,
+            None => Place::new(&self.base, raw)?,
+        };
+        let scratch = &place.scratch;
         scratch.write_sidecar_beside(sidecar)?;
         let output = scratch.output().join(SERVED);
         let line =
@@ -163,14 +215,21 @@ impl Worker {
             Err(error) => return Ok(Err(error)),
             Ok(reply) => reply,
         };
+        let picture = if reply.line == "done" {
+            let picture = checks::said(&reply.watched, raw)
+                .and_then(|()| checks::output(&scratch.output(), SERVED, request.long_edge));
+            if picture.is_ok() && fs::remove_file(&output).is_ok() {
+                child.place = Some(place);
+            }
+            picture.map(Ok)
+        } else {
+            Ok(Err(LiveError::Refused(reply.line)))
+        };
         lock(&self.idle).push(child);
-        if reply.line != "done" {
-            return Ok(Err(LiveError::Refused(reply.line)));
-        }
-        checks::said(&reply.watched, raw)?;
-        let picture = Arc::new(checks::output(&scratch.output(), SERVED, request.long_edge)?);
-        let pixel_hash = picture.pixel_hash();
-        Ok(Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: false }))
+        Ok(picture?.map(|picture| {
+            let pixel_hash = picture.pixel_hash();
+            Rendered { picture: Arc::new(picture), pixel_hash, elapsed: started.elapsed(), cached: false }
+        }))
     }
 
     fn idle_child(&self, quality: Quality) -> Option<Child> {
@@ -196,7 +255,7 @@ impl Worker {
         })?;
         let reply = live.reply(MARK, deadline)?;
         match reply.line.as_str() {
-            "ready" => Ok(Child { live, quality, _folder: folder }),
+            "ready" => Ok(Child { live, quality, place: None, _folder: folder }),
             other => Err(LiveError::Refused(other.to_owned())),
         }
     }

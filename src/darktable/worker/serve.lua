@@ -3,7 +3,7 @@
 --
 --   render TAB picture (with its sidecar beside it) TAB output TAB longest side
 --
--- The answer is one line, marked so that darktable's own lines are not mistaken for it. At the end of the input
+-- The same picture may come again, with another sidecar. The answer is one line, marked so that darktable's own lines are not mistaken for it. At the end of the input
 -- the handler returns, and darktable-cli ends as it would have.
 local darktable = require "darktable"
 
@@ -18,17 +18,23 @@ local function exists(path)
   return file ~= nil
 end
 
+local at, image
+
 local function render(picture, output, edge)
   -- Importing a path that does not exist ends the whole process.
   if not exists(picture) then error("no such picture", 0) end
-  local image = darktable.database.import(picture)
+  if image and at ~= picture then
+    image:delete()
+    image = nil
+  end
+  -- A picture that is known already takes the edit that its sidecar has now, and its raw is not decoded again.
+  at, image = picture, darktable.database.import(picture)
   local format = darktable.new_format("tiff")
   format.bpp = 8
   format.max_width = edge
   format.max_height = edge
   -- What it returns means success in one version and failure in another: the file tells.
   local ok, reason = pcall(format.write_image, format, image, output)
-  image:delete()
   if not ok then error(reason, 0) end
   if not exists(output) then error("no picture was written", 0) end
 end
