@@ -1,4 +1,4 @@
-//! Builds the small library that is loaded into darktable (`src/darktable/threads/preload.rs`), which the program
+//! Builds the small library that is loaded into darktable (`preload/threads.rs`), which the program
 //! carries inside it.
 
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-const SOURCE: &str = "src/darktable/threads/preload.rs";
+const SOURCE: &str = "preload/threads.rs";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={SOURCE}");

@@ -12,7 +12,6 @@ use crate::clock::Deadline;
 use crate::darktable::process::{self, Job, RunError, arguments};
 use crate::darktable::render::RenderError;
 use crate::darktable::sandbox::{Isolation, Reach, Sandbox};
-use crate::darktable::scratch::at;
 use crate::darktable::threads;
 
 /// The environment variable that names another `darktable-cli`.
@@ -255,7 +254,8 @@ fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<An
     let missing = |why: String| RenderError::Missing(format!("{}: {why}", path.display()));
     let home =
         tempfile::tempdir().map_err(|source| RenderError::Io { path: std::env::temp_dir(), source })?;
-    let preload = threads::preload(home.path()).map_err(at(home.path()))?;
+    // Where there is no room for it, that is for the first render to say.
+    let preload = threads::preload(home.path()).unwrap_or_default();
     let ask = |env: &[(&str, &str)]| {
         let job = Job {
             program: path,
@@ -281,7 +281,7 @@ fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<An
     }
     let ended = ask(&[])?;
     match parse(&ended.stdout) {
-        Some(version) => Ok(Answer { version, takes_preload: false }),
+        Some(version) => Ok(Answer { version, takes_preload: preload.is_empty() }),
         None => Err(missing(format!("--version answered without a version ({})", ended.status))),
     }
 }

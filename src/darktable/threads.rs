@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::darktable::probe::DarktableCli;
 
 /// Fixes what two threads do; empty on systems that it was not built for. Its source is
-/// `threads/preload.rs`, built by `build.rs`.
+/// `preload/threads.rs`, built by `build.rs`.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/threads.so"));
 const FILE: &str = "threads.so";
 /// With a folder, so that it is not searched for, and without the way there, which may have a space or a colon in
