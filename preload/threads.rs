@@ -79,6 +79,7 @@ pub unsafe extern "C" fn GOMP_parallel(body: Body, data: *mut c_void, threads: c
     static REAL: Real = Real::named(c"GOMP_parallel");
     let real: unsafe extern "C" fn(Body, *mut c_void, c_uint, c_uint) = unsafe { transmute(REAL.get()) };
     let threads = match threads {
+        told if is_foreign() => told,
         _ if races(body) => 1,
         0 => THREADS.into(),
         told => told,
@@ -108,16 +109,40 @@ fn comes_from_racing(address: *const c_void) -> bool {
     }
 }
 
+/// Whether the OpenMP library is LLVM's, which has GNU's functions too but asks for threads by others.
+fn is_foreign() -> bool {
+    static ANSWER: AtomicUsize = AtomicUsize::new(0);
+    let known = ANSWER.load(Relaxed);
+    if known != 0 {
+        return known == 2;
+    }
+    // The null handle is `RTLD_DEFAULT`: any library.
+    let foreign = !unsafe { dlsym(null_mut(), c"__kmpc_fork_call".as_ptr()) }.is_null();
+    ANSWER.store(if foreign { 2 } else { 1 }, Relaxed);
+    foreign
+}
+
+/// Two, or what a foreign library says.
+fn two_unless_foreign(real: &Real) -> c_int {
+    if !is_foreign() {
+        return THREADS.into();
+    }
+    let real: unsafe extern "C" fn() -> c_int = unsafe { transmute(real.get()) };
+    unsafe { real() }
+}
+
 /// darktable makes as many buffers as this says processors.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_num_procs() -> c_int {
-    THREADS.into()
+    static REAL: Real = Real::named(c"omp_get_num_procs");
+    two_unless_foreign(&REAL)
 }
 
 /// And in places as many as this says threads.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_max_threads() -> c_int {
-    THREADS.into()
+    static REAL: Real = Real::named(c"omp_get_max_threads");
+    two_unless_foreign(&REAL)
 }
 
 /// A loop whose pieces go to whoever is free, as a loop whose pieces go round. `$up` is what a loop over unsigned

@@ -33,6 +33,9 @@ const PATIENT: (&str, &str) = ("OMP_WAIT_POLICY", "passive");
 /// Where the library cannot be loaded, 4.x has no other way to repeat itself. 5.4.1 would crash in haze removal,
 /// and mostly repeats itself without.
 const ONE_THREAD: (&str, &str) = ("OMP_NUM_THREADS", "1");
+/// Beside the library, for the few parallel regions that it does not know: darktable believes it that there are two
+/// processors, and has buffers for no more.
+const TWO_THREADS: (&str, &str) = ("OMP_NUM_THREADS", "2");
 
 /// An environment, for a process whose working directory is `folder`.
 pub type Settings = Vec<(&'static str, &'static str)>;
@@ -54,6 +57,8 @@ pub fn repeatable(cli: &DarktableCli, folder: &Path) -> io::Result<Settings> {
     settings.extend([ZEROS, GIVEN_BACK, LARGE_PAGES, PATIENT]);
     if cli.version().starts_with("4.") {
         settings.push(ONE_THREAD);
+    } else if cli.takes_preload() {
+        settings.push(TWO_THREADS);
     }
     Ok(settings)
 }

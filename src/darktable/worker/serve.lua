@@ -3,8 +3,9 @@
 --
 --   render TAB picture (with its sidecar beside it) TAB output TAB longest side
 --
--- The same picture may come again, with another sidecar. The answer is one line, marked so that darktable's own lines are not mistaken for it. At the end of the input
--- the handler returns, and darktable-cli ends as it would have.
+-- The same picture may come again, with another sidecar. The answer is one line, marked so that darktable's own
+-- lines are not mistaken for it. At the end of the input the handler returns, and darktable-cli ends as it would
+-- have.
 local darktable = require "darktable"
 
 local function answer(word)
