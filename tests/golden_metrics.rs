@@ -207,7 +207,10 @@ fn told_all_and_nothing_of_the_answer(case: &Case) {
     for text in [&case.scenario.brief.intent, &case.scenario.brief.constraints[1], &case.scenario.taste[0]] {
         assert!(told.contains(text.as_str()), "{text} was not told");
     }
-    assert!(!told.contains("0.9") && !told.contains("hidden"), "{told}");
+    // The strength of the hidden edit, which is not the end of a time of day's "10.912".
+    let strength = |at: usize| !told[..at].ends_with(|before: char| before.is_ascii_digit());
+    let given_away = told.match_indices("0.9").any(|(at, _)| strength(at));
+    assert!(!given_away && !told.contains("hidden"), "{told}");
 }
 
 fn praised(case: &Case) {
