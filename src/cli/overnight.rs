@@ -460,7 +460,8 @@ fn dry_run(app: &App, draft: &Draft, orders: &[Order], jobs: usize) -> Result<()
         "at_most": { "cost_micro_usd": cost, "session_seconds": seconds },
     });
     app.output.result(&value, || {
-        let mut text = format!("{} sessions, at most:\n", orders.len());
+        let plural = if orders.len() == 1 { "" } else { "s" };
+        let mut text = format!("{} session{plural}, at most:\n", orders.len());
         for (order, given) in orders.iter().zip(&given) {
             let by = format!("{} {}", order.provider, order.model);
             let _ =
