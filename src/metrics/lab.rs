@@ -26,7 +26,7 @@ impl Lab {
     ///
     /// The matrix is sRGB to XYZ (IEC 61966-2-1) with each row divided by the white point, so that equal
     /// channels give exactly a* = b* = 0.
-    #[inline]
+    #[inline(always)]
     pub fn from_linear([r, g, b]: [f32; 3]) -> Self {
         let x = root(0.433_950 * r + 0.376_210 * g + 0.189_840 * b);
         let y = root(luminance([r, g, b]));
@@ -35,7 +35,7 @@ impl Lab {
     }
 
     /// Chroma C*.
-    #[inline]
+    #[inline(always)]
     pub fn chroma(self) -> f32 {
         (self.a * self.a + self.b * self.b).sqrt()
     }
@@ -48,18 +48,29 @@ impl Lab {
 }
 
 /// The linear light of an sRGB colour, 0 to 1.
-#[inline]
+#[inline(always)]
 pub fn linear([r, g, b]: [u8; 3]) -> [f32; 3] {
     [decode(r), decode(g), decode(b)]
 }
 
-#[inline]
+#[inline(always)]
 fn decode(code: u8) -> f32 {
-    srgb::LINEAR[usize::from(code)] as f32
+    LINEAR[usize::from(code)]
 }
 
+/// The sRGB transfer curve in the precision that colours are computed in.
+static LINEAR: [f32; 256] = {
+    let mut linear = [0.0; 256];
+    let mut code = 0;
+    while code < 256 {
+        linear[code] = srgb::LINEAR[code] as f32;
+        code += 1;
+    }
+    linear
+};
+
 /// Relative luminance (Rec. 709 weights) of linear light.
-#[inline]
+#[inline(always)]
 pub fn luminance([r, g, b]: [f32; 3]) -> f32 {
     0.212_673 * r + 0.715_152 * g + 0.072_175 * b
 }

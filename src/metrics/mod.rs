@@ -12,6 +12,7 @@ pub mod lab;
 pub mod likeness;
 mod moments;
 pub(crate) mod parallel;
+pub mod planes;
 mod resize;
 pub mod stats;
 mod structure;

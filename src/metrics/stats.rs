@@ -1,12 +1,13 @@
 //! What one picture looks like, in numbers.
 
+use fearless_simd::{Level, dispatch};
 use serde::{Deserialize, Serialize};
 
 use crate::darktable::render::Picture;
 use crate::metrics::ciede::{TILE, Tile};
-use crate::metrics::lab::{self, Lab};
-use crate::metrics::moments::Moments;
+use crate::metrics::moments::{self, Moments};
 use crate::metrics::parallel::both;
+use crate::metrics::planes::{Planes, middle};
 use crate::metrics::resize;
 use crate::metrics::structure::{self, Blocks};
 
@@ -117,32 +118,32 @@ impl ImageStats {
     ///
     /// Figures are rounded (three decimals; luminance five), so that they read well and survive JSON.
     pub fn of(picture: &Picture) -> Self {
+        Self::with(picture, &Planes::of(&picture.rgb))
+    }
+
+    /// The same, of a picture whose [`Planes`] are known.
+    pub fn with(picture: &Picture, planes: &Planes) -> Self {
+        let nothing = Planes::of(&[]);
         let (mut width, mut height) = (picture.width as usize, picture.height as usize);
-        let mut rgb = picture.rgb.as_slice();
-        if rgb.len() != width * height * 3 {
-            (width, height, rgb) = (0, 0, &[]);
+        let (mut rgb, mut planes) = (picture.rgb.as_slice(), planes);
+        if rgb.len() != width * height * 3 || planes.pixels() != width * height {
+            (width, height, rgb, planes) = (0, 0, &[], &nothing);
         }
-        let planes = Planes::of(rgb);
-        let pixels = planes.pixels.as_slice();
-        // What counts pixels, and beside it what looks at where they lie.
-        let ((tally, ranks, thirds), (blocks, noise, sharpness, edge_brightness)) = both(
+        let tally = Tally::of(planes, rgb);
+        let ranks = Ranks { bins: &tally.ranks, count: planes.pixels() };
+        let (third, two) = (ranks.percentile(100.0 / 3.0), ranks.percentile(200.0 / 3.0));
+        // What only colours decide, and beside it what looks at where pixels lie.
+        let (thirds, (blocks, noise, sharpness, edge_brightness)) = both(
+            || Thirds::of(planes, third, two),
             || {
-                let mut tally = Tally::default();
-                for (lab, rgb) in pixels.iter().zip(rgb.chunks_exact(3)) {
-                    tally.add(*lab, rgb);
-                }
-                let ranks = Ranks::of(pixels);
-                let (third, two) = (ranks.percentile(100.0 / 3.0), ranks.percentile(200.0 / 3.0));
-                (tally, ranks, Thirds::of(pixels, third, two))
-            },
-            || {
-                let blocks = Blocks::of(pixels, width, height);
-                let noise = blocks.noise(pixels, width);
-                let sharpness = structure::laplacian_deviation(pixels, width, height);
-                (blocks, noise, sharpness, structure::edge_brightness(pixels, width, height))
+                let lightness = planes.lightness();
+                let blocks = Blocks::of(&lightness, width, height);
+                let noise = blocks.noise(&lightness, width);
+                let sharpness = structure::laplacian_deviation(&lightness, width, height);
+                (blocks, noise, sharpness, structure::edge_brightness(&lightness, width, height))
             },
         );
-        let count = pixels.len().max(1) as f64;
+        let count = planes.pixels().max(1) as f64;
 
         Self {
             width: picture.width,
@@ -185,44 +186,7 @@ fn milli(value: f64) -> f64 {
     (value * 1e3).round() / 1e3 + 0.0
 }
 
-/// The picture in Lab, with what is only known in linear light.
-struct Planes {
-    pixels: Vec<Lab>,
-    /// Sum of relative luminance.
-    luminance: f64,
-}
-
-impl Planes {
-    /// The upper and the lower half at once; where they meet does not depend on the machine, and so no sum does.
-    fn of(rgb: &[u8]) -> Self {
-        let half = (rgb.len() / 3).div_ceil(2 * TILE) * TILE;
-        let (upper, lower) = rgb.split_at_checked(3 * half).unwrap_or((rgb, &[]));
-        let mut pixels = vec![Lab::default(); rgb.len() / 3];
-        let (first, second) = pixels.split_at_mut(upper.len() / 3);
-        let (upper, lower) = both(|| Self::fill(upper, first), || Self::fill(lower, second));
-        Self { pixels, luminance: upper + lower }
-    }
-
-    /// The pixels of a stretch, and the sum of their luminance.
-    fn fill(rgb: &[u8], pixels: &mut [Lab]) -> f64 {
-        let mut luminance = 0.0;
-        let mut tile = Tile::new();
-        for (rgb, pixels) in rgb.chunks(3 * TILE).zip(pixels.chunks_mut(TILE)) {
-            tile.fill(rgb);
-            for (pixel, lab) in pixels.iter_mut().zip(tile.colours()) {
-                *pixel = lab;
-            }
-            for rgb in rgb.chunks_exact(3) {
-                let &[r, g, b] = rgb else { continue };
-                luminance += f64::from(lab::luminance(lab::linear([r, g, b])));
-            }
-        }
-        luminance
-    }
-}
-
 /// Sums over all pixels.
-#[derive(Default)]
 struct Tally {
     l: Moments,
     a: f64,
@@ -230,76 +194,130 @@ struct Tally {
     chroma: f64,
     clip_high: u64,
     clip_low: u64,
-    /// Count, chroma and lightness of each sector, in the order of [`Hues`].
-    sectors: [(u64, f64, f64); 6],
+    /// Count, chroma and lightness of each sector, in the order of [`Hues`], and of neutral pixels.
+    sectors: [(u64, f64, f64); NEITHER + 1],
+    /// L* in hundredths.
+    ranks: Vec<u32>,
 }
 
+/// The place of what is in no sector.
+const NEITHER: usize = 6;
+
 impl Tally {
-    fn add(&mut self, lab: Lab, rgb: &[u8]) {
-        let (l, chroma) = (f64::from(lab.l), lab.chroma());
-        self.l.add(l);
-        self.a += f64::from(lab.a);
-        self.b += f64::from(lab.b);
-        self.chroma += f64::from(chroma);
-        let &[r, g, b] = rgb else { return };
-        let high = r.max(g).max(b);
-        self.clip_high += u64::from(high >= 254);
-        self.clip_low += u64::from(high <= 1);
-        if chroma >= NEUTRAL
-            && let Some((count, chromas, lights)) = self.sectors.get_mut(sector(lab))
+    fn new() -> Self {
+        Self {
+            l: Moments::default(),
+            a: 0.0,
+            b: 0.0,
+            chroma: 0.0,
+            clip_high: 0,
+            clip_low: 0,
+            sectors: Default::default(),
+            ranks: vec![0; 10_001],
+        }
+    }
+
+    /// The two halves at once, parted as those of [`Planes`].
+    fn of(planes: &Planes, rgb: &[u8]) -> Self {
+        let (first, second) = planes.tiles().split_at(middle(planes.tiles().len()));
+        let (upper, lower) = rgb.split_at(rgb.len().min(3 * TILE * first.len()));
+        let half = |tiles: &[Tile], rgb: &[u8]| {
+            let mut tally = Self::new();
+            for (tile, rgb) in tiles.iter().zip(rgb.chunks(3 * TILE)) {
+                tally.add(tile, rgb);
+            }
+            tally
+        };
+        let (mut tally, rest) = both(|| half(first, upper), || half(second, lower));
+        tally.merge(&rest);
+        tally
+    }
+
+    /// Adds a tile, as many of its pixels as there are codes for.
+    fn add(&mut self, tile: &Tile, rgb: &[u8]) {
+        dispatch!(Level::new(), _ => self.add_wide(tile, rgb));
+    }
+
+    #[inline(always)]
+    fn add_wide(&mut self, tile: &Tile, rgb: &[u8]) {
+        let count = rgb.len() / 3;
+        let mut sectors = [0_u8; TILE];
+        for (sector, ((a, b), chroma)) in sectors.iter_mut().zip(tile.a.iter().zip(&tile.b).zip(&tile.chroma))
         {
-            *count += 1;
-            *chromas += f64::from(chroma);
-            *lights += l;
+            *sector = if *chroma >= NEUTRAL { self::sector(*a, *b) } else { NEITHER as u8 };
+        }
+        let [l, a, b, chroma] =
+            [&tile.l, &tile.a, &tile.b, &tile.chroma].map(|plane| plane.get(..count).unwrap_or_default());
+        self.l.add_all(l);
+        self.a += moments::sum(a);
+        self.b += moments::sum(b);
+        self.chroma += moments::sum(chroma);
+        for ((l, chroma), sector) in l.iter().zip(chroma).zip(&sectors) {
+            if let Some(bin) = self.ranks.get_mut((l * 100.0 + 0.5) as usize) {
+                *bin += 1;
+            }
+            if let Some((count, chromas, lights)) = self.sectors.get_mut(usize::from(*sector)) {
+                *count += 1;
+                *chromas += f64::from(*chroma);
+                *lights += f64::from(*l);
+            }
+        }
+        for rgb in rgb.chunks_exact(3) {
+            let &[r, g, b] = rgb else { continue };
+            let high = r.max(g).max(b);
+            self.clip_high += u64::from(high >= 254);
+            self.clip_low += u64::from(high <= 1);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.l.merge(&other.l);
+        self.a += other.a;
+        self.b += other.b;
+        self.chroma += other.chroma;
+        self.clip_high += other.clip_high;
+        self.clip_low += other.clip_low;
+        for (mine, theirs) in self.sectors.iter_mut().zip(&other.sectors) {
+            *mine = (mine.0 + theirs.0, mine.1 + theirs.1, mine.2 + theirs.2);
+        }
+        for (mine, theirs) in self.ranks.iter_mut().zip(&other.ranks) {
+            *mine += theirs;
         }
     }
 
     fn hues(&self, count: f64) -> Hues {
-        let [reds, yellows, greens, cyans, blues, magentas] = self.sectors.map(|(n, chroma, lightness)| {
-            let own = n.max(1) as f64;
-            HueStats {
-                share_pct: milli(100.0 * n as f64 / count),
-                chroma: milli(chroma / own),
-                lightness: milli(lightness / own),
-            }
-        });
+        let [reds, yellows, greens, cyans, blues, magentas, _] =
+            self.sectors.map(|(n, chroma, lightness)| {
+                let own = n.max(1) as f64;
+                HueStats {
+                    share_pct: milli(100.0 * n as f64 / count),
+                    chroma: milli(chroma / own),
+                    lightness: milli(lightness / own),
+                }
+            });
         Hues { reds, yellows, greens, cyans, blues, magentas }
     }
 }
 
-/// The sector of a colour, counted from red. Half planes tell it without an arc tangent.
-fn sector(lab: Lab) -> usize {
+/// The sector of a colour, counted from red. Half planes tell it without an arc tangent; all of them are asked, so
+/// that several colours are done at once.
+#[inline(always)]
+fn sector(a: f32, b: f32) -> u8 {
     // Whether the hue is at or past an angle less than half a turn away, given by its cosine and sine.
-    let past = |cos: f32, sin: f32| lab.b * cos >= lab.a * sin;
-    match lab.b >= 0.0 {
-        true if !past(0.642_788, 0.766_044) => 0,    // 50°
-        true if !past(-0.342_020, 0.939_693) => 1,   // 110°
-        true if !past(-0.965_926, 0.258_819) => 2,   // 165°
-        true => 3,                                   // 180°
-        false if !past(-0.642_788, -0.766_044) => 3, // 230°
-        false if !past(0.642_788, -0.766_044) => 4,  // 310°
-        false if !past(0.984_808, -0.173_648) => 5,  // 350°
-        false => 0,
-    }
+    let past = |cos: f32, sin: f32| u8::from(b * cos >= a * sin);
+    // 50°, 110° and 165°; 230°, 310° and 350°.
+    let upper = past(0.642_788, 0.766_044) + past(-0.342_020, 0.939_693) + past(-0.965_926, 0.258_819);
+    let lower = past(-0.642_788, -0.766_044) + past(0.642_788, -0.766_044) + past(0.984_808, -0.173_648);
+    if b >= 0.0 { upper } else { (3 + lower) % 6 }
 }
 
 /// L* by rank, in a histogram of hundredths.
-struct Ranks {
-    bins: Vec<u32>,
+struct Ranks<'a> {
+    bins: &'a [u32],
     count: usize,
 }
 
-impl Ranks {
-    fn of(pixels: &[Lab]) -> Self {
-        let mut bins = vec![0; 10_001];
-        for lab in pixels {
-            if let Some(bin) = bins.get_mut((lab.l * 100.0 + 0.5) as usize) {
-                *bin += 1;
-            }
-        }
-        Self { bins, count: pixels.len() }
-    }
-
+impl Ranks<'_> {
     /// The least L* that at least `percent` of the pixels do not exceed.
     fn percentile(&self, percent: f64) -> f64 {
         let wanted = (self.count as f64 * percent / 100.0).ceil().max(1.0) as u64;
@@ -330,27 +348,32 @@ struct Cast {
     b: Moments,
 }
 
-impl Cast {
-    fn add(&mut self, lab: Lab) {
-        self.a.add(lab.a.into());
-        self.b.add(lab.b.into());
-    }
-}
-
 impl Thirds {
-    fn of(pixels: &[Lab], dark_limit: f64, bright_limit: f64) -> Self {
+    fn of(planes: &Planes, dark_limit: f64, bright_limit: f64) -> Self {
         // Half a bin of the histogram that the limits come from.
         let (dark_limit, bright_limit) = (dark_limit as f32 + 0.005, bright_limit as f32 - 0.005);
         let mut thirds = Self::default();
-        for &lab in pixels {
-            if lab.l <= dark_limit {
-                thirds.dark.add(lab);
+        let mut left = planes.pixels();
+        for tile in planes.tiles() {
+            let pixels = tile.l.iter().zip(&tile.a).zip(&tile.b).take(left);
+            for ((&l, &a), &b) in pixels {
+                if l <= dark_limit {
+                    thirds.dark.add(a, b);
+                }
+                if l >= bright_limit {
+                    thirds.bright.add(a, b);
+                }
             }
-            if lab.l >= bright_limit {
-                thirds.bright.add(lab);
-            }
+            left = left.saturating_sub(TILE);
         }
         thirds
+    }
+}
+
+impl Cast {
+    fn add(&mut self, a: f32, b: f32) {
+        self.a.add(a.into());
+        self.b.add(b.into());
     }
 }
 
@@ -372,6 +395,7 @@ fn colourfulness(picture: &Picture) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::lab::Lab;
     use crate::metrics::synthetic::{flat, map, noise, picture, scene};
 
     fn near(found: f64, expected: f64, tolerance: f64) {
@@ -454,9 +478,9 @@ mod tests {
             expected[index] = 100.0;
             assert_eq!(shares, expected, "{colour:?}");
         }
-        assert_eq!(sector(Lab { l: 50.0, a: 20.0, b: 0.0 }), 0, "0° is red");
-        assert_eq!(sector(Lab { l: 50.0, a: 20.0, b: -3.0 }), 0, "351° is red");
-        assert_eq!(sector(Lab { l: 50.0, a: 20.0, b: -4.0 }), 5, "349° is magenta");
+        assert_eq!(sector(20.0, 0.0), 0, "0° is red");
+        assert_eq!(sector(20.0, -3.0), 0, "351° is red");
+        assert_eq!(sector(20.0, -4.0), 5, "349° is magenta");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! What depends on where pixels lie: blocks, fine detail, noise, and the edges against the centre.
 
-use crate::metrics::lab::Lab;
 use crate::metrics::moments::Moments;
 
 /// A block of this many pixels a side is what local contrast and noise are measured in.
@@ -18,17 +17,15 @@ struct Block {
 }
 
 impl Blocks {
-    pub(super) fn of(pixels: &[Lab], width: usize, height: usize) -> Self {
+    pub(super) fn of(lightness: &[f32], width: usize, height: usize) -> Self {
         let mut blocks = Vec::with_capacity((width / BLOCK) * (height / BLOCK));
         for top in (0..(height / BLOCK) * BLOCK).step_by(BLOCK) {
             for left in (0..(width / BLOCK) * BLOCK).step_by(BLOCK) {
-                let mut lightness = Moments::default();
-                for row in rows(pixels, width, left, top) {
-                    for lab in row {
-                        lightness.add(lab.l.into());
-                    }
+                let mut block = Moments::default();
+                for row in rows(lightness, width, left, top) {
+                    block.add_all(row);
                 }
-                let (mean, deviation) = (lightness.mean(), lightness.deviation());
+                let (mean, deviation) = (block.mean(), block.deviation());
                 blocks.push(Block { left, top, mean, deviation });
             }
         }
@@ -41,17 +38,17 @@ impl Blocks {
 
     /// The median absolute diagonal Haar coefficient over 0.6745 (Donoho and Johnstone 1994), on the quarter
     /// of the unclipped blocks that is flattest: there, what is left of the finest diagonal band is noise.
-    pub(super) fn noise(&self, pixels: &[Lab], width: usize) -> f64 {
+    pub(super) fn noise(&self, lightness: &[f32], width: usize) -> f64 {
         let mut flat: Vec<_> = self.0.iter().filter(|block| (2.0..98.0).contains(&block.mean)).collect();
         flat.sort_by(|one, two| one.deviation.total_cmp(&two.deviation));
         flat.truncate(flat.len().div_ceil(4));
         let mut diagonal = Vec::with_capacity(flat.len() * BLOCK * BLOCK / 4);
         for block in &flat {
-            let mut block = rows(pixels, width, block.left, block.top);
+            let mut block = rows(lightness, width, block.left, block.top);
             while let (Some(upper), Some(lower)) = (block.next(), block.next()) {
                 for (up, down) in upper.chunks_exact(2).zip(lower.chunks_exact(2)) {
                     if let ([a, b], [c, d]) = (up, down) {
-                        diagonal.push(((a.l - b.l - c.l + d.l) / 2.0).abs());
+                        diagonal.push(((a - b - c + d) / 2.0).abs());
                     }
                 }
             }
@@ -66,38 +63,40 @@ impl Blocks {
 }
 
 /// The rows of one block.
-fn rows(pixels: &[Lab], width: usize, left: usize, top: usize) -> impl Iterator<Item = &[Lab]> {
-    (top..top + BLOCK).filter_map(move |y| pixels.get(y * width + left..y * width + left + BLOCK))
+fn rows(lightness: &[f32], width: usize, left: usize, top: usize) -> impl Iterator<Item = &[f32]> {
+    (top..top + BLOCK).filter_map(move |y| lightness.get(y * width + left..y * width + left + BLOCK))
 }
 
 /// The standard deviation of the four-neighbour Laplacian of L*, the outermost pixels left out.
-pub(super) fn laplacian_deviation(pixels: &[Lab], width: usize, height: usize) -> f64 {
+pub(super) fn laplacian_deviation(lightness: &[f32], width: usize, height: usize) -> f64 {
     if width < 3 || height < 3 {
         return 0.0;
     }
     let mut laplacian = Moments::default();
-    let lines: Vec<&[Lab]> = pixels.chunks_exact(width).collect();
+    let lines: Vec<&[f32]> = lightness.chunks_exact(width).collect();
+    let mut row = vec![0.0; width - 2];
     for around in lines.windows(3) {
         let &[above, here, below] = around else { continue };
-        for ((up, across), down) in above.iter().skip(1).zip(here.windows(3)).zip(below.iter().skip(1)) {
-            if let [left, middle, right] = across {
-                laplacian.add((up.l + down.l + left.l + right.l - 4.0 * middle.l).into());
-            }
+        let across = here.iter().zip(here.iter().skip(1)).zip(here.iter().skip(2));
+        let along = above.iter().skip(1).zip(below.iter().skip(1));
+        for (value, (((left, middle), right), (up, down))) in row.iter_mut().zip(across.zip(along)) {
+            *value = up + down + left + right - 4.0 * middle;
         }
+        laplacian.add_all(&row);
     }
     laplacian.deviation()
 }
 
 /// Mean L* outside the centred ellipse of 90 % of width and height, minus mean L* of the central third of both.
-pub(super) fn edge_brightness(pixels: &[Lab], width: usize, height: usize) -> f64 {
-    if pixels.is_empty() || width == 0 || height == 0 {
+pub(super) fn edge_brightness(lightness: &[f32], width: usize, height: usize) -> f64 {
+    if lightness.is_empty() || width == 0 || height == 0 {
         return 0.0;
     }
     let (mut outer, mut centre) = (Moments::default(), Moments::default());
-    for (y, line) in pixels.chunks_exact(width).enumerate() {
+    for (y, line) in lightness.chunks_exact(width).enumerate() {
         // -1 to 1 from edge to edge.
         let v = (2 * y + 1) as f32 / height as f32 - 1.0;
-        for (x, lab) in line.iter().enumerate() {
+        for (x, l) in line.iter().enumerate() {
             let u = (2 * x + 1) as f32 / width as f32 - 1.0;
             let zone = if u * u + v * v > 0.9 * 0.9 {
                 &mut outer
@@ -106,7 +105,7 @@ pub(super) fn edge_brightness(pixels: &[Lab], width: usize, height: usize) -> f6
             } else {
                 continue;
             };
-            zone.add(lab.l.into());
+            zone.add((*l).into());
         }
     }
     outer.mean() - centre.mean()

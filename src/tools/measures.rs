@@ -1,42 +1,61 @@
 //! The numbers of a session's pictures, each measured once.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::darktable::render::Rendered;
 use crate::error::{ErrorCode, Fault};
 use crate::ids::Hash;
 use crate::metrics::difference::Difference;
+use crate::metrics::planes::Planes;
 use crate::metrics::stats::ImageStats;
 
-/// What was measured, by the pixels of the pictures.
+/// What was measured. Whoever wants a number while it is measured waits for it, and measures nothing.
 #[derive(Debug, Default)]
-pub struct Measures {
-    stats: Mutex<HashMap<Hash, ImageStats>>,
-    differences: Mutex<HashMap<(Hash, Hash), Difference>>,
+pub struct Measures(Mutex<Known>);
+
+/// By the pixels of the pictures.
+#[derive(Debug, Default)]
+struct Known {
+    stats: HashMap<Hash, ImageStats>,
+    differences: HashMap<(Hash, Hash), Difference>,
+    /// The latest at the end.
+    planes: VecDeque<(Hash, Arc<Planes>)>,
 }
+
+/// Pictures that are kept in CIELAB, those of the latest comparisons: a state's, its baseline's and its parent's.
+const HELD: usize = 4;
+/// Larger pictures are converted anew each time: 16 bytes a pixel.
+const LARGEST: usize = 2 << 20;
 
 impl Measures {
     /// The statistics of a picture.
     pub fn stats(&self, rendered: &Rendered) -> ImageStats {
-        if let Some(found) = lock(&self.stats).get(&rendered.pixel_hash) {
+        let mut known = self.lock();
+        if let Some(found) = known.stats.get(&rendered.pixel_hash) {
             return found.clone();
         }
-        let stats = ImageStats::of(&rendered.picture);
-        lock(&self.stats).insert(rendered.pixel_hash.clone(), stats.clone());
+        let stats = ImageStats::with(&rendered.picture, &known.planes(rendered));
+        known.stats.insert(rendered.pixel_hash.clone(), stats.clone());
         stats
     }
 
     /// The difference of two pictures.
     pub fn difference(&self, a: &Rendered, b: &Rendered) -> Result<Difference, Fault> {
         let pair = (a.pixel_hash.clone(), b.pixel_hash.clone());
-        if let Some(found) = lock(&self.differences).get(&pair) {
+        let mut known = self.lock();
+        if let Some(found) = known.differences.get(&pair) {
             return Ok(found.clone());
         }
-        let found = Difference::between(&a.picture, &b.picture)
+        let (seen_a, seen_b) = (known.planes(a), known.planes(b));
+        let found = Difference::with((&a.picture, &seen_a), (&b.picture, &seen_b))
             .map_err(|e| Fault::new(ErrorCode::StateError, e.to_string()))?;
-        lock(&self.differences).insert(pair, found.clone());
+        known.differences.insert(pair, found.clone());
         Ok(found)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Both of a picture that was begun ahead, against those that it will be held against.
@@ -49,6 +68,20 @@ impl Measures {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Known {
+    fn planes(&mut self, rendered: &Rendered) -> Arc<Planes> {
+        let held = self.planes.iter().position(|(hash, _)| *hash == rendered.pixel_hash);
+        if let Some(found) = held.and_then(|at| self.planes.remove(at)) {
+            self.planes.push_back(found.clone());
+            return found.1;
+        }
+        let planes = Arc::new(Planes::of(&rendered.picture.rgb));
+        if planes.pixels() <= LARGEST {
+            self.planes.push_back((rendered.pixel_hash.clone(), Arc::clone(&planes)));
+            if self.planes.len() > HELD {
+                self.planes.pop_front();
+            }
+        }
+        planes
+    }
 }
