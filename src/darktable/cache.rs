@@ -5,14 +5,16 @@
 //! viewer opens, followed by the 64 hexadecimal digits of its pixel hash (decoders stop at the last pixel).
 //! An entry is believed only after that hash was checked; without compression this takes a millisecond or two.
 //! Several processes may share a folder: an entry appears whole or not at all, and equal names mean equal
-//! content.
+//! content. The pictures that were used last are also held in memory, so that those which every look is compared
+//! with are not read and checked each time.
 //!
 //! Beside the pictures it keeps how long they took, so that the next one of its kind can be foreseen.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
@@ -30,6 +32,8 @@ const PART: &str = ".part-";
 /// A part this old was left behind by a process that was killed.
 const STALE: Duration = Duration::from_secs(3600);
 const DIGITS: usize = 64;
+/// Bytes of pixels that are held in memory: eight pictures of 2048 by 1365.
+const HELD: usize = 64 << 20;
 
 /// A folder of rendered pictures.
 #[derive(Clone, Debug)]
@@ -194,10 +198,32 @@ fn open_entry(mut bytes: Vec<u8>) -> Option<(Picture, Hash)> {
     (picture.pixel_hash() == promised).then_some((picture, promised))
 }
 
+/// The pictures that were used last, the latest at the end.
+#[derive(Default)]
+struct Held(VecDeque<(Hash, Arc<Picture>, Hash)>);
+
+impl Held {
+    fn get(&mut self, key: &Hash) -> Option<(Arc<Picture>, Hash)> {
+        let at = self.0.iter().position(|(held, ..)| held == key)?;
+        let found = self.0.remove(at)?;
+        self.0.push_back(found.clone());
+        Some((found.1, found.2))
+    }
+
+    fn put(&mut self, key: Hash, picture: Arc<Picture>, pixel_hash: Hash) {
+        self.0.retain(|(held, ..)| *held != key);
+        self.0.push_back((key, picture, pixel_hash));
+        while self.0.iter().map(|(_, picture, _)| picture.rgb.len()).sum::<usize>() > HELD {
+            self.0.pop_front();
+        }
+    }
+}
+
 /// A renderer that looks into a [`Cache`] first. A cache that cannot be written costs time, never a picture.
 pub struct Cached {
     inner: Arc<dyn Renderer>,
     cache: Cache,
+    held: Mutex<Held>,
     timings: Timings,
 }
 
@@ -211,7 +237,12 @@ impl Cached {
     /// Puts `cache` before `inner`.
     pub fn new(inner: Arc<dyn Renderer>, cache: Cache) -> Self {
         let timings = Timings::open(&cache.folder, inner.darktable_version());
-        Self { inner, cache, timings }
+        Self { inner, cache, held: Mutex::default(), timings }
+    }
+
+    fn hold(&self, key: Hash, rendered: &Rendered) {
+        let (picture, pixel_hash) = (Arc::clone(&rendered.picture), rendered.pixel_hash.clone());
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).put(key, picture, pixel_hash);
     }
 
     /// The name of everything that decides the pixels of an answer. The raw's own hash is taken at its word.
@@ -234,9 +265,11 @@ impl Renderer for Cached {
         }
         let rendered = self.inner.render(request, deadline)?;
         self.timings.add(&request.raw.sha256, request.long_edge, request.quality, rendered.elapsed);
-        if let Err(error) = self.cache.put(&self.key(request), &rendered.picture, &rendered.pixel_hash) {
+        let key = self.key(request);
+        if let Err(error) = self.cache.put(&key, &rendered.picture, &rendered.pixel_hash) {
             tracing::warn!(%error, "a render could not be cached");
         }
+        self.hold(key, &rendered);
         Ok(rendered)
     }
 
@@ -246,8 +279,18 @@ impl Renderer for Cached {
 
     fn cached(&self, request: &RenderRequest<'_>) -> Option<Rendered> {
         let started = Instant::now();
-        let (picture, pixel_hash) = self.cache.get(&self.key(request))?;
-        Some(Rendered { picture: Arc::new(picture), pixel_hash, elapsed: started.elapsed(), cached: true })
+        let key = self.key(request);
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
+        let (picture, pixel_hash) = match held {
+            Some(found) => found,
+            None => {
+                let (picture, pixel_hash) = self.cache.get(&key)?;
+                (Arc::new(picture), pixel_hash)
+            }
+        };
+        let found = Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: true };
+        self.hold(key, &found);
+        Some(found)
     }
 
     fn estimate(&self, raw: &Hash, long_edge: u32, quality: Quality) -> Option<Duration> {
@@ -308,6 +351,21 @@ mod tests {
             assert!(cache.get(&key(1)).is_none());
             assert!(!cache.path(&key(1)).exists());
         }
+    }
+
+    #[test]
+    fn what_is_held_is_what_was_used_last() {
+        let mut held = Held::default();
+        let large = |n: u8| Arc::new(Picture { width: 1, height: 1, rgb: vec![n; HELD / 3] });
+        for n in 0..3 {
+            held.put(key(n), large(n), key(n));
+        }
+        assert!(held.get(&key(0)).is_some(), "and thereby used just now");
+        held.put(key(3), large(3), key(3));
+        assert!(held.get(&key(1)).is_none());
+        assert_eq!(held.get(&key(3)).unwrap().0.rgb[0], 3);
+        held.put(key(3), large(4), key(4));
+        assert_eq!((held.0.len(), held.get(&key(3)).unwrap().1), (3, key(4)));
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Queue {
 
     /// Begins a render that nobody waits for yet, for which the permit is used up. Jobs that have not begun
     /// are dropped, because the newest state is the one that will be looked at; their permits' lines come back.
-    /// `finish` is run on the picture before it is handed to anyone.
+    /// `finish` is run on the picture as soon as it is there, beside whoever waits for it.
     pub fn ahead(
         &self,
         permit: Permit,
@@ -251,15 +251,14 @@ impl Shared {
                 quality: key.quality,
             };
             let standing = match self.renderer.render(&request, &order.deadline) {
-                Ok(rendered) => {
-                    (order.finish)(&rendered);
-                    Standing::Done(rendered)
-                }
+                Ok(rendered) => Standing::Done(rendered),
                 Err(error) => {
                     tracing::debug!(%error, "a render that was begun ahead failed");
                     Standing::Failed
                 }
             };
+            let rendered =
+                if let Standing::Done(rendered) = &standing { Some(rendered.clone()) } else { None };
             let mut board = self.lock();
             if let Some(job) = board.jobs.iter_mut().find(|job| job.key == key) {
                 job.standing = standing;
@@ -270,6 +269,10 @@ impl Shared {
             let oldest: Vec<Key> = oldest.collect();
             board.jobs.retain(|job| !oldest.contains(&job.key));
             self.ended.notify_all();
+            drop(board);
+            if let Some(rendered) = rendered {
+                (order.finish)(&rendered);
+            }
         }
     }
 }

@@ -272,6 +272,11 @@ fn the_cache_answers_with_the_same_pixels_and_heals() {
     assert!(warm.cached && warm.elapsed < cold.elapsed);
     assert_eq!((&warm.pixel_hash, &warm.picture), (&cold.pixel_hash, &cold.picture));
     println!("rendered in {:?}, from the cache in {:?}", cold.elapsed, warm.elapsed);
+    // What another process reads, this one holds nothing of.
+    let another = || Cached::new(faulty.clone(), cache.clone());
+    let read = another().render(&request, &patient()).unwrap();
+    assert!(read.cached && read.elapsed < cold.elapsed);
+    assert_eq!((&read.pixel_hash, &read.picture), (&cold.pixel_hash, &cold.picture));
 
     // Everything that decides the pixels decides the entry.
     let other_state = super::state(0.25);
@@ -290,10 +295,13 @@ fn the_cache_answers_with_the_same_pixels_and_heals() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&entry, bytes).unwrap();
-    let healed = cached.render(&request, &patient()).unwrap();
+    // Who holds the picture goes on with it; who reads the entry drops it.
+    let held = cached.render(&request, &patient()).unwrap();
+    assert_eq!((held.cached, &held.pixel_hash, &held.picture), (true, &cold.pixel_hash, &cold.picture));
+    let healed = another().render(&request, &patient()).unwrap();
     assert!(!healed.cached);
     assert_eq!(healed.pixel_hash, cold.pixel_hash);
-    assert!(cached.render(&request, &patient()).unwrap().cached);
+    assert!(another().render(&request, &patient()).unwrap().cached);
 
     // A folder that cannot be one costs the cache, not the picture.
     fs::write(studio.path("file"), "").unwrap();
