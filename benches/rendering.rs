@@ -23,7 +23,7 @@ use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
-use chemigram::darktable::{threads, xmp};
+use chemigram::darktable::{preload, xmp};
 use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::provider::script::Script;
@@ -91,7 +91,7 @@ fn by_hand(demo: &Demo, state: &EditState, args: &[&str], home: &Path) -> (Durat
     command.env("HOME", home).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).stdout(Stdio::piped());
     if args.contains(&"perf") {
         // As this program runs it.
-        command.envs(threads::repeatable(demo.cli(), home).unwrap()).current_dir(home);
+        command.envs(preload::repeatable(demo.cli(), home).unwrap()).current_dir(home);
     }
     let started = Instant::now();
     let ended = command.output().unwrap();

@@ -1,4 +1,4 @@
-//! Makes darktable's threads repeat themselves; loaded into it before everything else (`LD_PRELOAD`).
+//! Two threads that take their work in turn.
 //!
 //! darktable's pixel code hands pieces of a picture to whichever thread is free. Where a piece's result depends on
 //! what its thread did before, as the frame's edge does in the RCD demosaicing of darktable 4, a picture depends on
@@ -6,16 +6,16 @@
 //! threads and for the same pieces in the same order each time. Two, because what two threads add up is the same in
 //! either order, and the sum of three is not.
 //!
-//! In a darktable that has another OpenMP library, or that this cannot be loaded into, nothing of this happens.
+//! In a darktable that has another OpenMP library nothing of this happens.
 //!
 //! The signatures are those of libgomp's binary interface (its manual, "The libgomp ABI"; GCC's
-//! `omp-builtins.def`) and of `dlsym(3)` and `dladdr(3)`.
-#![no_std]
+//! `omp-builtins.def`).
 
-use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulonglong, c_void};
+use core::ffi::{CStr, c_int, c_long, c_uint, c_ulonglong, c_void};
 use core::mem::transmute;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::symbol::{self, Real};
 
 const THREADS: u8 = 2;
 
@@ -24,47 +24,7 @@ const THREADS: u8 = 2;
 /// 5.0.1 and 5.4.1.
 const RACING: [&[u8]; 3] = [b"/libcolorreconstruct.so", b"/libcolormapping.so", b"/libcolortransfer.so"];
 
-/// `RTLD_NEXT`: the next library that has the symbol. The value of glibc and musl.
-const NEXT: *mut c_void = usize::MAX as *mut c_void;
-
 type Body = unsafe extern "C" fn(*mut c_void);
-
-/// `Dl_info`.
-#[repr(C)]
-struct Origin {
-    file: *const c_char,
-    base: *mut c_void,
-    symbol: *const c_char,
-    address: *mut c_void,
-}
-
-unsafe extern "C" {
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn dladdr(address: *const c_void, origin: *mut Origin) -> c_int;
-}
-
-/// A function of the OpenMP library, looked up when it is first called: not every program that this is loaded into
-/// has one, such as the shell of a script that starts darktable.
-struct Real {
-    name: &'static CStr,
-    found: AtomicPtr<c_void>,
-}
-
-impl Real {
-    const fn named(name: &'static CStr) -> Self {
-        Self { name, found: AtomicPtr::new(null_mut()) }
-    }
-
-    /// Whichever thread is first finds the same. Whoever calls it was linked with it, so it is there.
-    fn get(&self) -> *mut c_void {
-        let mut found = self.found.load(Relaxed);
-        if found.is_null() {
-            found = unsafe { dlsym(NEXT, self.name.as_ptr()) };
-            self.found.store(found, Relaxed);
-        }
-        found
-    }
-}
 
 /// What is known of a region's code: its address, which is even, and one more if it is racing.
 static SEEN: [AtomicUsize; 256] = [const { AtomicUsize::new(0) }; 256];
@@ -101,12 +61,10 @@ fn races(body: Body) -> bool {
 }
 
 fn comes_from_racing(address: *const c_void) -> bool {
-    let mut origin = Origin { file: null_mut(), base: null_mut(), symbol: null_mut(), address: null_mut() };
-    let found = unsafe { dladdr(address, &mut origin) } != 0 && !origin.file.is_null();
-    found && {
+    symbol::origin(address).is_some_and(|origin| {
         let file = unsafe { CStr::from_ptr(origin.file) }.to_bytes();
         RACING.iter().any(|library| file.ends_with(library))
-    }
+    })
 }
 
 /// Whether the OpenMP library is LLVM's, which has GNU's functions too but asks for threads by others.
@@ -116,8 +74,7 @@ fn is_foreign() -> bool {
     if known != 0 {
         return known == 2;
     }
-    // The null handle is `RTLD_DEFAULT`: any library.
-    let foreign = !unsafe { dlsym(null_mut(), c"__kmpc_fork_call".as_ptr()) }.is_null();
+    let foreign = symbol::anywhere(c"__kmpc_fork_call").is_some();
     ANSWER.store(if foreign { 2 } else { 1 }, Relaxed);
     foreign
 }
@@ -205,8 +162,3 @@ in_turn!(unsigned: GOMP_loop_ull_dynamic_start, GOMP_loop_ull_dynamic_next);
 in_turn!(unsigned: GOMP_loop_ull_guided_start, GOMP_loop_ull_guided_next);
 in_turn!(unsigned: GOMP_loop_ull_nonmonotonic_dynamic_start, GOMP_loop_ull_nonmonotonic_dynamic_next);
 in_turn!(unsigned: GOMP_loop_ull_nonmonotonic_guided_start, GOMP_loop_ull_nonmonotonic_guided_next);
-
-#[panic_handler]
-fn never(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}

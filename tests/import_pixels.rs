@@ -21,7 +21,7 @@ use chemigram::darktable::state::{
     Blend, EditState, GroupMember, Module, Params, PipelineOrder, Shape, Value,
 };
 use chemigram::darktable::xmp::Foreign;
-use chemigram::darktable::{blend, dng, dtstyle, order, params, threads, xmp};
+use chemigram::darktable::{blend, dng, dtstyle, order, params, preload, xmp};
 use chemigram::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary};
 
 /// As large as the photo: nothing is scaled.
@@ -214,7 +214,7 @@ impl Bench {
     /// Runs darktable-cli by itself in the folder, as repeatably as the program does; what it said. A darktable
     /// that waits for what never comes is ended after two minutes.
     fn darktable(&self, what: [&str; 4], core: &[&str]) -> String {
-        let settings = threads::repeatable(&self.cli, &self.made).unwrap();
+        let settings = preload::repeatable(&self.cli, &self.made).unwrap();
         let output = Command::new("timeout")
             .args(["-k", "1", "120"])
             .arg(self.cli.path())

@@ -154,7 +154,7 @@ fn an_edit_whose_threads_race_has_one_picture() {
     assert!(kept.iter().all(|hash| *hash == expected), "{kept:?}");
     for pid in worker.pids() {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-        assert!(maps.contains("/threads.so"), "the library is not loaded");
+        assert!(maps.contains("/preload.so"), "the library is not loaded");
     }
 }
 

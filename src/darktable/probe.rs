@@ -9,10 +9,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::clock::Deadline;
+use crate::darktable::preload;
 use crate::darktable::process::{self, Job, RunError, arguments};
 use crate::darktable::render::RenderError;
 use crate::darktable::sandbox::{Isolation, Reach, Sandbox};
-use crate::darktable::threads;
 
 /// The environment variable that names another `darktable-cli`.
 pub const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
@@ -249,13 +249,13 @@ struct Answer {
     takes_preload: bool,
 }
 
-/// Asks with the library of [`threads`] loaded, which a foreign loader may refuse, and then without.
+/// Asks with the library of [`preload`] loaded, which a foreign loader may refuse, and then without.
 fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<Answer, RenderError> {
     let missing = |why: String| RenderError::Missing(format!("{}: {why}", path.display()));
     let home =
         tempfile::tempdir().map_err(|source| RenderError::Io { path: std::env::temp_dir(), source })?;
     // Where there is no room for it, that is for the first render to say.
-    let preload = threads::preload(home.path()).unwrap_or_default();
+    let preload = preload::preload(home.path()).unwrap_or_default();
     let ask = |env: &[(&str, &str)]| {
         let job = Job {
             program: path,

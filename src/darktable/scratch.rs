@@ -26,11 +26,11 @@ use crate::clock::Deadline;
 use crate::darktable::checks;
 use crate::darktable::export::{Profile, Settings};
 use crate::darktable::live::Live;
+use crate::darktable::preload;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::{self, Ended, Job, RunError, arguments};
 use crate::darktable::render::{Quality, RenderError};
 use crate::darktable::sandbox::Reach;
-use crate::darktable::threads;
 
 /// The name of the picture that darktable writes.
 pub const PICTURE: &str = "picture.png";
@@ -127,7 +127,7 @@ impl Base {
         }
         // The working directory is `folder`.
         args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
-        let env = threads::repeatable(cli, folder).map_err(RunError::Watch)?;
+        let env = preload::repeatable(cli, folder).map_err(RunError::Watch)?;
         Live::start(&Job {
             program: cli.path(),
             args,
@@ -283,7 +283,7 @@ impl Scratch {
         let config = base.config(cli);
         make_private(&config)?;
         let given = self.given.as_ref().map(TempDir::path);
-        let env = threads::repeatable(cli, self.dir.path()).map_err(at(self.dir.path()))?;
+        let env = preload::repeatable(cli, self.dir.path()).map_err(at(self.dir.path()))?;
         let job = Job {
             program: cli.path(),
             args: self.command_line(order, &config),
