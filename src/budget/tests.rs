@@ -1,0 +1,90 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn a_spec_names_what_it_lacks() {
+    let full = Budget::parse("time=30m,iterations=50,branches=3,tokens=400k,cost=2.00,renders=80").unwrap();
+    assert_eq!(full.time_seconds, 1800);
+    assert_eq!((full.max_tokens, full.max_cost_micro_usd), (Some(400_000), Some(2_000_000)));
+    assert_eq!(Budget::parse("standard,branches=2").unwrap().max_branches, 2);
+    assert_eq!(Budget::parse("time=5m").unwrap_err(), BudgetError::Missing(vec!["iterations", "branches"]));
+    for wrong in
+        ["time=-1,iterations=1,branches=1", "time=0s", "iterations=1.5", "cost=NaN", "huge", "shots=3"]
+    {
+        assert!(Budget::parse(wrong).is_err(), "{wrong} was accepted");
+    }
+    assert_eq!(seconds("1h30m"), Some(5400));
+    assert_eq!(micro_usd("0.000001"), Some(1));
+    assert_eq!(micro_usd("0.0000001"), None);
+}
+
+#[test]
+fn the_reserve_is_kept_from_work_and_given_to_the_wrap_up() {
+    let mut budget = Budget::parse("time=10m,iterations=5,branches=1,tokens=1000").unwrap();
+    budget.max_cost_micro_usd = Some(100);
+    let mut ledger = Ledger::new(budget, Reserve { tokens: 300, cost_micro_usd: 40, ..Reserve::default() });
+    let want = Amounts { tokens: 700, model_calls: 1, ..Amounts::default() };
+    assert!(ledger.admit(&want, Duration::ZERO).is_ok());
+    let more = Amounts { tokens: 701, ..want };
+    assert_eq!(ledger.admit(&more, Duration::ZERO).unwrap_err().cap, Cap::Tokens);
+    assert_eq!(ledger.admit(&want, Duration::from_secs(570)).unwrap_err().cap, Cap::Time);
+    ledger.wrap_up();
+    assert!(ledger.admit(&more, Duration::from_secs(570)).is_ok());
+    assert_eq!(ledger.admit(&more, Duration::from_secs(600)).unwrap_err().cap, Cap::Time);
+}
+
+#[test]
+fn what_was_spent_before_is_taken_off_and_nothing_left_is_a_cap() {
+    let budget = Budget::parse("time=1m,iterations=5,branches=1,tokens=1000").unwrap();
+    let spent = Amounts { tokens: 400, model_calls: 2, ..Amounts::default() };
+    let left = budget.after(&spent, Duration::from_millis(1500)).unwrap();
+    assert_eq!((left.time_seconds, left.max_tokens, left.max_model_calls), (58, Some(600), Some(23)));
+    assert_eq!((left.max_iterations, left.max_branches, left.max_renders), (5, 1, None));
+    let fired = |spent: Amounts, secs| budget.after(&spent, Duration::from_secs(secs)).unwrap_err().cap;
+    assert_eq!(fired(Amounts { tokens: 1000, ..spent }, 1), Cap::Tokens);
+    assert_eq!(fired(Amounts { model_calls: 25, ..spent }, 1), Cap::ModelCalls);
+    assert_eq!(fired(spent, 60), Cap::Time);
+}
+
+#[test]
+fn a_protocol_may_keep_time_calls_and_renders_for_its_wrap_up() {
+    let mut budget = Budget::parse("time=10m,iterations=5,branches=1,renders=4").unwrap();
+    budget.max_model_calls = Some(3);
+    let reserve = Reserve { time_seconds: 240, model_calls: 1, renders: 3, ..Reserve::default() };
+    let mut ledger = Ledger::new(budget, reserve);
+    let spend = |renders, model_calls| Amounts { renders, model_calls, ..Amounts::default() };
+    let fired = |ledger: &Ledger, want, at| ledger.admit(&want, Duration::from_secs(at)).err().map(|e| e.cap);
+    assert_eq!(fired(&ledger, spend(1, 2), 359), None);
+    assert_eq!(fired(&ledger, spend(2, 0), 0), Some(Cap::Renders));
+    assert_eq!(fired(&ledger, spend(0, 3), 0), Some(Cap::ModelCalls));
+    assert_eq!(fired(&ledger, spend(0, 0), 360), Some(Cap::Time));
+    ledger.wrap_up();
+    assert_eq!(fired(&ledger, spend(4, 3), 360), None);
+    assert_eq!(fired(&ledger, spend(0, 4), 360), Some(Cap::ModelCalls), "a cap is a cap");
+}
+
+proptest! {
+    /// Whatever is asked, in whatever order, settled amounts never pass a cap.
+    #[test]
+    fn no_order_of_requests_passes_a_cap(
+        wants in prop::collection::vec((0u64..3, 0u64..2, 0u64..400, 0u64..3, any::<bool>()), 0..200)
+    ) {
+        let budget = Budget::parse("time=1h,iterations=20,branches=3,tokens=2000,renders=10").unwrap();
+        let mut ledger = Ledger::new(budget.clone(), Reserve { tokens: 200, ..Reserve::default() });
+        for (seq, (iterations, branches, tokens, renders, settle_lower)) in wants.into_iter().enumerate() {
+            let want = Amounts { iterations, branches, tokens, renders, ..Amounts::default() };
+            if ledger.admit(&want, Duration::ZERO).is_ok() {
+                ledger.reserve(seq as u64, want);
+                if settle_lower {
+                    ledger.settle(seq as u64, Amounts { tokens: tokens / 2, ..want });
+                }
+            }
+        }
+        ledger.assume_open();
+        let spent = ledger.settled();
+        prop_assert!(spent.iterations <= budget.max_iterations);
+        prop_assert!(spent.branches <= budget.max_branches);
+        prop_assert!(spent.tokens <= 1800);
+        prop_assert!(spent.renders <= 10);
+    }
+}
