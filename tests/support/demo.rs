@@ -188,6 +188,11 @@ impl Demo {
         Worker::new(cli, &self.base, encoder(&self.layouts)).unwrap()
     }
 
+    /// A plain renderer of another program for darktable-cli.
+    pub fn plain_of(&self, cli: DarktableCli) -> OneShot {
+        OneShot::new(cli, &self.base, encoder(&self.layouts)).unwrap()
+    }
+
     /// The installed darktable-cli.
     pub fn cli(&self) -> &DarktableCli {
         &self.cli
