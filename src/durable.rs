@@ -1,9 +1,11 @@
 //! Files that survive a crash: content first, then its name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Writes `bytes` to `path` so that a reader sees the old file or the whole new one, never a part:
 /// a temporary file beside it, synced, renamed over it, and the folder synced.
@@ -32,6 +34,20 @@ fn filled(folder: &Path, bytes: &[u8], mode: u32) -> io::Result<tempfile::NamedT
     file.write_all(bytes)?;
     file.as_file().sync_data()?;
     Ok(file)
+}
+
+/// Locks `file` unless somebody else keeps it locked for a tenth of a second.
+///
+/// A lock outlives its process for a moment where that one was killed while it started a child, which has the file
+/// open until its own program begins; and some only look whether a file is locked.
+pub fn try_lock(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..5 {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(20)),
+            ended => return ended,
+        }
+    }
+    file.try_lock()
 }
 
 /// Appends `line` and a newline to `path` and syncs it. A torn last line left by a crash is ended first,
@@ -91,5 +107,21 @@ mod tests {
         fs::write(&path, "whole\nto").unwrap();
         append_line(&path, "next").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\n");
+    }
+
+    #[test]
+    fn a_lock_that_is_let_go_of_soon_is_waited_for_and_another_is_not() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::open(file.path()).unwrap();
+        let (first, second) = (open(), open());
+        try_lock(&first).unwrap();
+        assert!(matches!(try_lock(&second), Err(TryLockError::WouldBlock)));
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                sleep(Duration::from_millis(30));
+                drop(first);
+            });
+            try_lock(&second).unwrap();
+        });
     }
 }

@@ -41,7 +41,8 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("--library").arg(self.path("photos")).args(args);
         settle(&mut command, self.dir.path());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let said = std::fs::File::create(self.path("said")).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         command
     }
 
@@ -95,11 +96,12 @@ fn outcome(workspace: &Workspace) -> Vec<(String, String, String)> {
     rows.collect()
 }
 
-fn wait(child: &mut Child, most: Duration) -> bool {
+fn wait(child: &mut Child, most: Duration, said: &Path) -> bool {
     let started = Instant::now();
     while started.elapsed() < most {
         if let Some(status) = child.try_wait().unwrap() {
-            assert_eq!(status.code(), Some(0), "it ended by itself, and not well");
+            let said = std::fs::read_to_string(said).unwrap();
+            assert_eq!(status.code(), Some(0), "it ended by itself, and not well: {said}");
             return true;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -135,7 +137,7 @@ fn a_session_killed_at_twenty_random_moments_ends_as_the_undisturbed_one() {
         let mut command = torn.transcript().map_or_else(|| torn.session(), |(id, _)| torn.resume(&id));
         let mut child = command.spawn().unwrap();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ended = wait(&mut child, Duration::from_millis(100 + (random >> 33) % 1_900));
+        ended = wait(&mut child, Duration::from_millis(100 + (random >> 33) % 1_900), &torn.path("said"));
         if !ended {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -152,6 +154,8 @@ fn a_session_killed_at_twenty_random_moments_ends_as_the_undisturbed_one() {
             "kill {kills}: the budget was refilled: {used:?} {next:?}"
         );
         used = next;
+        // It may be killed when all is done, on its way out.
+        ended |= matches!(lines.last().map(|line| &line.event), Some(Event::SessionEnd(_)));
     }
     let (id, path) = torn.transcript().unwrap();
     if !ended {

@@ -306,12 +306,12 @@ impl Night {
         Ok(stamped)
     }
 
-    /// Takes the night for this process, at once or not at all. It is free again when the lock is dropped.
+    /// Takes the night for this process, if no other one keeps it. It is free again when the lock is dropped.
     pub fn lock(&self) -> Result<NightLock, NightError> {
         let path = self.folder.join(LOCK);
         let open = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
         let mut file = open.map_err(NightError::io("lock", &path))?;
-        match file.try_lock() {
+        match durable::try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let text = fs::read_to_string(&path).unwrap_or_default();

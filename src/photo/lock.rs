@@ -5,10 +5,10 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::durable;
 use crate::photo::error::PhotoError;
 use crate::photo::oplog::time;
 
@@ -39,7 +39,7 @@ impl fmt::Display for Holder {
 pub(super) struct Lock(File);
 
 impl Lock {
-    /// Takes the lock of the photo folder `folder`, at once or not at all.
+    /// Takes the lock of the photo folder `folder`, if nobody keeps it.
     pub(super) fn take(folder: &Path, purpose: &str, now: jiff::Timestamp) -> Result<Self, PhotoError> {
         let path = folder.join(FILE);
         let io = || PhotoError::io("lock", &path);
@@ -50,23 +50,13 @@ impl Lock {
             .write(true)
             .open(&path)
             .map_err(io())?;
-        let mut patience = 5;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) => match holder(folder) {
-                    // Nobody has signed: someone only looks (`held_by`), or is about to sign.
-                    None if patience > 0 => {
-                        patience -= 1;
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                    holder => {
-                        let id = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                        return Err(PhotoError::Busy { id, holder });
-                    }
-                },
-                Err(TryLockError::Error(e)) => return Err(io()(e)),
+        match durable::try_lock(&file) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let id = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                return Err(PhotoError::Busy { id, holder: holder(folder) });
             }
+            Err(TryLockError::Error(e)) => return Err(io()(e)),
         }
         let who = Holder { pid: std::process::id(), purpose: purpose.to_owned(), since: now };
         let text = serde_json::to_string(&who).unwrap_or_default();
