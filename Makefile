@@ -28,7 +28,7 @@ test: rust darktable
 	$(CARGO) test --locked --no-fail-fast
 
 lint: rust
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 preload/lib.rs
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null 2>&1; then \

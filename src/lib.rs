@@ -17,7 +17,7 @@
 //!  1  darktable    formats and pixels: sidecars, parameters, rendering
 //!     provider     wires to language models, and the offline explorer
 //!     prompts      the template store
-//!     metrics      numbers from pixels
+//!     metrics      numbers from pixels; the arithmetic is crates/pixels
 //!  0  budget  gate  transcript  conversation  clock  ids  error  hint  redact  durable  assets
 //! ```
 //!

@@ -131,6 +131,8 @@ fn every_dependency_has_its_reason() {
     for table in ["dependencies", "dev-dependencies"] {
         wanted.extend(manifest[table].as_table().unwrap().keys().map(String::as_str));
     }
+    let pixels: toml::Table = text("crates/pixels/Cargo.toml").parse().unwrap();
+    wanted.extend(pixels["dependencies"].as_table().unwrap().keys().map(String::as_str));
     for system in manifest["target"].as_table().unwrap().values() {
         wanted.extend(system["dependencies"].as_table().unwrap().keys().map(String::as_str));
     }

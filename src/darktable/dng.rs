@@ -11,8 +11,8 @@ use image::ImageError;
 
 use crate::assets::Overlay;
 use crate::darktable::render::Picture;
-use crate::darktable::srgb;
 use crate::error::{Coded, ErrorCode};
+use chemigram_pixels::srgb;
 
 /// `Make` in the Exif data.
 pub const MAKE: &str = "Chemigram";

@@ -26,7 +26,6 @@ pub mod queue;
 pub mod render;
 pub mod sandbox;
 pub mod scratch;
-pub mod srgb;
 pub mod state;
 pub mod tiff;
 pub mod timings;

@@ -2,19 +2,13 @@
 
 use std::borrow::Cow;
 
+use chemigram_pixels::distance::{self, Distance};
 use serde::{Deserialize, Serialize};
 
 use crate::darktable::render::Picture;
 use crate::error::{Coded, ErrorCode};
-use crate::metrics::ciede::{TILE, Tile};
-use crate::metrics::moments;
 use crate::metrics::planes::Planes;
 use crate::metrics::resize;
-
-/// ΔE in hundredths; nothing in sRGB is further apart than about 120.
-const BINS: usize = 20_000;
-/// Bytes of pixels that are summed up together: whole tiles.
-const CHUNK: usize = 64 * 3 * TILE;
 
 /// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,7 +60,7 @@ impl Difference {
         let resized = (a.width, a.height) != (b.width, b.height);
         let (width, height) = (a.width.min(b.width), a.height.min(b.height));
         let (a, b) = (scaled(a, width, height)?, scaled(b, width, height)?);
-        Ok(Self { resized, ..Self::of(&tallies(&a.rgb, &b.rgb, None)) })
+        Ok(Self { resized, ..Self::of(&a, &b, None) })
     }
 
     /// The same, of pictures whose [`Planes`] are known, which saves half of the work.
@@ -82,96 +76,19 @@ impl Difference {
         }
         check(a)?;
         check(b)?;
-        Ok(Self::of(&tallies(&a.rgb, &b.rgb, Some((seen_a, seen_b)))))
+        Ok(Self::of(a, b, Some((seen_a, seen_b))))
     }
 
-    fn of(parts: &[Tally]) -> Self {
-        let count: u64 = parts.iter().map(|part| part.count).sum();
-        let mut seen = 0;
-        let p95 = (0..BINS).position(|bin| {
-            seen += parts.iter().filter_map(|part| part.bins.get(bin)).sum::<u64>();
-            seen * 100 >= count * 95
-        });
-        let sum: f64 = parts.iter().flat_map(|part| &part.sums).sum();
-        let changed: u64 = parts.iter().map(|part| part.changed).sum();
+    fn of(a: &Picture, b: &Picture, seen: Option<(&Planes, &Planes)>) -> Self {
+        let Distance { mean, p95, max, changed_pct, max_channel } = Distance::between(&a.rgb, &b.rgb, seen);
         Self {
-            mean: milli(sum / count as f64),
-            p95: p95.unwrap_or(0) as f64 / 100.0,
-            max: milli(parts.iter().fold(0.0_f32, |max, part| max.max(part.max)).into()),
-            changed_pct: milli(100.0 * changed as f64 / count as f64),
-            max_channel: parts.iter().map(|part| part.max_channel).max().unwrap_or_default(),
+            mean: milli(mean),
+            p95,
+            max: milli(max.into()),
+            changed_pct: milli(changed_pct),
+            max_channel,
             resized: false,
         }
-    }
-}
-
-/// What a stretch of the pixels adds up to.
-struct Tally {
-    count: u64,
-    /// Pixels by ΔE in hundredths.
-    bins: Vec<u64>,
-    /// Of each [`CHUNK`], so that the whole sum does not depend on how many threads there are.
-    sums: Vec<f64>,
-    max: f32,
-    changed: u64,
-    max_channel: u8,
-}
-
-/// Compares the pixels, by as many threads as there are processors, four at most.
-fn tallies(a: &[u8], b: &[u8], seen: Option<(&Planes, &Planes)>) -> Vec<Tally> {
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
-    let stretch = a.len().div_ceil(CHUNK).div_ceil(threads).max(1) * CHUNK;
-    let stretches: Vec<_> = a.chunks(stretch).zip(b.chunks(stretch)).enumerate().collect();
-    std::thread::scope(|scope| {
-        let work: Vec<_> = stretches
-            .into_iter()
-            .map(|(at, (a, b))| {
-                let seen = seen.map(|(a, b)| {
-                    let from = at * stretch / (3 * TILE);
-                    (a.tiles().get(from..).unwrap_or_default(), b.tiles().get(from..).unwrap_or_default())
-                });
-                scope.spawn(move || Tally::of(a, b, seen))
-            })
-            .collect();
-        work.into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
-}
-
-impl Tally {
-    /// Of two stretches, whose tiles are taken from what is `seen`.
-    fn of(a: &[u8], b: &[u8], seen: Option<(&[Tile], &[Tile])>) -> Self {
-        let mut tally =
-            Self { count: 0, bins: vec![0; BINS], sums: Vec::new(), max: 0.0, changed: 0, max_channel: 0 };
-        let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
-        let mut seen = seen.map(|(a, b)| a.iter().zip(b));
-        for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
-            let mut sum = 0.0;
-            for (a, b) in a.chunks(3 * TILE).zip(b.chunks(3 * TILE)) {
-                let channel = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or_default();
-                tally.max_channel = tally.max_channel.max(channel);
-                if let Some((left, right)) = seen.as_mut().and_then(Iterator::next) {
-                    left.distances(right, &mut distances);
-                } else {
-                    left.fill(a);
-                    right.fill(b);
-                    left.distances(&right, &mut distances);
-                }
-                let distances = distances.get(..a.len() / 3).unwrap_or_default();
-                sum += moments::sum(distances);
-                tally.count += distances.len() as u64;
-                tally.max = distances.iter().fold(tally.max, |max, delta| max.max(*delta));
-                tally.changed += distances.iter().map(|delta| u64::from(*delta > 1.0)).sum::<u64>();
-                for delta in distances {
-                    if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
-                        *bin += 1;
-                    }
-                }
-            }
-            tally.sums.push(sum);
-        }
-        tally
     }
 }
 
@@ -180,15 +97,7 @@ pub fn distances(a: &Picture, b: &Picture) -> Option<Vec<f32>> {
     if (a.width, a.height, a.rgb.len()) != (b.width, b.height, b.rgb.len()) {
         return None;
     }
-    let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
-    let mut all = Vec::with_capacity(a.rgb.len() / 3);
-    for (a, b) in a.rgb.chunks(3 * TILE).zip(b.rgb.chunks(3 * TILE)) {
-        left.fill(a);
-        right.fill(b);
-        left.distances(&right, &mut distances);
-        all.extend(distances.iter().take(a.len() / 3));
-    }
-    Some(all)
+    Some(distance::distances(&a.rgb, &b.rgb))
 }
 
 fn check(picture: &Picture) -> Result<(), DifferenceError> {

@@ -3,19 +3,15 @@
 //!
 //! Everything is measured on 8-bit sRGB, in CIELAB under D65, the same way on every machine.
 
+pub use chemigram_pixels::{lab, planes};
+
 pub mod axes;
 pub mod check;
-mod ciede;
 pub mod difference;
 pub mod intensity;
-pub mod lab;
 pub mod likeness;
-mod moments;
-pub(crate) mod parallel;
-pub mod planes;
 mod resize;
 pub mod stats;
-mod structure;
 #[cfg(test)]
 mod synthetic;
 pub mod vectors;

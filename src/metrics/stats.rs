@@ -1,15 +1,13 @@
 //! What one picture looks like, in numbers.
 
-use fearless_simd::{Level, dispatch};
+use chemigram_pixels::parallel::both;
+use chemigram_pixels::structure::{self, Blocks};
+use chemigram_pixels::tally::{self, Tally, Thirds};
 use serde::{Deserialize, Serialize};
 
 use crate::darktable::render::Picture;
-use crate::metrics::ciede::{TILE, Tile};
-use crate::metrics::moments::{self, Moments};
-use crate::metrics::parallel::both;
-use crate::metrics::planes::{Planes, middle};
+use crate::metrics::planes::Planes;
 use crate::metrics::resize;
-use crate::metrics::structure::{self, Blocks};
 
 /// The figures of one picture. Everything in L*, a*, b* and C* is CIELAB under D65.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,9 +108,6 @@ pub struct HueStats {
     pub lightness: f64,
 }
 
-/// Pixels of less chroma are neutral: their hue is noise.
-const NEUTRAL: f32 = 5.0;
-
 impl ImageStats {
     /// Measures a picture. One that does not have as many pixels as its size says measures 0 throughout.
     ///
@@ -130,8 +125,8 @@ impl ImageStats {
             (width, height, rgb, planes) = (0, 0, &[], &nothing);
         }
         let tally = Tally::of(planes, rgb);
-        let ranks = Ranks { bins: &tally.ranks, count: planes.pixels() };
-        let (third, two) = (ranks.percentile(100.0 / 3.0), ranks.percentile(200.0 / 3.0));
+        let rank = |percent| milli(tally.percentile(percent));
+        let (third, two) = (tally.percentile(100.0 / 3.0), tally.percentile(200.0 / 3.0));
         // What only colours decide, and beside it what looks at where pixels lie.
         let (thirds, (blocks, noise, sharpness, edge_brightness)) = both(
             || Thirds::of(planes, third, two),
@@ -149,15 +144,15 @@ impl ImageStats {
             width: picture.width,
             height: picture.height,
             lightness: Lightness {
-                p1: ranks.rounded(1.0),
-                p5: ranks.rounded(5.0),
-                p10: ranks.rounded(10.0),
-                p25: ranks.rounded(25.0),
-                p50: ranks.rounded(50.0),
-                p75: ranks.rounded(75.0),
-                p90: ranks.rounded(90.0),
-                p95: ranks.rounded(95.0),
-                p99: ranks.rounded(99.0),
+                p1: rank(1.0),
+                p5: rank(5.0),
+                p10: rank(10.0),
+                p25: rank(25.0),
+                p50: rank(50.0),
+                p75: rank(75.0),
+                p90: rank(90.0),
+                p95: rank(95.0),
+                p99: rank(99.0),
                 mean: milli(tally.l.mean()),
                 std: milli(tally.l.deviation()),
             },
@@ -176,7 +171,7 @@ impl ImageStats {
             sharpness: milli(sharpness),
             noise_sigma: milli(noise),
             edge_brightness: milli(edge_brightness),
-            hues: tally.hues(count),
+            hues: hues(&tally, count),
         }
     }
 }
@@ -186,210 +181,22 @@ fn milli(value: f64) -> f64 {
     (value * 1e3).round() / 1e3 + 0.0
 }
 
-/// Sums over all pixels.
-struct Tally {
-    l: Moments,
-    a: f64,
-    b: f64,
-    chroma: f64,
-    clip_high: u64,
-    clip_low: u64,
-    /// Count, chroma and lightness of each sector, in the order of [`Hues`], and of neutral pixels.
-    sectors: [(u64, f64, f64); NEITHER + 1],
-    /// L* in hundredths.
-    ranks: Vec<u32>,
-}
-
-/// The place of what is in no sector.
-const NEITHER: usize = 6;
-
-impl Tally {
-    fn new() -> Self {
-        Self {
-            l: Moments::default(),
-            a: 0.0,
-            b: 0.0,
-            chroma: 0.0,
-            clip_high: 0,
-            clip_low: 0,
-            sectors: Default::default(),
-            ranks: vec![0; 10_001],
+fn hues(tally: &Tally, count: f64) -> Hues {
+    let [reds, yellows, greens, cyans, blues, magentas, _] = tally.sectors.map(|(n, chroma, lightness)| {
+        let own = n.max(1) as f64;
+        HueStats {
+            share_pct: milli(100.0 * n as f64 / count),
+            chroma: milli(chroma / own),
+            lightness: milli(lightness / own),
         }
-    }
-
-    /// The two halves at once, parted as those of [`Planes`].
-    fn of(planes: &Planes, rgb: &[u8]) -> Self {
-        let (first, second) = planes.tiles().split_at(middle(planes.tiles().len()));
-        let (upper, lower) = rgb.split_at(rgb.len().min(3 * TILE * first.len()));
-        let half = |tiles: &[Tile], rgb: &[u8]| {
-            let mut tally = Self::new();
-            for (tile, rgb) in tiles.iter().zip(rgb.chunks(3 * TILE)) {
-                tally.add(tile, rgb);
-            }
-            tally
-        };
-        let (mut tally, rest) = both(|| half(first, upper), || half(second, lower));
-        tally.merge(&rest);
-        tally
-    }
-
-    /// Adds a tile, as many of its pixels as there are codes for.
-    fn add(&mut self, tile: &Tile, rgb: &[u8]) {
-        dispatch!(Level::new(), _ => self.add_wide(tile, rgb));
-    }
-
-    #[inline(always)]
-    fn add_wide(&mut self, tile: &Tile, rgb: &[u8]) {
-        let count = rgb.len() / 3;
-        let mut sectors = [0_u8; TILE];
-        for (sector, ((a, b), chroma)) in sectors.iter_mut().zip(tile.a.iter().zip(&tile.b).zip(&tile.chroma))
-        {
-            *sector = if *chroma >= NEUTRAL { self::sector(*a, *b) } else { NEITHER as u8 };
-        }
-        let [l, a, b, chroma] =
-            [&tile.l, &tile.a, &tile.b, &tile.chroma].map(|plane| plane.get(..count).unwrap_or_default());
-        self.l.add_all(l);
-        self.a += moments::sum(a);
-        self.b += moments::sum(b);
-        self.chroma += moments::sum(chroma);
-        for ((l, chroma), sector) in l.iter().zip(chroma).zip(&sectors) {
-            if let Some(bin) = self.ranks.get_mut((l * 100.0 + 0.5) as usize) {
-                *bin += 1;
-            }
-            if let Some((count, chromas, lights)) = self.sectors.get_mut(usize::from(*sector)) {
-                *count += 1;
-                *chromas += f64::from(*chroma);
-                *lights += f64::from(*l);
-            }
-        }
-        for rgb in rgb.chunks_exact(3) {
-            let &[r, g, b] = rgb else { continue };
-            let high = r.max(g).max(b);
-            self.clip_high += u64::from(high >= 254);
-            self.clip_low += u64::from(high <= 1);
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.l.merge(&other.l);
-        self.a += other.a;
-        self.b += other.b;
-        self.chroma += other.chroma;
-        self.clip_high += other.clip_high;
-        self.clip_low += other.clip_low;
-        for (mine, theirs) in self.sectors.iter_mut().zip(&other.sectors) {
-            *mine = (mine.0 + theirs.0, mine.1 + theirs.1, mine.2 + theirs.2);
-        }
-        for (mine, theirs) in self.ranks.iter_mut().zip(&other.ranks) {
-            *mine += theirs;
-        }
-    }
-
-    fn hues(&self, count: f64) -> Hues {
-        let [reds, yellows, greens, cyans, blues, magentas, _] =
-            self.sectors.map(|(n, chroma, lightness)| {
-                let own = n.max(1) as f64;
-                HueStats {
-                    share_pct: milli(100.0 * n as f64 / count),
-                    chroma: milli(chroma / own),
-                    lightness: milli(lightness / own),
-                }
-            });
-        Hues { reds, yellows, greens, cyans, blues, magentas }
-    }
+    });
+    Hues { reds, yellows, greens, cyans, blues, magentas }
 }
 
-/// The sector of a colour, counted from red. Half planes tell it without an arc tangent; all of them are asked, so
-/// that several colours are done at once.
-#[inline(always)]
-fn sector(a: f32, b: f32) -> u8 {
-    // Whether the hue is at or past an angle less than half a turn away, given by its cosine and sine.
-    let past = |cos: f32, sin: f32| u8::from(b * cos >= a * sin);
-    // 50°, 110° and 165°; 230°, 310° and 350°.
-    let upper = past(0.642_788, 0.766_044) + past(-0.342_020, 0.939_693) + past(-0.965_926, 0.258_819);
-    let lower = past(-0.642_788, -0.766_044) + past(0.642_788, -0.766_044) + past(0.984_808, -0.173_648);
-    if b >= 0.0 { upper } else { (3 + lower) % 6 }
-}
-
-/// L* by rank, in a histogram of hundredths.
-struct Ranks<'a> {
-    bins: &'a [u32],
-    count: usize,
-}
-
-impl Ranks<'_> {
-    /// The least L* that at least `percent` of the pixels do not exceed.
-    fn percentile(&self, percent: f64) -> f64 {
-        let wanted = (self.count as f64 * percent / 100.0).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        let place = self.bins.iter().position(|&bin| {
-            seen += u64::from(bin);
-            seen >= wanted
-        });
-        place.unwrap_or(0) as f64 / 100.0
-    }
-
-    fn rounded(&self, percent: f64) -> f64 {
-        milli(self.percentile(percent))
-    }
-}
-
-/// The mean colour of the darkest and of the brightest third; pixels at the limit itself count as inside.
-#[derive(Default)]
-struct Thirds {
-    dark: Cast,
-    bright: Cast,
-}
-
-/// The colour of some of the pixels.
-#[derive(Default)]
-struct Cast {
-    a: Moments,
-    b: Moments,
-}
-
-impl Thirds {
-    fn of(planes: &Planes, dark_limit: f64, bright_limit: f64) -> Self {
-        // Half a bin of the histogram that the limits come from.
-        let (dark_limit, bright_limit) = (dark_limit as f32 + 0.005, bright_limit as f32 - 0.005);
-        let mut thirds = Self::default();
-        let mut left = planes.pixels();
-        for tile in planes.tiles() {
-            let pixels = tile.l.iter().zip(&tile.a).zip(&tile.b).take(left);
-            for ((&l, &a), &b) in pixels {
-                if l <= dark_limit {
-                    thirds.dark.add(a, b);
-                }
-                if l >= bright_limit {
-                    thirds.bright.add(a, b);
-                }
-            }
-            left = left.saturating_sub(TILE);
-        }
-        thirds
-    }
-}
-
-impl Cast {
-    fn add(&mut self, a: f32, b: f32) {
-        self.a.add(a.into());
-        self.b.add(b.into());
-    }
-}
-
-/// Hasler and Süsstrunk, "Measuring colourfulness in natural images" (2003), on the picture averaged down to
-/// at most 256 px, because noise counts as colour at full size.
+/// Colourfulness of the picture averaged down to at most 256 px, because noise counts as colour at full size.
 fn colourfulness(picture: &Picture) -> f64 {
     let small = resize::fit(picture, 256);
-    let source = small.as_ref().unwrap_or(picture);
-    let (mut rg, mut yb) = (Moments::default(), Moments::default());
-    for rgb in source.rgb.chunks_exact(3) {
-        let &[r, g, b] = rgb else { continue };
-        let (r, g, b) = (f64::from(r), f64::from(g), f64::from(b));
-        rg.add(r - g);
-        yb.add((r + g) / 2.0 - b);
-    }
-    rg.deviation().hypot(yb.deviation()) + 0.3 * rg.mean().hypot(yb.mean())
+    tally::colourfulness(&small.as_ref().unwrap_or(picture).rgb)
 }
 
 #[cfg(test)]
@@ -478,9 +285,6 @@ mod tests {
             expected[index] = 100.0;
             assert_eq!(shares, expected, "{colour:?}");
         }
-        assert_eq!(sector(20.0, 0.0), 0, "0° is red");
-        assert_eq!(sector(20.0, -3.0), 0, "351° is red");
-        assert_eq!(sector(20.0, -4.0), 5, "349° is magenta");
     }
 
     #[test]

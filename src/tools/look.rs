@@ -6,13 +6,13 @@ use crate::darktable::render::Quality;
 use crate::error::{Coded, ErrorCode, Fault};
 use crate::metrics::axes::Axis;
 use crate::metrics::check::VectorCheck;
-use crate::metrics::parallel::both;
 use crate::photo::{AppliedMove, read_context as read_photo_context};
 use crate::tools::args;
 use crate::tools::context::Place;
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::Event;
 use crate::vocabulary::{Filter, ListedMove, MaskSpec, ShownMask};
+use chemigram_pixels::parallel::both;
 
 fn fault<E: Coded>(error: E) -> Fault {
     Fault::from(&error)

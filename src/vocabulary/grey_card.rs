@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 
 use crate::darktable::layout::Layouts;
 use crate::darktable::render::Picture;
-use crate::darktable::srgb::LINEAR;
 use crate::darktable::state::{EditState, Params, Value};
 use crate::vocabulary::apply::{ApplyRequest, PhotoFacts};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::load::Vocabulary;
+use chemigram_pixels::srgb::LINEAR;
 
 /// The move that takes the gains.
 pub const MOVE: &str = "white_balance_gains";

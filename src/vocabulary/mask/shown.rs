@@ -9,12 +9,12 @@ use crate::darktable::layout::{BlendSpace, Layouts};
 use crate::darktable::order;
 use crate::darktable::params;
 use crate::darktable::render::Picture;
-use crate::darktable::srgb;
 use crate::darktable::state::{Blend, EditState, Module, Params, Value};
 use crate::vocabulary::apply::PhotoFacts;
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::mask::{Encoded, MaskSpec};
+use chemigram_pixels::srgb;
 
 /// The module that shows the mask.
 const PROBE: &str = "exposure";

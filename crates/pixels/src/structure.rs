@@ -1,14 +1,16 @@
 //! What depends on where pixels lie: blocks, fine detail, noise, and the edges against the centre.
 
-use crate::metrics::moments::Moments;
+use crate::moments::Moments;
 
 /// A block of this many pixels a side is what local contrast and noise are measured in.
 const BLOCK: usize = 16;
 
 /// The picture cut into whole blocks; a smaller picture has none.
-pub(super) struct Blocks(Vec<Block>);
+#[derive(Clone, Debug)]
+pub struct Blocks(Vec<Block>);
 
 /// One block: its top left corner, and mean and standard deviation of L*.
+#[derive(Clone, Copy, Debug)]
 struct Block {
     left: usize,
     top: usize,
@@ -17,7 +19,8 @@ struct Block {
 }
 
 impl Blocks {
-    pub(super) fn of(lightness: &[f32], width: usize, height: usize) -> Self {
+    /// Of L*, row by row.
+    pub fn of(lightness: &[f32], width: usize, height: usize) -> Self {
         let mut blocks = Vec::with_capacity((width / BLOCK) * (height / BLOCK));
         for top in (0..(height / BLOCK) * BLOCK).step_by(BLOCK) {
             for left in (0..(width / BLOCK) * BLOCK).step_by(BLOCK) {
@@ -32,13 +35,14 @@ impl Blocks {
         Self(blocks)
     }
 
-    pub(super) fn mean_deviation(&self) -> f64 {
+    /// The mean of the blocks' standard deviations; 0 of none.
+    pub fn mean_deviation(&self) -> f64 {
         self.0.iter().map(|block| block.deviation).sum::<f64>() / self.0.len().max(1) as f64
     }
 
     /// The median absolute diagonal Haar coefficient over 0.6745 (Donoho and Johnstone 1994), on the quarter
     /// of the unclipped blocks that is flattest: there, what is left of the finest diagonal band is noise.
-    pub(super) fn noise(&self, lightness: &[f32], width: usize) -> f64 {
+    pub fn noise(&self, lightness: &[f32], width: usize) -> f64 {
         let mut flat: Vec<_> = self.0.iter().filter(|block| (2.0..98.0).contains(&block.mean)).collect();
         flat.sort_by(|one, two| one.deviation.total_cmp(&two.deviation));
         flat.truncate(flat.len().div_ceil(4));
@@ -68,7 +72,7 @@ fn rows(lightness: &[f32], width: usize, left: usize, top: usize) -> impl Iterat
 }
 
 /// The standard deviation of the four-neighbour Laplacian of L*, the outermost pixels left out.
-pub(super) fn laplacian_deviation(lightness: &[f32], width: usize, height: usize) -> f64 {
+pub fn laplacian_deviation(lightness: &[f32], width: usize, height: usize) -> f64 {
     if width < 3 || height < 3 {
         return 0.0;
     }
@@ -88,7 +92,7 @@ pub(super) fn laplacian_deviation(lightness: &[f32], width: usize, height: usize
 }
 
 /// Mean L* outside the centred ellipse of 90 % of width and height, minus mean L* of the central third of both.
-pub(super) fn edge_brightness(lightness: &[f32], width: usize, height: usize) -> f64 {
+pub fn edge_brightness(lightness: &[f32], width: usize, height: usize) -> f64 {
     if lightness.is_empty() || width == 0 || height == 0 {
         return 0.0;
     }

@@ -12,30 +12,30 @@ use std::f32::consts::{FRAC_PI_2, FRAC_PI_3, PI};
 
 use fearless_simd::{Level, dispatch};
 
-use crate::metrics::lab::{self, Lab};
-use crate::metrics::moments;
+use crate::lab::{self, Lab};
+use crate::moments;
 
 /// Pixels in a [`Tile`].
-pub(super) const TILE: usize = 256;
+pub const TILE: usize = 256;
 
 /// Some pixels in CIELAB, each coordinate by itself.
 #[derive(Clone)]
-pub(super) struct Tile {
-    pub(super) l: [f32; TILE],
-    pub(super) a: [f32; TILE],
-    pub(super) b: [f32; TILE],
+pub struct Tile {
+    pub l: [f32; TILE],
+    pub a: [f32; TILE],
+    pub b: [f32; TILE],
     /// C*, which follows from the two before.
-    pub(super) chroma: [f32; TILE],
+    pub chroma: [f32; TILE],
 }
 
-#[allow(clippy::needless_range_loop, reason = "counted loops are quick in an unoptimized build too")]
+#[allow(clippy::needless_range_loop, reason = "several rows are read and written at one place")]
 impl Tile {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { l: [0.0; TILE], a: [0.0; TILE], b: [0.0; TILE], chroma: [0.0; TILE] }
     }
 
     /// Takes in 8-bit sRGB pixels, black ones where they do not fill the tile, and adds up their relative luminance.
-    pub(super) fn fill(&mut self, rgb: &[u8]) -> f64 {
+    pub fn fill(&mut self, rgb: &[u8]) -> f64 {
         dispatch!(Level::new(), _ => self.fill_wide(rgb))
     }
 
@@ -56,7 +56,7 @@ impl Tile {
     }
 
     /// The distance of each pixel to the other tile's.
-    pub(super) fn distances(&self, other: &Self, distances: &mut [f32; TILE]) {
+    pub fn distances(&self, other: &Self, distances: &mut [f32; TILE]) {
         dispatch!(Level::new(), _ => self.distances_wide(other, distances));
     }
 
@@ -70,8 +70,7 @@ impl Tile {
     }
 }
 
-/// A polynomial by Horner's scheme, its terms from the highest power down. Written out, because a loop over them
-/// makes an unoptimized build, which the tests are, several times slower.
+/// A polynomial by Horner's scheme, its terms from the highest power down.
 macro_rules! polynomial {
     ($x:expr; $first:literal $(, $term:literal)*) => {{
         let x = $x;

@@ -3,7 +3,7 @@
 use palette::color_difference::Ciede2000;
 use palette::white_point::D65;
 
-use crate::darktable::srgb;
+use crate::srgb;
 
 /// A colour in CIELAB under D65: L* 0 to 100, a* and b* about −110 to 100.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

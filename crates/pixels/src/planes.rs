@@ -1,14 +1,14 @@
 //! A whole picture in CIELAB.
 
-use crate::metrics::ciede::{TILE, Tile};
-use crate::metrics::parallel::both;
+use crate::ciede::{TILE, Tile};
+use crate::parallel::both;
 
 /// The pixels of a picture in CIELAB under D65, row by row, in single precision: 16 bytes a pixel.
 pub struct Planes {
     tiles: Vec<Tile>,
     pixels: usize,
     /// Sum of relative luminance.
-    pub(super) luminance: f64,
+    pub luminance: f64,
 }
 
 impl std::fmt::Debug for Planes {
@@ -30,7 +30,7 @@ impl Planes {
         Self { tiles, pixels, luminance: upper + lower }
     }
 
-    pub(super) fn tiles(&self) -> &[Tile] {
+    pub(crate) fn tiles(&self) -> &[Tile] {
         &self.tiles
     }
 
@@ -40,7 +40,7 @@ impl Planes {
     }
 
     /// L* of every pixel.
-    pub(super) fn lightness(&self) -> Vec<f32> {
+    pub fn lightness(&self) -> Vec<f32> {
         let mut lightness = Vec::with_capacity(self.tiles.len() * TILE);
         for tile in &self.tiles {
             lightness.extend_from_slice(&tile.l);
@@ -51,7 +51,7 @@ impl Planes {
 }
 
 /// Where tiles are parted in two halves.
-pub(super) fn middle(tiles: usize) -> usize {
+pub(crate) fn middle(tiles: usize) -> usize {
     tiles.div_ceil(2)
 }
 

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 /// Does both, one of them on another thread.
-pub(crate) fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+pub fn both<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
     thread::scope(|scope| {
         let one = scope.spawn(one);
         let other = other();

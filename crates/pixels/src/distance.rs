@@ -1,0 +1,130 @@
+//! CIEDE2000 between two pictures.
+
+use crate::ciede::{TILE, Tile};
+use crate::moments;
+use crate::planes::Planes;
+
+/// ΔE in hundredths; nothing in sRGB is further apart than about 120.
+const BINS: usize = 20_000;
+/// Bytes of pixels that are summed up together: whole tiles.
+const CHUNK: usize = 64 * 3 * TILE;
+
+/// How far two pictures are apart, in CIEDE2000.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance {
+    /// Mean ΔE2000.
+    pub mean: f64,
+    /// 95th percentile, in steps of a hundredth.
+    pub p95: f64,
+    /// Largest ΔE2000.
+    pub max: f32,
+    /// Share of pixels with ΔE2000 above 1, in percent.
+    pub changed_pct: f64,
+    /// Largest difference of an 8-bit channel.
+    pub max_channel: u8,
+}
+
+impl Distance {
+    /// Compares two pictures of the same size, which must have a pixel; their [`Planes`] save half of the work.
+    pub fn between(a: &[u8], b: &[u8], seen: Option<(&Planes, &Planes)>) -> Self {
+        let parts = tallies(a, b, seen);
+        let count: u64 = parts.iter().map(|part| part.count).sum();
+        let mut seen = 0;
+        let p95 = (0..BINS).position(|bin| {
+            seen += parts.iter().filter_map(|part| part.bins.get(bin)).sum::<u64>();
+            seen * 100 >= count * 95
+        });
+        let sum: f64 = parts.iter().flat_map(|part| &part.sums).sum();
+        let changed: u64 = parts.iter().map(|part| part.changed).sum();
+        Self {
+            mean: sum / count as f64,
+            p95: p95.unwrap_or(0) as f64 / 100.0,
+            max: parts.iter().fold(0.0_f32, |max, part| max.max(part.max)),
+            changed_pct: 100.0 * changed as f64 / count as f64,
+            max_channel: parts.iter().map(|part| part.max_channel).max().unwrap_or_default(),
+        }
+    }
+}
+
+/// ΔE2000 of each pixel of two pictures of the same size.
+pub fn distances(a: &[u8], b: &[u8]) -> Vec<f32> {
+    let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
+    let mut all = Vec::with_capacity(a.len() / 3);
+    for (a, b) in a.chunks(3 * TILE).zip(b.chunks(3 * TILE)) {
+        left.fill(a);
+        right.fill(b);
+        left.distances(&right, &mut distances);
+        all.extend(distances.iter().take(a.len() / 3));
+    }
+    all
+}
+
+/// What a stretch of the pixels adds up to.
+struct Tally {
+    count: u64,
+    /// Pixels by ΔE in hundredths.
+    bins: Vec<u64>,
+    /// Of each [`CHUNK`], so that the whole sum does not depend on how many threads there are.
+    sums: Vec<f64>,
+    max: f32,
+    changed: u64,
+    max_channel: u8,
+}
+
+/// Compares the pixels, by as many threads as there are processors, four at most.
+fn tallies(a: &[u8], b: &[u8], seen: Option<(&Planes, &Planes)>) -> Vec<Tally> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
+    let stretch = a.len().div_ceil(CHUNK).div_ceil(threads).max(1) * CHUNK;
+    let stretches: Vec<_> = a.chunks(stretch).zip(b.chunks(stretch)).enumerate().collect();
+    std::thread::scope(|scope| {
+        let work: Vec<_> = stretches
+            .into_iter()
+            .map(|(at, (a, b))| {
+                let seen = seen.map(|(a, b)| {
+                    let from = at * stretch / (3 * TILE);
+                    (a.tiles().get(from..).unwrap_or_default(), b.tiles().get(from..).unwrap_or_default())
+                });
+                scope.spawn(move || Tally::of(a, b, seen))
+            })
+            .collect();
+        work.into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+impl Tally {
+    /// Of two stretches, whose tiles are taken from what is `seen`.
+    fn of(a: &[u8], b: &[u8], seen: Option<(&[Tile], &[Tile])>) -> Self {
+        let mut tally =
+            Self { count: 0, bins: vec![0; BINS], sums: Vec::new(), max: 0.0, changed: 0, max_channel: 0 };
+        let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
+        let mut seen = seen.map(|(a, b)| a.iter().zip(b));
+        for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
+            let mut sum = 0.0;
+            for (a, b) in a.chunks(3 * TILE).zip(b.chunks(3 * TILE)) {
+                let channel = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or_default();
+                tally.max_channel = tally.max_channel.max(channel);
+                if let Some((left, right)) = seen.as_mut().and_then(Iterator::next) {
+                    left.distances(right, &mut distances);
+                } else {
+                    left.fill(a);
+                    right.fill(b);
+                    left.distances(&right, &mut distances);
+                }
+                let distances = distances.get(..a.len() / 3).unwrap_or_default();
+                sum += moments::sum(distances);
+                tally.count += distances.len() as u64;
+                tally.max = distances.iter().fold(tally.max, |max, delta| max.max(*delta));
+                tally.changed += distances.iter().map(|delta| u64::from(*delta > 1.0)).sum::<u64>();
+                for delta in distances {
+                    if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
+                        *bin += 1;
+                    }
+                }
+            }
+            tally.sums.push(sum);
+        }
+        tally
+    }
+}

@@ -1,0 +1,15 @@
+//! Colour and pixel arithmetic: what is done with every pixel of a picture.
+//!
+//! Pictures are 8-bit sRGB, three bytes a pixel, row by row; colours are CIELAB under D65. Every sum is the same on
+//! every machine. It is a crate of its own so that it is optimized in a build for tests too.
+
+mod ciede;
+pub mod distance;
+pub mod lab;
+pub mod moments;
+pub mod parallel;
+pub mod planes;
+pub mod resize;
+pub mod srgb;
+pub mod structure;
+pub mod tally;
