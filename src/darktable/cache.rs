@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
@@ -220,11 +221,15 @@ impl Held {
 }
 
 /// A renderer that looks into a [`Cache`] first. A cache that cannot be written costs time, never a picture.
+///
+/// A picture is written beside whoever waited for it, and is on disk when this is dropped, if not before.
 pub struct Cached {
     inner: Arc<dyn Renderer>,
     cache: Cache,
     held: Mutex<Held>,
     timings: Timings,
+    /// What is written now, and by whom.
+    writing: Mutex<Option<(Hash, JoinHandle<()>)>>,
 }
 
 impl std::fmt::Debug for Cached {
@@ -237,12 +242,25 @@ impl Cached {
     /// Puts `cache` before `inner`.
     pub fn new(inner: Arc<dyn Renderer>, cache: Cache) -> Self {
         let timings = Timings::open(&cache.folder, inner.darktable_version());
-        Self { inner, cache, held: Mutex::default(), timings }
+        Self { inner, cache, held: Mutex::default(), timings, writing: Mutex::default() }
     }
 
     fn hold(&self, key: Hash, rendered: &Rendered) {
         let (picture, pixel_hash) = (Arc::clone(&rendered.picture), rendered.pixel_hash.clone());
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).put(key, picture, pixel_hash);
+        lock(&self.held).put(key, picture, pixel_hash);
+    }
+
+    /// Begins to write a picture, one at a time.
+    fn write(&self, key: &Hash, rendered: &Rendered) {
+        let (cache, entry, rendered) = (self.cache.clone(), key.clone(), rendered.clone());
+        let write = move || {
+            if let Err(error) = cache.put(&entry, &rendered.picture, &rendered.pixel_hash) {
+                tracing::warn!(%error, "a render could not be cached");
+            }
+        };
+        let mut writing = lock(&self.writing);
+        written(&mut writing);
+        *writing = Some((key.clone(), std::thread::spawn(write)));
     }
 
     /// The name of everything that decides the pixels of an answer. The raw's own hash is taken at its word.
@@ -266,9 +284,7 @@ impl Renderer for Cached {
         let rendered = self.inner.render(request, deadline)?;
         self.timings.add(&request.raw.sha256, request.long_edge, request.quality, rendered.elapsed);
         let key = self.key(request);
-        if let Err(error) = self.cache.put(&key, &rendered.picture, &rendered.pixel_hash) {
-            tracing::warn!(%error, "a render could not be cached");
-        }
+        self.write(&key, &rendered);
         self.hold(key, &rendered);
         Ok(rendered)
     }
@@ -280,10 +296,16 @@ impl Renderer for Cached {
     fn cached(&self, request: &RenderRequest<'_>) -> Option<Rendered> {
         let started = Instant::now();
         let key = self.key(request);
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
+        let held = lock(&self.held).get(&key);
         let (picture, pixel_hash) = match held {
             Some(found) => found,
             None => {
+                let mut writing = lock(&self.writing);
+                // A picture too large to be held may be on its way.
+                if writing.as_ref().is_some_and(|(written, _)| *written == key) {
+                    written(&mut writing);
+                }
+                drop(writing);
                 let (picture, pixel_hash) = self.cache.get(&key)?;
                 (Arc::new(picture), pixel_hash)
             }
@@ -300,6 +322,24 @@ impl Renderer for Cached {
     fn take_notes(&self) -> Vec<String> {
         self.inner.take_notes()
     }
+}
+
+impl Drop for Cached {
+    fn drop(&mut self) {
+        written(&mut lock(&self.writing));
+    }
+}
+
+/// Waits for what is written.
+fn written(writing: &mut Option<(Hash, JoinHandle<()>)>) {
+    if let Some((_, thread)) = writing.take() {
+        // Whatever went wrong there, the picture was given out.
+        let _ = thread.join();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
