@@ -7,6 +7,7 @@
 #![no_std]
 
 mod curves;
+mod exif;
 mod memory;
 mod modules;
 mod symbol;

@@ -6,9 +6,11 @@ mod demo;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chemigram::darktable::preload;
 use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
@@ -154,6 +156,30 @@ fn what_darktable_is_saved_shows_in_no_picture() {
         );
     }
     assert_eq!(worker.troubles(), 0);
+}
+
+/// The same TIFF with EXIF and without it. The one for the user has it: `tests/export_pixels.rs`.
+#[test]
+fn a_picture_that_is_looked_at_carries_no_exif() {
+    let demo = Demo::open();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = preload::repeatable(demo.cli(), folder.path()).unwrap();
+    let write = |name: &str, without: Option<(&str, &str)>| {
+        let file = folder.path().join(name);
+        let mut command = Command::new(demo.cli().path());
+        command.arg(&demo.raw.path).arg(&file).args(["--width", "64", "--core", "--library", ":memory:"]);
+        command.arg("--configdir").arg(folder.path().join("config"));
+        command.args(["--conf", "plugins/imageio/format/tiff/bpp=8"]);
+        command.envs(settings.iter().copied()).envs(without).current_dir(folder.path());
+        assert!(command.output().unwrap().status.success());
+        std::fs::read(file).unwrap()
+    };
+    let [with, without] = [("with.tif", None), ("without.tif", Some(preload::WITHOUT_EXIF))]
+        .map(|(name, setting)| write(name, setting));
+    let camera = |file: &[u8]| file.windows(17).any(|bytes| bytes == b"Chemigram Synth-1");
+    assert!(camera(&with) && !camera(&without));
+    let pixels = |file: &[u8]| image::load_from_memory(file).unwrap();
+    assert_eq!(pixels(&with), pixels(&without));
 }
 
 #[test]

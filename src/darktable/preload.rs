@@ -41,6 +41,10 @@ const ONE_THREAD: (&str, &str) = ("OMP_NUM_THREADS", "1");
 /// processors, and has buffers for no more.
 const TWO_THREADS: (&str, &str) = ("OMP_NUM_THREADS", "2");
 
+/// The library then keeps EXIF out of the pictures, for a darktable whose pictures are only looked at; the name is
+/// also in `preload/exif.rs`.
+pub const WITHOUT_EXIF: (&str, &str) = ("CHEMIGRAM_WITHOUT_EXIF", "1");
+
 /// An environment, for a process whose working directory is `folder`.
 pub type Settings = Vec<(&'static str, &'static str)>;
 

@@ -127,7 +127,8 @@ impl Base {
         }
         // The working directory is `folder`.
         args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
-        let env = preload::repeatable(cli, folder).map_err(RunError::Watch)?;
+        let mut env = preload::repeatable(cli, folder).map_err(RunError::Watch)?;
+        env.push(preload::WITHOUT_EXIF);
         Live::start(&Job {
             program: cli.path(),
             args,
