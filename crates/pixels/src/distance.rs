@@ -1,5 +1,7 @@
 //! CIEDE2000 between two pictures.
 
+use fearless_simd::{Level, dispatch};
+
 use crate::ciede::{TILE, Tile};
 use crate::moments;
 use crate::planes::Planes;
@@ -31,7 +33,7 @@ impl Distance {
         let count: u64 = parts.iter().map(|part| part.count).sum();
         let mut seen = 0;
         let p95 = (0..BINS).position(|bin| {
-            seen += parts.iter().filter_map(|part| part.bins.get(bin)).sum::<u64>();
+            seen += parts.iter().filter_map(|part| part.bins.get(bin)).copied().map(u64::from).sum::<u64>();
             seen * 100 >= count * 95
         });
         let sum: f64 = parts.iter().flat_map(|part| &part.sums).sum();
@@ -63,7 +65,7 @@ pub fn distances(a: &[u8], b: &[u8]) -> Vec<f32> {
 struct Tally {
     count: u64,
     /// Pixels by ΔE in hundredths.
-    bins: Vec<u64>,
+    bins: Vec<u32>,
     /// Of each [`CHUNK`], so that the whole sum does not depend on how many threads there are.
     sums: Vec<f64>,
     max: f32,
@@ -103,8 +105,6 @@ impl Tally {
         for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
             let mut sum = 0.0;
             for (a, b) in a.chunks(3 * TILE).zip(b.chunks(3 * TILE)) {
-                let channel = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or_default();
-                tally.max_channel = tally.max_channel.max(channel);
                 if let Some((left, right)) = seen.as_mut().and_then(Iterator::next) {
                     left.distances(right, &mut distances);
                 } else {
@@ -112,19 +112,35 @@ impl Tally {
                     right.fill(b);
                     left.distances(&right, &mut distances);
                 }
-                let distances = distances.get(..a.len() / 3).unwrap_or_default();
-                sum += moments::sum(distances);
-                tally.count += distances.len() as u64;
-                tally.max = distances.iter().fold(tally.max, |max, delta| max.max(*delta));
-                tally.changed += distances.iter().map(|delta| u64::from(*delta > 1.0)).sum::<u64>();
-                for delta in distances {
-                    if let Some(bin) = tally.bins.get_mut((delta * 100.0 + 0.5) as usize) {
-                        *bin += 1;
-                    }
-                }
+                sum += tally.add(a, b, distances.get(..a.len() / 3).unwrap_or_default());
             }
             tally.sums.push(sum);
         }
         tally
+    }
+
+    /// Adds a tile's pixels and their distances, whose sum it returns.
+    fn add(&mut self, a: &[u8], b: &[u8], distances: &[f32]) -> f64 {
+        dispatch!(Level::new(), _ => self.add_wide(a, b, distances))
+    }
+
+    #[inline(always)]
+    fn add_wide(&mut self, a: &[u8], b: &[u8], distances: &[f32]) -> f64 {
+        self.max_channel = a.iter().zip(b).fold(self.max_channel, |most, (a, b)| most.max(a.abs_diff(*b)));
+        // Numbers that are not negative are in the order of their bits, and of those several are compared at once.
+        let largest = distances.iter().fold(0, |most, delta| delta.abs().to_bits().max(most));
+        self.max = self.max.max(f32::from_bits(largest));
+        self.count += distances.len() as u64;
+        self.changed += u64::from(distances.iter().map(|delta| u32::from(*delta > 1.0)).sum::<u32>());
+        let mut places = [0; TILE];
+        for (place, delta) in places.iter_mut().zip(distances) {
+            *place = (delta * 100.0 + 0.5) as u32;
+        }
+        for place in places.iter().take(distances.len()) {
+            if let Some(bin) = self.bins.get_mut(*place as usize) {
+                *bin += 1;
+            }
+        }
+        moments::sum(distances)
     }
 }

@@ -96,21 +96,47 @@ pub fn edge_brightness(lightness: &[f32], width: usize, height: usize) -> f64 {
     if lightness.is_empty() || width == 0 || height == 0 {
         return 0.0;
     }
+    // -1 to 1 from edge to edge.
+    let place = |at: usize, of: usize| (2 * at + 1) as f32 / of as f32 - 1.0;
+    let columns: Vec<f32> = (0..width).map(|x| place(x, width)).collect();
+    let (left, right) = columns.split_at(width / 2);
+    let central = |at: &f32| at.abs() <= 1.0 / 3.0;
+    let middle = left.partition_point(|u| !central(u))..left.len() + right.partition_point(central);
     let (mut outer, mut centre) = (Moments::default(), Moments::default());
     for (y, line) in lightness.chunks_exact(width).enumerate() {
-        // -1 to 1 from edge to edge.
-        let v = (2 * y + 1) as f32 / height as f32 - 1.0;
-        for (x, l) in line.iter().enumerate() {
-            let u = (2 * x + 1) as f32 / width as f32 - 1.0;
-            let zone = if u * u + v * v > 0.9 * 0.9 {
-                &mut outer
-            } else if u.abs() <= 1.0 / 3.0 && v.abs() <= 1.0 / 3.0 {
-                &mut centre
-            } else {
-                continue;
-            };
-            zone.add((*l).into());
+        let v = place(y, height);
+        // The ellipse leaves the two ends of a row.
+        let outside = |u: &f32| u * u + v * v > 0.9 * 0.9;
+        let inner = left.partition_point(outside)..left.len() + right.partition_point(|u| !outside(u));
+        outer.add_all(line.get(..inner.start).unwrap_or_default());
+        outer.add_all(line.get(inner.end..).unwrap_or_default());
+        if central(&v) {
+            centre.add_all(line.get(middle.clone()).unwrap_or_default());
         }
     }
     outer.mean() - centre.mean()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pixel_is_at_the_edge_or_central_or_neither() {
+        for (width, height) in [(1, 1), (2, 3), (7, 5), (40, 9), (33, 64)] {
+            let lightness: Vec<f32> = (0..width * height).map(|at| (at * 37 % 101) as f32).collect();
+            let (mut outer, mut centre) = (Moments::default(), Moments::default());
+            for (at, l) in lightness.iter().enumerate() {
+                let [u, v] = [(at % width, width), (at / width, height)]
+                    .map(|(at, of)| (2 * at + 1) as f32 / of as f32 - 1.0);
+                if u * u + v * v > 0.81 {
+                    outer.add(f64::from(*l));
+                } else if u.abs().max(v.abs()) <= 1.0 / 3.0 {
+                    centre.add(f64::from(*l));
+                }
+            }
+            let found = edge_brightness(&lightness, width, height);
+            assert!((found - (outer.mean() - centre.mean())).abs() < 1e-9, "{width}x{height}: {found}");
+        }
+    }
 }

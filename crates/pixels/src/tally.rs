@@ -153,10 +153,9 @@ pub struct Thirds {
 /// The colour of some of the pixels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cast {
-    /// a*.
-    pub a: Moments,
-    /// b*.
-    pub b: Moments,
+    a: f64,
+    b: f64,
+    count: u64,
 }
 
 impl Thirds {
@@ -167,15 +166,10 @@ impl Thirds {
         let mut thirds = Self::default();
         let mut left = planes.pixels();
         for tile in planes.tiles() {
-            let pixels = tile.l.iter().zip(&tile.a).zip(&tile.b).take(left);
-            for ((&l, &a), &b) in pixels {
-                if l <= dark_limit {
-                    thirds.dark.add(a, b);
-                }
-                if l >= bright_limit {
-                    thirds.bright.add(a, b);
-                }
-            }
+            dispatch!(Level::new(), _ => {
+                thirds.dark.add(tile, left, #[inline(always)] |l| l <= dark_limit);
+                thirds.bright.add(tile, left, #[inline(always)] |l| l >= bright_limit);
+            });
             left = left.saturating_sub(TILE);
         }
         thirds
@@ -183,9 +177,31 @@ impl Thirds {
 }
 
 impl Cast {
-    fn add(&mut self, a: f32, b: f32) {
-        self.a.add(a.into());
-        self.b.add(b.into());
+    /// Mean a*; 0 of no pixel.
+    pub fn a(&self) -> f64 {
+        self.a / self.count.max(1) as f64
+    }
+
+    /// Mean b*; 0 of no pixel.
+    pub fn b(&self) -> f64 {
+        self.b / self.count.max(1) as f64
+    }
+
+    /// Adds those of a tile's first `count` pixels whose L* is wanted. What is not adds a zero, as what is beyond
+    /// them does, so that several are done at once.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "several rows are read and written at one place")]
+    fn add(&mut self, tile: &Tile, count: usize, wanted: impl Fn(f32) -> bool) {
+        let (mut a, mut b) = ([0.0; TILE], [0.0; TILE]);
+        for at in 0..TILE {
+            let share = f32::from(u8::from(wanted(tile.l[at])));
+            a[at] = tile.a[at] * share;
+            b[at] = tile.b[at] * share;
+        }
+        self.a += moments::sum(&a);
+        self.b += moments::sum(&b);
+        let lightness = tile.l.iter().take(count);
+        self.count += u64::from(lightness.map(|l| u32::from(wanted(*l))).sum::<u32>());
     }
 }
 
