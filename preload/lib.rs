@@ -6,6 +6,7 @@
 //! There is no standard library in here: what it calls is in the program that it is loaded into.
 #![no_std]
 
+mod buffers;
 mod curves;
 mod exif;
 mod memory;

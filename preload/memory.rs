@@ -11,6 +11,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::buffers;
 use crate::symbol::{self, Real};
 
 unsafe extern "C" {
@@ -31,6 +32,10 @@ pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int {
     static REAL: Real = Real::named(c"posix_memalign");
+    if let Some(buffer) = buffers::take(alignment, bytes) {
+        unsafe { *block = buffer };
+        return 0;
+    }
     let real: unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int =
         unsafe { transmute(REAL.get()) };
     let failed = unsafe { real(block, alignment, bytes) };
@@ -48,6 +53,9 @@ pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, alignment: usiz
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
     static REAL: Real = Real::named(c"aligned_alloc");
+    if let Some(buffer) = buffers::take(alignment, bytes) {
+        return buffer;
+    }
     let real: unsafe extern "C" fn(usize, usize) -> *mut c_void = unsafe { transmute(REAL.get()) };
     let block = unsafe { real(alignment, bytes) };
     unsafe { clear(block, bytes) };

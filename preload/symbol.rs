@@ -38,6 +38,11 @@ impl Real {
         Self { name, found: AtomicPtr::new(null_mut()) }
     }
 
+    /// Whether it was looked up.
+    pub fn is_known(&self) -> bool {
+        !self.found.load(Relaxed).is_null()
+    }
+
     /// Whichever thread is first finds the same. Whoever calls ours was linked with it, so it is there.
     pub fn get(&self) -> *mut c_void {
         let mut found = self.found.load(Relaxed);

@@ -45,6 +45,10 @@ const TWO_THREADS: (&str, &str) = ("OMP_NUM_THREADS", "2");
 /// also in `preload/exif.rs`.
 pub const WITHOUT_EXIF: (&str, &str) = ("CHEMIGRAM_WITHOUT_EXIF", "1");
 
+/// The library then keeps large buffers for the next picture, up to 2 GB that nobody uses; the name is also in
+/// `preload/buffers.rs`.
+pub const KEEPS_BUFFERS: (&str, &str) = ("CHEMIGRAM_KEEPS_BUFFERS", "1");
+
 /// An environment, for a process whose working directory is `folder`.
 pub type Settings = Vec<(&'static str, &'static str)>;
 

@@ -120,8 +120,8 @@ impl Base {
         args.extend(arguments(CORE));
         args.push(config.as_os_str().to_owned());
         args.extend(arguments(ALONE));
-        let quality = format!("plugins/lighttable/export/high_quality_processing={hq}");
-        args.extend(arguments(["--conf", "write_sidecar_files=never", "--conf", &quality]));
+        let resampling = format!("plugins/lighttable/export/high_quality_processing={hq}");
+        args.extend(arguments(["--conf", "write_sidecar_files=never", "--conf", &resampling]));
         for setting in ["bpp=8", "pixelformat=0", "compress=0", "shortfile=0"] {
             args.extend(arguments(["--conf", &format!("plugins/imageio/format/tiff/{setting}")]));
         }
@@ -129,6 +129,10 @@ impl Base {
         args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
         let mut env = preload::repeatable(cli, folder).map_err(RunError::Watch)?;
         env.push(preload::WITHOUT_EXIF);
+        // Pictures of full quality are few, and their buffers some gigabytes.
+        if quality == Quality::Preview {
+            env.push(preload::KEEPS_BUFFERS);
+        }
         Live::start(&Job {
             program: cli.path(),
             args,
