@@ -26,7 +26,7 @@ fn filled(bytes: usize, with: u8) -> Vec<Line> {
     vec![Line([with; 64]); bytes / 64]
 }
 
-fn at(buffer: &Vec<Line>) -> usize {
+fn at(buffer: &[Line]) -> usize {
     buffer.as_ptr().addr()
 }
 
