@@ -9,10 +9,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use chemigram::assets::Overlay;
+use chemigram::darktable::frame::{Orientation, StoredSize};
 use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::state::{EditState, Module, Params, Value};
 use chemigram::darktable::{order, params, xmp};
-use chemigram::vocabulary::{ApplyRequest, Filter, MaskSpec, Orientation, PhotoFacts, Vocabulary};
+use chemigram::vocabulary::{ApplyRequest, Filter, MaskSpec, PhotoFacts, Vocabulary};
 
 const VERSION: &str = "4.2.1";
 const INSTANCES: usize = 40;
@@ -54,7 +55,11 @@ fn photo(layouts: &Layouts) -> PhotoFacts {
     let ops = ops.into_iter().chain(["colorout", "gamma"]);
     let mut baseline = EditState { modules: ops.map(module).collect(), ..EditState::default() };
     order::sort(&mut baseline);
-    PhotoFacts { baseline, width: 6000, height: 4000, orientation: Orientation::default() }
+    PhotoFacts {
+        baseline,
+        size: StoredSize { width: 6000, height: 4000 },
+        orientation: Orientation::default(),
+    }
 }
 
 /// Masked moves, each under a circle of its own, until there are enough instances.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use chemigram::assets::Overlay;
+use chemigram::darktable::frame::{Orientation, StoredSize};
 use chemigram::darktable::layout::{BlendSpace, Layouts};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::xmp::Foreign;
@@ -20,7 +21,7 @@ use chemigram::protocol::rules::{Ruling, Verdict};
 use chemigram::protocol::variables::Purpose;
 use chemigram::protocol::{Options, load};
 use chemigram::transcript::HeadState;
-use chemigram::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary, bindings};
+use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, bindings};
 
 static VOCABULARY: LazyLock<Vocabulary> =
     LazyLock::new(|| Vocabulary::load(&Overlay::vocabulary(None)).unwrap());
@@ -114,8 +115,7 @@ pub fn mask(data: &[u8]) {
     let Ok(spec) = serde_json::from_slice::<MaskSpec>(data) else { return };
     let facts = PhotoFacts {
         baseline: EditState::default(),
-        width: 600,
-        height: 400,
+        size: StoredSize { width: 600, height: 400 },
         orientation: Orientation::default(),
     };
     let request = ApplyRequest { move_name: "exposure", values: &BTreeMap::new(), mask: Some(&spec) };

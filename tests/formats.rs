@@ -8,7 +8,7 @@ use std::process::Command;
 
 use chemigram::assets::Overlay;
 use chemigram::clock::Deadline;
-use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::baseline;
 use chemigram::darktable::layout::{BlendSpace, Layouts};
 use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::state::{
@@ -93,7 +93,8 @@ impl Lab {
 
     /// The sidecar that darktable makes of its own accord.
     fn default_sidecar(&self, picture: &Path) -> Vec<u8> {
-        ask_baseline(&self.cli, picture, &self.path("base"), &Deadline::never()).unwrap()
+        let base = self.path("base");
+        baseline::ask(&self.cli, &self.layouts, picture, &base, &Deadline::never()).unwrap().sidecar
     }
 
     fn render(&self, picture: &Path, sidecar: &[u8], name: &str) -> RgbImage {

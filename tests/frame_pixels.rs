@@ -19,7 +19,6 @@ fn upright(demo: &mut Demo) {
     let flip = demo.facts.baseline.module_mut("flip", 0).unwrap();
     let Params::Fields(fields) = &mut flip.params else { panic!("flip has a layout") };
     fields.insert("orientation".into(), Value::Int(5));
-    (demo.facts.width, demo.facts.height) = (400, 600);
 }
 
 fn pixel(picture: &Picture, [x, y]: [f64; 2]) -> [i64; 3] {

@@ -71,9 +71,7 @@ fn scenario() -> Scenario {
 fn staged(scenario: &Scenario) -> (Workspace, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let ask = |raw: &Path| {
-        let bytes =
-            baseline::ask_baseline(&darktable(), raw, &shared().join("darktable"), &Deadline::never())?;
-        Ok((xmp::read(&bytes, layouts()).unwrap(), darktable().version().to_owned()))
+        baseline::ask(&darktable(), layouts(), raw, &shared().join("darktable"), &Deadline::never())
     };
     let library = Library::new(folder.path().join("photos"));
     let workspace = scenario.stage(&library, &folder.path().join("tastes"), None, &ask).unwrap();

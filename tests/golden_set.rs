@@ -10,7 +10,8 @@ use std::sync::Arc;
 use assert_cmd::Command;
 use chemigram::assets::Overlay;
 use chemigram::clock::Deadline;
-use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::baseline;
+use chemigram::darktable::frame::{Orientation, StoredSize};
 use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
@@ -23,7 +24,7 @@ use chemigram::metrics::check::{VectorCheck, Verdict};
 use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::metrics::vectors::vector_axes;
-use chemigram::vocabulary::{Orientation, PhotoFacts, Vocabulary};
+use chemigram::vocabulary::{PhotoFacts, Vocabulary};
 use support::{darktable, shared};
 
 fn set() -> PathBuf {
@@ -154,9 +155,8 @@ fn facts(baseline: &EditState, scenario: &Scenario) -> PhotoFacts {
     };
     PhotoFacts {
         baseline: baseline.clone(),
-        width: entry(256),
-        height: entry(257),
-        orientation: Orientation::from_exif(1),
+        size: StoredSize { width: entry(256), height: entry(257) },
+        orientation: Orientation::default(),
     }
 }
 
@@ -168,8 +168,7 @@ fn doing_nothing_recovers_nothing_and_the_hidden_edit_everything() {
     let base = shared().join("darktable");
     let deadline = Deadline::never();
     let first = golden.scenarios[0].raw(None).unwrap();
-    let sidecar = ask_baseline(&darktable(), &first.path, &base, &deadline).unwrap();
-    let baseline = xmp::read(&sidecar, &layouts).unwrap();
+    let baseline = baseline::ask(&darktable(), &layouts, &first.path, &base, &deadline).unwrap().state;
     let hidden: Vec<&Scenario> = golden.scenarios.iter().filter(|s| !s.hidden.is_empty()).collect();
     // Two darktables, each with every other scenario.
     let look = |turn: usize| {

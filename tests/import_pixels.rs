@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use chemigram::assets::Overlay;
 use chemigram::clock::Deadline;
-use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::baseline;
 use chemigram::darktable::checks;
 use chemigram::darktable::complete::complete;
 use chemigram::darktable::forms::{clone_group, clone_shape};
@@ -22,7 +22,7 @@ use chemigram::darktable::state::{
 };
 use chemigram::darktable::xmp::Foreign;
 use chemigram::darktable::{blend, dng, dtstyle, order, params, preload, xmp};
-use chemigram::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary};
+use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary};
 
 /// As large as the photo: nothing is scaled.
 const EDGE: u32 = 600;
@@ -52,13 +52,8 @@ impl Bench {
         let base = folder.path().join("darktable");
         let cli = DarktableCli::find(&Deadline::never()).unwrap();
         let layouts = Layouts::new(Overlay::vocabulary(None));
-        let sidecar = ask_baseline(&cli, &raw, &base, &Deadline::never()).unwrap();
-        let facts = PhotoFacts {
-            baseline: xmp::read(&sidecar, &layouts).unwrap(),
-            width: photo.width,
-            height: photo.height,
-            orientation: Orientation::default(),
-        };
+        let untouched = baseline::ask(&cli, &layouts, &raw, &base, &Deadline::never()).unwrap();
+        let facts = PhotoFacts::new(untouched.state, &untouched.facts);
         let encode = |_: &EditState, _: &str| Err("from sidecars only".to_owned());
         let renderer = OneShot::new(cli.clone(), &base, Arc::new(encode)).unwrap();
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use chat_stub::{ChatStub, StubReply};
 use chemigram::assets::Overlay;
 use chemigram::clock::Deadline;
-use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::baseline::{self, Untouched};
+use chemigram::darktable::dng;
 use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::{dng, xmp};
 use chemigram::overnight::record::{self, Entry, Night};
 use chemigram::photo::{IngestOptions, Library, ingest};
 use chemigram::session::listing;
@@ -30,21 +30,19 @@ use support::{confirm, reply};
 struct Home(tempfile::TempDir);
 
 /// What darktable does to the demo's raw by default, asked once.
-static BASELINE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static UNTOUCHED: LazyLock<Untouched> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let raw = dir.path().join("demo.dng");
     std::fs::write(&raw, dng::demo_raw().unwrap()).unwrap();
-    ask_baseline(&support::darktable(), &raw, dir.path(), &Deadline::never()).unwrap()
+    let layouts = Layouts::new(Overlay::vocabulary(None));
+    baseline::ask(&support::darktable(), &layouts, &raw, dir.path(), &Deadline::never()).unwrap()
 });
 
 impl Home {
     /// With these photos in its library, which differ by a byte.
     fn new(photos: &[&str]) -> Self {
         let home = Self(tempfile::tempdir().unwrap());
-        let layouts = Layouts::new(Overlay::vocabulary(None));
-        let ask = |_: &Path| {
-            Ok((xmp::read(&BASELINE, &layouts).unwrap(), support::darktable().version().to_owned()))
-        };
+        let ask = |_: &Path| Ok(UNTOUCHED.clone());
         for (number, name) in photos.iter().enumerate() {
             let mut raw = dng::demo_raw().unwrap();
             raw.extend(std::iter::repeat_n(0, number));

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use chemigram::darktable::baseline::{FileFacts, Untouched};
+use chemigram::darktable::frame::StoredSize;
 use chemigram::darktable::state::{EditState, Module, Params, Value};
 use chemigram::error::{Coded, ErrorCode};
 use chemigram::ids::{PhotoId, RefName};
@@ -45,7 +47,12 @@ fn library(dir: &Path) -> Library {
     let raw = dir.join("iguana.dng");
     std::fs::write(&raw, "sensor data").unwrap();
     let library = Library::new(dir.join("library"));
-    ingest(&library, &raw, IngestOptions::default(), &|_| Ok((exposure(0.0), "4.2.1".into()))).unwrap();
+    let ask = |_: &Path| {
+        let size = StoredSize { width: 300, height: 200 };
+        let facts = FileFacts { size, orientation: 1, ..FileFacts::default() };
+        Ok(Untouched { state: exposure(0.0), sidecar: Vec::new(), facts, darktable: "4.2.1".into() })
+    };
+    ingest(&library, &raw, IngestOptions::default(), &ask).unwrap();
     library
 }
 

@@ -12,7 +12,6 @@ use crate::darktable::dng::{DngOptions, write_dng};
 use crate::darktable::probe::{self, Doctor};
 use crate::darktable::render::{Picture, Quality, RawFile, RenderRequest};
 use crate::darktable::sandbox::Isolation;
-use crate::darktable::{baseline::ask_baseline, xmp};
 use crate::error::{Coded as _, ErrorCode};
 use crate::ids::Hash;
 use crate::review::line;
@@ -129,9 +128,7 @@ fn render_tiny(app: &App) -> Result<Picture, Failure> {
         tempfile::tempdir().map_err(|e| Failure::file("make a folder in", &std::env::temp_dir(), &e))?;
     let path = dir.path().join("doctor.dng");
     std::fs::write(&path, &bytes).map_err(|e| Failure::file("write", &path, &e))?;
-    let (cli, layouts) = (app.darktable()?, app.layouts());
-    let sidecar = ask_baseline(&cli, &path, &app.folders.darktable(), &patience())?;
-    let state = xmp::read(&sidecar, &layouts)?;
+    let state = app.ask()?(&path)?.state;
     let raw = RawFile { path, sha256: Hash::of(&bytes) };
     let request = RenderRequest { raw: &raw, state: &state, long_edge: 64, quality: Quality::Preview };
     let rendered = app.uncached_renderer()?.render(&request, &patience())?;

@@ -16,15 +16,12 @@ use super::eval_args::{
 use super::eval_golden;
 use super::failure::Failure;
 use super::progress;
-use super::setup::{App, patience, redactor};
+use super::setup::{App, redactor};
 use super::signals;
 use super::steering;
 use crate::assets::Overlay;
 use crate::budget::Budget;
 use crate::clock::Stop;
-use crate::darktable::baseline::ask_baseline;
-use crate::darktable::render::RenderError;
-use crate::darktable::xmp;
 use crate::durable;
 use crate::error::ErrorCode;
 use crate::eval::cells::Surroundings;
@@ -161,13 +158,6 @@ fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surro
     }
     let prompts = asked.prompt_folder.clone().unwrap_or_else(|| app.folders.prompts());
     let layouts = Arc::new(app.layouts());
-    let (cli, base, readable) = (app.darktable()?, app.folders.darktable(), layouts.clone());
-    let ask = move |raw: &Path| {
-        let sidecar = ask_baseline(&cli, raw, &base, &patience())?;
-        let state = xmp::read(&sidecar, &readable)
-            .map_err(|e| RenderError::Untrusted(format!("its default edit cannot be read: {e}")))?;
-        Ok((state, cli.version().to_owned()))
-    };
     Ok(Surroundings {
         home: home(app, &sitting.home),
         golden,
@@ -179,7 +169,7 @@ fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surro
         vocabulary: Arc::new(app.vocabulary()?),
         layouts,
         renderer: app.steady_renderer()?,
-        ask: Box::new(ask),
+        ask: Box::new(app.ask()?),
         redactor: redactor(&app.folders),
         asked: Mutex::new(HashMap::new()),
     })

@@ -26,7 +26,7 @@ pub fn bind(app: &App, args: &BindArgs) -> Result<(), Failure> {
     let layouts = app.layouts();
     let context =
         LayerContext { vocabulary: &vocabulary, facts: &facts, layouts: &layouts, darktable: &version };
-    let bound = bind_layers(&layers, &state, &workspace.photo().exif, context)?;
+    let bound = bind_layers(&layers, &state, &workspace.photo().facts, context)?;
     let info = match bound.operation {
         Some(operation) if !args.dry_run => {
             Some(writer.record_edit(&branch, &parent, &bound.state, operation, &args.label)?)

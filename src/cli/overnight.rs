@@ -281,7 +281,7 @@ impl Desk<'_> {
         let library = &self.app.library;
         let id = named.parse::<PhotoId>().ok();
         if let Some(id) = id.filter(|id| library.folder(id).exists()) {
-            let workspace = library.open(&id)?;
+            let workspace = self.app.photo(&id)?;
             return Ok((None, workspace.photo().raw.sha256.clone(), Some(workspace)));
         }
         let path = self.folder.join(named);
@@ -294,7 +294,7 @@ impl Desk<'_> {
         let bytes = std::fs::read(&path).map_err(|e| Failure::file("read", &path, &e))?;
         let sha256 = Hash::of(&bytes);
         let known = library.find_raw(&sha256)?;
-        let workspace = known.map(|id| library.open(&id)).transpose()?;
+        let workspace = known.map(|id| self.app.photo(&id)).transpose()?;
         Ok((Some(path), sha256, workspace))
     }
 }
@@ -351,7 +351,7 @@ impl House for Crew<'_> {
         let library = &self.app.library;
         let known = library.find_raw(&order.sha256).map_err(|e| Fault::from(&e))?;
         if let Some(id) = known {
-            return library.open(&id).map_err(|e| Fault::from(&e));
+            return Ok(self.app.photo(&id)?);
         }
         let Some(raw) = &order.raw else {
             let message = format!("`{}` is no longer in the library", order.photo);
@@ -360,7 +360,7 @@ impl House for Crew<'_> {
         let options = IngestOptions { id: None, brief: order.brief.clone() };
         match self.app.try_ingest(raw, options)? {
             Ok(ingested) => Ok(ingested.workspace),
-            Err(PhotoError::AlreadyIngested { id, .. }) => library.open(&id).map_err(|e| Fault::from(&e)),
+            Err(PhotoError::AlreadyIngested { id, .. }) => Ok(self.app.photo(&id)?),
             Err(error) => Err(Fault::from(&error)),
         }
     }

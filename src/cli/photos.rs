@@ -9,10 +9,11 @@ use super::failure::Failure;
 use super::import;
 use super::resolve;
 use super::setup::App;
+use crate::darktable::baseline::FileFacts;
 use crate::darktable::dng;
 use crate::error::{Coded as _, ErrorCode};
 use crate::ids::PhotoId;
-use crate::photo::{Exif, Head, IngestOptions, Status};
+use crate::photo::{Head, IngestOptions, Status};
 use crate::review::line;
 
 /// Takes a raw in.
@@ -37,7 +38,8 @@ pub fn ingest(
         "photo": photo.id,
         "folder": workspace.folder(),
         "baseline": photo.baseline,
-        "exif": photo.exif,
+        "facts": photo.facts,
+        "remarks": ingested.remarks,
         "darktable": photo.darktable,
         "foreign_sidecar": ingested.foreign_sidecar,
         "imported": imported,
@@ -46,10 +48,13 @@ pub fn ingest(
         let mut text = format!(
             "photo     {}\ncamera    {}\nfolder    {}\nbaseline  {}\n",
             photo.id,
-            camera(&photo.exif),
+            camera(&photo.facts),
             workspace.folder().display(),
             photo.baseline.short()
         );
+        for remark in &ingested.remarks {
+            text.push_str(&format!("note      {}\n", line(remark)));
+        }
         match (&imported, &ingested.foreign_sidecar) {
             (Some(imported), _) => text.push_str(&format!(
                 "imported  {} at {}, checked out\n",
@@ -112,7 +117,7 @@ struct Row {
 pub fn photos(app: &App) -> Result<(), Failure> {
     let row = |photo: PhotoId| match app.library.open(&photo).and_then(|w| w.status().map(|s| (w, s))) {
         Ok((workspace, status)) => {
-            Row { photo, camera: camera(&workspace.photo().exif), status: Some(status), problem: None }
+            Row { photo, camera: camera(&workspace.photo().facts), status: Some(status), problem: None }
         }
         Err(e) => {
             Row { photo, status: None, camera: String::new(), problem: Some(format!("{e} ({:?})", e.code())) }
@@ -190,13 +195,13 @@ fn head(head: &Head) -> String {
 }
 
 /// Camera and exposure in a line.
-fn camera(exif: &Exif) -> String {
-    let mut parts: Vec<String> = [&exif.make, &exif.model].into_iter().flatten().map(|s| line(s)).collect();
+fn camera(file: &FileFacts) -> String {
+    let mut parts: Vec<String> = [&file.maker, &file.model].into_iter().flatten().map(|s| line(s)).collect();
     parts.dedup();
-    if let Some(seconds) = exif.exposure_seconds.filter(|s| *s > 0.0) {
+    if let Some(seconds) = file.exposure_seconds.filter(|s| *s > 0.0) {
         parts.push(if seconds < 0.5 { format!("1/{:.0} s", 1.0 / seconds) } else { format!("{seconds} s") });
     }
-    parts.extend(exif.aperture.map(|f| format!("f/{f}")));
-    parts.extend(exif.iso.map(|iso| format!("ISO {iso}")));
+    parts.extend(file.aperture.map(|f| format!("f/{f}")));
+    parts.extend(file.iso.map(|iso| format!("ISO {iso}")));
     parts.join(" ")
 }

@@ -10,7 +10,7 @@ use super::output::Output;
 use super::paths::Folders;
 use crate::assets::Overlay;
 use crate::clock::{Deadline, SystemClock};
-use crate::darktable::baseline::ask_baseline;
+use crate::darktable::baseline::{self, Untouched};
 use crate::darktable::cache::{Cache, Cached};
 use crate::darktable::layout::{Layouts, MEASURED};
 use crate::darktable::oneshot::{Encoder, OneShot};
@@ -72,7 +72,41 @@ impl App {
 
     /// A photo, for reading.
     pub fn photo(&self, id: &PhotoId) -> Result<Workspace, Failure> {
-        Ok(self.library.open(id)?)
+        Ok(self.corrected(self.library.open(id)?))
+    }
+
+    /// The photo with the facts of its file as darktable tells them, where an earlier build took it in: it is asked
+    /// once. Where it cannot be asked now, a remark says so and the old facts stay.
+    pub fn corrected(&self, workspace: Workspace) -> Workspace {
+        if !workspace.needs_facts() {
+            return workspace;
+        }
+        let id = workspace.id();
+        let raw = workspace.raw().path;
+        let asked =
+            self.ask().and_then(|ask| Ok(ask(&raw)?)).and_then(|told| Ok(workspace.correct_facts(&told)?));
+        match asked {
+            Ok(corrected) => {
+                let misplaced = corrected.photo().corrected.as_ref().map_or(0, |c| c.misplaced.len());
+                self.output.remark(&match misplaced {
+                    0 => format!("photo `{id}` was taken in by an earlier chemigram: its size and orientation are darktable's now"),
+                    n => format!(
+                        "photo `{id}` was taken in by an earlier chemigram, which had its sides wrong. They are right now, \
+                         but {n} of its edits placed shapes, spots or straightening in another frame: \
+                         `chemigram fsck {id}` lists them"
+                    ),
+                });
+                corrected
+            }
+            Err(failure) => {
+                self.output.remark(&format!(
+                    "photo `{id}` was taken in by an earlier chemigram, and darktable cannot be asked about it now ({}): \
+                     shapes may land in the wrong place",
+                    failure.message()
+                ));
+                workspace
+            }
+        }
     }
 
     /// A photo, to be changed by the person at the keyboard.
@@ -201,16 +235,14 @@ impl App {
         raw: &Path,
         options: IngestOptions,
     ) -> Result<Result<Ingested, PhotoError>, Failure> {
-        let cli = self.darktable()?;
-        let layouts = self.layouts();
-        let base = self.folders.darktable();
-        let ask = |raw: &Path| {
-            let sidecar = ask_baseline(&cli, raw, &base, &patience())?;
-            let state = xmp::read(&sidecar, &layouts)
-                .map_err(|e| RenderError::Untrusted(format!("its default edit cannot be read: {e}")))?;
-            Ok((state, cli.version().to_owned()))
-        };
+        let ask = self.ask()?;
         Ok(ingest(&self.library, raw, options, &ask))
+    }
+
+    /// Asks darktable about a raw.
+    pub fn ask(&self) -> Result<impl Fn(&Path) -> Result<Untouched, RenderError> + use<>, Failure> {
+        let (cli, layouts, base) = (self.darktable()?, self.layouts(), self.folders.darktable());
+        Ok(move |raw: &Path| baseline::ask(&cli, &layouts, raw, &base, &patience()))
     }
 }
 

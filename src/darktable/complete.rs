@@ -16,7 +16,7 @@ const LONG_EDGE: u32 = 128;
 const KEYWORD: &[u8] = b"XML:com.adobe.xmp\0";
 
 /// Has darktable read `sidecar` beside a link to `raw`, add what it adds by itself, and write the whole edit
-/// down. `base` is as for [`crate::darktable::baseline::ask_baseline`]. Nothing is written beside the raw.
+/// down. `base` is as for [`crate::darktable::baseline::ask`]. Nothing is written beside the raw.
 ///
 /// darktable rewrites the sidecar where it added defaults. What it only translated (an edit of darktable 2) it
 /// leaves as it was; 4.2.1 and 5.0.1 then have the translation in the picture that they write, 5.4.1 has not.
@@ -39,6 +39,7 @@ pub fn complete(
         quality: Quality::Preview,
         history: History::Beside,
         export: None,
+        script: None,
     };
     let ended = scratch.run(cli, &base, &order, deadline)?;
     checks::ending(&ended, raw, &scratch.output())?;

@@ -296,6 +296,7 @@ impl OneShot {
             quality: Quality::Judge,
             history: History::Unsaid,
             export: Some(settings),
+            script: None,
         };
         let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
         checks::ending(&ended, &raw.path, &scratch.output())?;

@@ -11,6 +11,7 @@ pub mod dtstyle;
 pub mod export;
 pub mod faulty;
 pub mod forms;
+pub mod frame;
 pub mod icc;
 pub mod layout;
 mod live;

@@ -53,8 +53,14 @@ impl OneShot {
         }
         let scratch = Scratch::new(&self.base, raw)?;
         let sidecar = scratch.write_sidecar(sidecar)?;
-        let order =
-            Order { sidecar: Some(&sidecar), long_edge, quality, history: History::Unsaid, export: None };
+        let order = Order {
+            sidecar: Some(&sidecar),
+            long_edge,
+            quality,
+            history: History::Unsaid,
+            export: None,
+            script: None,
+        };
         let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
         checks::ending(&ended, raw, &scratch.output())?;
         let picture = Arc::new(checks::output(&scratch.output(), PICTURE, long_edge)?);

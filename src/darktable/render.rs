@@ -146,6 +146,14 @@ pub enum RenderError {
         /// What the system said.
         reason: String,
     },
+    /// darktable decodes the photograph, but does not tell what cannot be done without.
+    #[error("darktable does not tell the {what} of {path}")]
+    Untold {
+        /// The file.
+        path: PathBuf,
+        /// Size or orientation.
+        what: &'static str,
+    },
     /// darktable ended with a failure.
     #[error("darktable failed ({status}): {stderr}")]
     Failed {

@@ -201,6 +201,8 @@ pub struct Order<'a> {
     pub history: History,
     /// A file to be given away, rather than an 8-bit sRGB PNG to be looked at.
     pub export: Option<&'a Settings>,
+    /// A Lua script in the working folder that darktable runs at its start.
+    pub script: Option<&'a str>,
 }
 
 /// Where darktable is to leave the history that it applied.
@@ -260,6 +262,11 @@ impl Scratch {
     /// The folder that the picture appears in.
     pub fn output(&self) -> PathBuf {
         self.dir.path().join("out")
+    }
+
+    /// The folder that darktable works in, and may write in.
+    pub(super) fn folder(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Writes the sidecar of the edit, under a name that darktable does not look for by itself.
@@ -326,6 +333,9 @@ impl Scratch {
         args.push(config.as_os_str().to_owned());
         args.extend(arguments(ALONE));
         args.extend(arguments(["--conf", sidecars]));
+        if let Some(script) = order.script {
+            args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
+        }
         // The last word on a setting counts.
         for setting in order.export.iter().flat_map(|export| export.format.settings()) {
             args.extend(arguments(["--conf", &setting]));

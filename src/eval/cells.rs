@@ -23,9 +23,9 @@ use serde_json::json;
 use crate::assets::Overlay;
 use crate::budget::{Amounts, Budget};
 use crate::clock::{Deadline, Stop, SystemClock};
+use crate::darktable::baseline::Untouched;
 use crate::darktable::layout::Layouts;
 use crate::darktable::render::{RenderError, Renderer};
-use crate::darktable::state::EditState;
 use crate::durable;
 use crate::error::{ErrorCode, Fault};
 use crate::eval::baselines;
@@ -56,10 +56,8 @@ const ATTEMPTS: usize = 3;
 /// How long darktable may take over one picture that is measured.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// darktable's default edit of a raw, and its version.
-type Defaults = (EditState, String);
-/// Asks darktable for it.
-pub type Ask = dyn Fn(&Path) -> Result<Defaults, RenderError> + Send + Sync;
+/// Asks darktable about a raw.
+pub type Ask = dyn Fn(&Path) -> Result<Untouched, RenderError> + Send + Sync;
 
 /// Runs a session to its end; `None` if it was cut and can go on. The runtime is the caller's.
 pub type Execute<'a> = dyn Fn(&mut Session) -> Result<Option<SessionEnd>, SessionError> + Sync + 'a;
@@ -90,8 +88,8 @@ pub struct Surroundings {
     pub ask: Box<Ask>,
     /// What no transcript may hold.
     pub redactor: Redactor,
-    /// Defaults that were asked for already, by raw: scenarios and repeats share them.
-    pub asked: Mutex<HashMap<PathBuf, Defaults>>,
+    /// Untouched that were asked for already, by raw: scenarios and repeats share them.
+    pub asked: Mutex<HashMap<PathBuf, Untouched>>,
 }
 
 /// Everything that matters to what a session does: the key of a cell is its hash. The executable is not part of
@@ -225,8 +223,8 @@ impl Surroundings {
         budget
     }
 
-    fn defaults(&self, raw: &Path) -> Result<Defaults, RenderError> {
-        let known = |asked: &HashMap<PathBuf, Defaults>| asked.get(raw).cloned();
+    fn defaults(&self, raw: &Path) -> Result<Untouched, RenderError> {
+        let known = |asked: &HashMap<PathBuf, Untouched>| asked.get(raw).cloned();
         if let Some(defaults) = known(&self.asked.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(defaults);
         }

@@ -90,6 +90,7 @@ impl Workspace {
         check_lines::<Gap>(self.folder(), gaps::FILE, &mut report)?;
         check_lines::<serde_json::Value>(self.folder(), proposals::FILE, &mut report)?;
         self.check_raw(&mut report);
+        self.note_misplaced(&mut report);
         for path in litter(self.folder())? {
             report.note(
                 self.relative(&path),
@@ -216,6 +217,17 @@ impl Workspace {
                 format!("it cannot be read ({e})"),
                 &format!("put the original back at {original}"),
             ),
+        }
+    }
+
+    /// Commits of an earlier build that placed shapes by the wrong sides.
+    fn note_misplaced(&self, report: &mut FsckReport) {
+        for commit in self.photo().corrected.iter().flat_map(|corrected| &corrected.misplaced) {
+            report.note(
+                format!("commit {commit}"),
+                "an earlier chemigram placed its shapes, spots or straightening by the wrong sides of the picture",
+                "look at it, and make these moves again where they missed",
+            );
         }
     }
 

@@ -1,15 +1,17 @@
 //! Taking a raw into the library: once, whole, or not at all.
 
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use crate::darktable::baseline::Untouched;
 use crate::darktable::render::RenderError;
 use crate::darktable::state::EditState;
 use crate::durable;
 use crate::ids::{Hash, PhotoId, RefName};
 use crate::photo::context::{BRIEF, NOTES};
 use crate::photo::error::PhotoError;
-use crate::photo::exif::Exif;
+use crate::photo::facts;
 use crate::photo::fsck::hash_file;
 use crate::photo::import::sidecar_beside;
 use crate::photo::lock::{self, Lock};
@@ -31,9 +33,8 @@ const RASTER: &[&str] = &[
     "pgm", "bmp", "gif",
 ];
 
-/// How darktable is asked what it does to a raw by default: the raw's path in, its edit and darktable's
-/// version out.
-pub type AskDefaults<'a> = dyn Fn(&Path) -> Result<(EditState, String), RenderError> + 'a;
+/// How darktable is asked about a raw: its path in, its default edit and the facts of the file out.
+pub type AskDefaults<'a> = dyn Fn(&Path) -> Result<Untouched, RenderError> + 'a;
 
 /// What may be said at ingest.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +52,8 @@ pub struct Ingested {
     pub workspace: Workspace,
     /// A sidecar that lies beside the raw. It was left alone: the baseline is darktable's own.
     pub foreign_sidecar: Option<PathBuf>,
+    /// What a person should know about the file, in sentences.
+    pub remarks: Vec<String>,
 }
 
 /// Takes `raw` into `library`. `ask` is given the raw (through the link in the new folder, where no sidecar
@@ -72,8 +75,10 @@ pub fn ingest(
     }
     let (folder, _lock) = begin(library)?;
     let name = link(&original, &folder.path().join("raw"))?;
-    let (state, darktable) = ask(&folder.path().join("raw").join(&name)).map_err(|e| undecoded(raw, e))?;
-    let baseline = first_commit(folder.path(), &state, &sha256)?;
+    let told = ask(&folder.path().join("raw").join(&name)).map_err(|e| undecoded(raw, e))?;
+    let baseline = first_commit(folder.path(), &told.state, &sha256)?;
+    let kind = kind_of(&original);
+    let remarks = remarks(&original, kind);
     for (file, text) in [(BRIEF, options.brief.unwrap_or_default()), (NOTES, String::new())] {
         let path = folder.path().join(file);
         durable::write(&path, text.as_bytes()).map_err(PhotoError::io("write", &path))?;
@@ -86,10 +91,12 @@ pub fn ingest(
         format: FORMAT,
         id: options.id.clone().map_or_else(|| derived_id(&original, 1), Ok)?,
         raw: RawRecord { name, original: original.to_string_lossy().into_owned(), sha256, bytes },
-        kind: kind_of(&original),
-        exif: Exif::of(&original),
-        darktable,
+        kind,
+        facts_from: facts::sources(&told.darktable, &told.facts),
+        facts: told.facts,
+        darktable: told.darktable,
         baseline,
+        corrected: None,
     };
 
     // From here to the rename nobody else takes an id or this raw.
@@ -104,15 +111,15 @@ pub fn ingest(
         photo.id = derived_id(&original, number)?;
     }
     let path = folder.path().join(PHOTO_FILE);
-    let text = serde_json::to_string_pretty(&photo).map_err(|e| PhotoError::Invalid(e.to_string()))?;
-    durable::write(&path, format!("{text}\n").as_bytes()).map_err(PhotoError::io("write", &path))?;
+    durable::write(&path, photo.text()?.as_bytes()).map_err(PhotoError::io("write", &path))?;
     sync_folders(folder.path())?;
     let place = library.folder(&photo.id);
     fs::rename(folder.path(), &place).map_err(PhotoError::io("make", &place))?;
     // It has moved: there is nothing left to remove.
     let _ = folder.keep();
     durable::sync_folder(library.root()).map_err(PhotoError::io("write", library.root()))?;
-    Ok(Ingested { workspace: library.open(&photo.id)?, foreign_sidecar: sidecar_beside(&original) })
+    let workspace = library.open(&photo.id)?;
+    Ok(Ingested { workspace, foreign_sidecar: sidecar_beside(&original), remarks })
 }
 
 /// The raw's own path, if it is a file with something in it.
@@ -135,6 +142,10 @@ fn check_raw(raw: &Path) -> Result<PathBuf, PhotoError> {
 /// What darktable says of a raw that it cannot open, under the name by which the raw was given. Of what its
 /// decoders say the last words are for people; before them stand places in their source.
 fn undecoded(raw: &Path, error: RenderError) -> PhotoError {
+    if let RenderError::Untold { what, .. } = &error {
+        let reason = format!("darktable does not tell its {what}");
+        return PhotoError::BadRaw { path: raw.to_owned(), reason };
+    }
     let RenderError::Raw { reason, .. } = error else { return error.into() };
     tracing::debug!(%reason, "darktable cannot decode the raw");
     let words = reason.rsplit_once(": ").map_or(reason.as_str(), |(_, words)| words);
@@ -244,9 +255,35 @@ fn first_commit(folder: &Path, state: &EditState, raw: &Hash) -> Result<Hash, Ph
     Ok(hash)
 }
 
-fn kind_of(path: &Path) -> PhotoKind {
+/// What the file is: by its content where that is a finished picture's, or else by its name, because a TIFF begins as
+/// many raws do.
+pub(super) fn kind_of(path: &Path) -> PhotoKind {
     let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
-    if RASTER.contains(&extension.as_str()) { PhotoKind::Raster } else { PhotoKind::Raw }
+    let raster = finished(path).is_some() || RASTER.contains(&extension.as_str());
+    if raster { PhotoKind::Raster } else { PhotoKind::Raw }
+}
+
+/// The format of a finished picture, by the file's first bytes.
+fn finished(path: &Path) -> Option<&'static str> {
+    let mut head = [0; 12];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    match head {
+        [0xff, 0xd8, 0xff, ..] => Some("JPEG"),
+        [0x89, b'P', b'N', b'G', ..] => Some("PNG"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P'] => Some("WebP"),
+        _ => None,
+    }
+}
+
+/// What a person should know about a file whose content is not what its name says.
+fn remarks(path: &Path, kind: PhotoKind) -> Vec<String> {
+    let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    match finished(path) {
+        Some(format) if kind == PhotoKind::Raster && !RASTER.contains(&extension.as_str()) => vec![format!(
+            "the file is named .{extension}, but it is a {format}: it has no sensor data, and is edited as a finished picture"
+        )],
+        _ => Vec::new(),
+    }
 }
 
 /// The file's stem as an id, with a number if it is not the first of that name.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::darktable::baseline::FileFacts;
 use crate::darktable::layout::Layouts;
 use crate::darktable::state::EditState;
-use crate::photo::exif::Exif;
 use crate::photo::op::Operation;
 use crate::vocabulary::{ApplyRequest, Binding, Bound, PhotoFacts, Vocabulary, VocabularyError};
 
@@ -67,10 +67,10 @@ pub struct LayerReport {
 pub fn bind_layers(
     layers: &Layers,
     state: &EditState,
-    exif: &Exif,
+    file: &FileFacts,
     tools: LayerContext<'_>,
 ) -> Result<BoundLayers, VocabularyError> {
-    let (camera, lens) = (exif.model.as_deref(), exif.lens.as_deref());
+    let (camera, lens) = (file.model.as_deref(), file.lens.as_deref());
     let bound = |layer: u8| {
         let fitting = tools.vocabulary.bindings_for(layer, camera, lens);
         fitting.into_iter().flat_map(|binding: &Binding| binding.apply.clone()).collect::<Vec<Bound>>()
@@ -90,8 +90,8 @@ pub fn bind_layers(
         steps.push(step);
     }
     let report = LayerReport {
-        camera: exif.model.clone(),
-        lens: exif.lens.clone(),
+        camera: file.model.clone(),
+        lens: file.lens.clone(),
         applied: steps.iter().map(ToString::to_string).collect(),
         nothing_for: wanted.iter().filter(|(_, bounds)| bounds.is_empty()).map(|(name, _)| *name).collect(),
     };
@@ -119,8 +119,8 @@ fn apply(
 mod tests {
     use super::*;
     use crate::assets::Overlay;
+    use crate::darktable::frame::{Orientation, StoredSize};
     use crate::darktable::state::{Module, Params};
-    use crate::vocabulary::Orientation;
 
     const BINDINGS: &str = r#"
 [[binding]]
@@ -157,17 +157,22 @@ apply = [{ move = "shadows_lift" }]
             params: Params::Fields(crate::darktable::params::defaults(gamma.lowest().unwrap())),
         };
         let baseline = EditState { modules: vec![gamma], ..EditState::default() };
-        let facts = PhotoFacts { baseline, width: 600, height: 400, orientation: Orientation::default() };
+        let facts = PhotoFacts {
+            baseline,
+            size: StoredSize { width: 600, height: 400 },
+            orientation: Orientation::default(),
+        };
         let tools =
             LayerContext { vocabulary: &vocabulary, facts: &facts, layouts: &layouts, darktable: "4.2.1" };
-        let exif = |model: &str, lens: Option<&str>| Exif {
+        let camera = |model: &str, lens: Option<&str>| FileFacts {
             model: Some(model.into()),
             lens: lens.map(Into::into),
-            ..Exif::default()
+            ..FileFacts::default()
         };
-        let bind = |layers: &Layers, state: &EditState, exif: &Exif| bind_layers(layers, state, exif, tools);
+        let bind =
+            |layers: &Layers, state: &EditState, file: &FileFacts| bind_layers(layers, state, file, tools);
 
-        let fuji = exif("X-T4", Some("XF35mm"));
+        let fuji = camera("X-T4", Some("XF35mm"));
         let both = bind(&Layers::Bound, &facts.baseline, &fuji).unwrap();
         assert_eq!(
             both.report.applied,
@@ -181,10 +186,10 @@ apply = [{ move = "shadows_lift" }]
         assert_eq!(bind(&Layers::Bound, &both.state, &fuji).unwrap().state, both.state);
         let words = both.operation.unwrap().to_string();
         assert!(words.starts_with("layers: chroma amount=0.10; sharpen"), "{words}");
-        let first = bind(&Layers::CameraLens, &facts.baseline, &exif("X-T4", None)).unwrap();
+        let first = bind(&Layers::CameraLens, &facts.baseline, &camera("X-T4", None)).unwrap();
         assert_eq!(first.report.applied.len(), 2);
 
-        let other = bind(&Layers::CameraLens, &facts.baseline, &exif("x-t4", None)).unwrap();
+        let other = bind(&Layers::CameraLens, &facts.baseline, &camera("x-t4", None)).unwrap();
         assert_eq!((other.operation, other.state), (None, facts.baseline.clone()));
         assert_eq!(
             (other.report.camera.as_deref(), &other.report.nothing_for[..]),

@@ -11,7 +11,7 @@
 mod context;
 mod diff;
 mod error;
-mod exif;
+mod facts;
 mod fsck;
 mod gaps;
 mod gc;
@@ -35,7 +35,7 @@ mod writer;
 pub use context::{Context, Notes, read_context};
 pub use diff::{Change, ChangeKind, diff};
 pub use error::PhotoError;
-pub use exif::Exif;
+pub use facts::Correction;
 pub use fsck::{Finding, FsckReport};
 pub use gaps::{Gap, GapReport, RankedGap, rank};
 pub use gc::GcReport;

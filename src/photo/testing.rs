@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::clock::ManualClock;
 use crate::conversation::ToolCall;
+use crate::darktable::baseline::{FileFacts, Untouched};
+use crate::darktable::frame::StoredSize;
 use crate::darktable::render::RenderError;
 use crate::darktable::state::{EditState, Module, Params, Value};
 use crate::gate::{Gate, Lease, Permit};
@@ -71,9 +73,11 @@ pub fn take_in(library: &Library, raw: &Path) -> Result<Ingested, PhotoError> {
     ingest(library, raw, IngestOptions::default(), &defaults)
 }
 
-/// What a darktable of the tests does by default.
-pub fn defaults(_raw: &Path) -> Result<(EditState, String), RenderError> {
-    Ok((exposure(0.0), "4.2.1".into()))
+/// What a darktable of the tests says of a raw.
+pub fn defaults(_raw: &Path) -> Result<Untouched, RenderError> {
+    let facts =
+        FileFacts { size: StoredSize { width: 300, height: 200 }, orientation: 6, ..FileFacts::default() };
+    Ok(Untouched { state: exposure(0.0), sidecar: Vec::new(), facts, darktable: "4.2.1".into() })
 }
 
 pub fn exposure(ev: f32) -> EditState {

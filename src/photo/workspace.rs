@@ -1,25 +1,27 @@
 //! The folder of photos, and one photo's folder for reading.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::darktable::baseline::FileFacts;
 use crate::darktable::render::RawFile;
 use crate::darktable::state::EditState;
 use crate::ids::{Hash, PhotoId, RefName, SessionId};
 use crate::photo::error::PhotoError;
-use crate::photo::exif::Exif;
+use crate::photo::facts::{Correction, OldExif};
 use crate::photo::lock::{self, Holder, Lock};
 use crate::photo::objects::{Commit, Objects};
 use crate::photo::op::Operation;
 use crate::photo::refs::{Head, RefKind, Refs};
 use crate::photo::writer::{Authority, Writer};
-use crate::vocabulary::{Orientation, PhotoFacts};
+use crate::vocabulary::PhotoFacts;
 
 /// The layout of a photo's folder that this program writes.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// The file that makes a folder a photo's.
 pub(super) const PHOTO_FILE: &str = "photo.json";
@@ -102,6 +104,7 @@ pub struct RawRecord {
 
 /// What `photo.json` holds: facts fixed at ingest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
 pub struct Photo {
     /// The layout of the folder.
     pub format: u32,
@@ -111,12 +114,61 @@ pub struct Photo {
     pub raw: RawRecord,
     /// Raw or raster.
     pub kind: PhotoKind,
-    /// Camera and exposure.
-    pub exif: Exif,
+    /// Size, orientation, camera and exposure.
+    pub facts: FileFacts,
+    /// Where each of them comes from, in words.
+    pub facts_from: BTreeMap<String, String>,
     /// The darktable that was asked for the baseline.
     pub darktable: String,
     /// The first commit: darktable's own default edit.
     pub baseline: Hash,
+    /// Where the facts of an earlier build were corrected: what they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<Correction>,
+}
+
+impl Photo {
+    /// The text of `photo.json`.
+    pub(super) fn text(&self) -> Result<String, PhotoError> {
+        let text = serde_json::to_string_pretty(self).map_err(|e| PhotoError::Invalid(e.to_string()))?;
+        Ok(format!("{text}\n"))
+    }
+}
+
+/// `photo.json` of every format.
+#[derive(Deserialize)]
+struct Stored {
+    format: u32,
+    id: PhotoId,
+    raw: RawRecord,
+    kind: PhotoKind,
+    facts: Option<FileFacts>,
+    /// Format 1.
+    exif: Option<OldExif>,
+    #[serde(default)]
+    facts_from: BTreeMap<String, String>,
+    darktable: String,
+    baseline: Hash,
+    corrected: Option<Correction>,
+}
+
+impl TryFrom<Stored> for Photo {
+    type Error = &'static str;
+
+    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
+        let facts = stored.facts.or_else(|| stored.exif.map(OldExif::facts));
+        Ok(Self {
+            format: stored.format,
+            id: stored.id,
+            raw: stored.raw,
+            kind: stored.kind,
+            facts: facts.ok_or("it has no facts of the file")?,
+            facts_from: stored.facts_from,
+            darktable: stored.darktable,
+            baseline: stored.baseline,
+            corrected: stored.corrected,
+        })
+    }
 }
 
 /// One photo's folder, for reading. Cheap to clone; reads the folder afresh at every question, so that it
@@ -233,14 +285,24 @@ impl Workspace {
 
     /// What the vocabulary must know about the photo, for an edit on top of `commit`: moves are relative to
     /// darktable's own edit, or to the one that was imported, whichever was last.
+    ///
+    /// # Errors
+    /// [`PhotoError::State`] where an earlier build took the photo in without its size.
     pub fn facts(&self, commit: &Hash) -> Result<PhotoFacts, PhotoError> {
-        let exif = &self.photo.exif;
-        Ok(PhotoFacts {
-            baseline: self.state(&self.ground(commit)?)?,
-            width: exif.width.unwrap_or(0),
-            height: exif.height.unwrap_or(0),
-            orientation: Orientation::from_exif(exif.orientation.into()),
-        })
+        let facts = &self.photo.facts;
+        if facts.size.width == 0 || facts.size.height == 0 {
+            return Err(PhotoError::State(format!(
+                "the size of photo `{0}` is not known: an earlier chemigram did not find it. \
+                 `chemigram status {0}` asks darktable for it, which needs the raw in its place",
+                self.photo.id
+            )));
+        }
+        Ok(PhotoFacts::new(self.state(&self.ground(commit)?)?, facts))
+    }
+
+    /// The same folder with other facts.
+    pub(super) fn with_photo(&self, photo: Photo) -> Self {
+        Self { folder: self.folder.clone(), photo }
     }
 
     /// The state that moves on top of `commit` are relative to: that of the nearest imported commit behind it,
@@ -426,7 +488,7 @@ mod tests {
         for (from, to, code) in [
             ("\"iguana\"", "\"heron\"", ErrorCode::VersioningError),
             ("\"Iguana.DNG\"", "\"../../x\"", ErrorCode::VersioningError),
-            ("\"format\": 1", "\"format\": 2", ErrorCode::StateError),
+            ("\"format\": 2", "\"format\": 3", ErrorCode::StateError),
             ("{", "", ErrorCode::VersioningError),
         ] {
             photo.write(PHOTO_FILE, &text.replacen(from, to, 1));

@@ -40,8 +40,8 @@ pub fn bind_layers(context: &mut ToolContext<'_>, args: BindLayers) -> Result<An
         layouts: &engine.layouts,
         darktable: engine.darktable_version(),
     };
-    let exif = context.photo.workspace().photo().exif.clone();
-    let bound = bind(&layers, &place.state, &exif, tools).map_err(|e| Fault::from(&e))?;
+    let file = context.photo.workspace().photo().facts.clone();
+    let bound = bind(&layers, &place.state, &file, tools).map_err(|e| Fault::from(&e))?;
     let report = json!(bound.report);
     let mut answer = match bound.operation {
         Some(operation) => commit(context, &branch, &bound.state, operation, None)?,

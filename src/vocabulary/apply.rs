@@ -5,7 +5,9 @@ mod masked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::darktable::baseline::FileFacts;
 use crate::darktable::forms;
+use crate::darktable::frame::{DisplayedSize, Orientation, StoredSize};
 use crate::darktable::layout::{FieldType, Layout, Layouts, ModuleLayout};
 use crate::darktable::order;
 use crate::darktable::params::{self, ParamError};
@@ -14,26 +16,42 @@ use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::Target;
 use crate::vocabulary::geometry::{self, Geometry};
 use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
-use crate::vocabulary::mask::{Frame, MaskSpec, Orientation};
+use crate::vocabulary::mask::{Frame, MaskSpec};
 
 /// What the vocabulary must know about a photo.
 #[derive(Clone, Debug)]
 pub struct PhotoFacts {
     /// The untouched photo: darktable's own default history, with the as-shot white balance in it.
     pub baseline: EditState,
-    /// Columns of the whole picture at full size, upright and before any crop.
-    pub width: u32,
-    /// Rows of the same.
-    pub height: u32,
-    /// How the file says that the raw lies; what the state's `flip` module says comes first.
+    /// Columns and rows of the file.
+    pub size: StoredSize,
+    /// How darktable turns the file for display; what a state's `flip` module says comes first.
     pub orientation: Orientation,
 }
 
 impl PhotoFacts {
+    /// Of a file, for edits on top of `baseline`.
+    pub fn new(baseline: EditState, file: &FileFacts) -> Self {
+        Self { baseline, size: file.size, orientation: Orientation::from_exif(file.orientation.into()) }
+    }
+
     /// Columns and rows of what a state shows at full size: the whole picture less its crop. A render at a fixed
     /// size does not tell, because it scales what is left to that size.
-    pub fn shown(&self, state: &EditState) -> [f64; 2] {
+    pub fn shown(&self, state: &EditState) -> DisplayedSize {
         Frame::of(state, self).shown()
+    }
+
+    /// How a state turns the file for display.
+    pub(crate) fn orientation_of(&self, state: &EditState) -> Orientation {
+        let flip = state.module("flip", 0).filter(|module| module.enabled);
+        let told = flip.and_then(|module| match &module.params {
+            Params::Fields(fields) => fields.get("orientation"),
+            Params::Opaque(_) => None,
+        });
+        match told {
+            Some(Value::Int(bits)) => Orientation::from_bits(*bits).unwrap_or(self.orientation),
+            _ => self.orientation,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! What is read back is rounded to a millionth of the picture, so that a shape that was drawn with round numbers has
 //! these numbers again, and lands on the other photo as if it had been drawn there.
 
+use crate::darktable::frame::DisplayedSize;
 use crate::darktable::state::{BrushPoint, MaskForm, PathPoint, Shape};
 use crate::vocabulary::mask::{Drawn, Frame};
 
@@ -32,7 +33,7 @@ impl Transfer {
     pub fn between(from: Frame, to: Frame) -> Option<Self> {
         let corners =
             |frame: &Frame| [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]].map(|at| frame.point(at));
-        let size = |frame: &Frame| [frame.shown()[0], frame.shown()[1], frame.diagonal()];
+        let size = |frame: &Frame| (frame.shown(), frame.diagonal());
         (corners(&from) != corners(&to) || size(&from) != size(&to)).then_some(Self { from, to })
     }
 
@@ -52,7 +53,7 @@ impl Transfer {
 
     /// The geometry of [`Self::form`].
     pub fn shape(&self, shape: &Shape) -> Shape {
-        let [width, height] = self.from.shown();
+        let DisplayedSize { width, height } = self.from.shown();
         match shape {
             Shape::Circle { border, center, radius } => {
                 let at = seen(&self.from, *center);
@@ -139,15 +140,13 @@ impl Transfer {
 
     /// Pixels of the displayed picture, as many against its shorter side.
     pub fn pixels(&self, pixels: f32) -> f32 {
-        let short = |frame: &Frame| frame.shown()[0].min(frame.shown()[1]);
-        (f64::from(pixels) / short(&self.from) * short(&self.to)).round() as f32
+        (f64::from(pixels) / self.from.shown().short() * self.to.shown().short()).round() as f32
     }
 
     /// A length around a point of the displayed picture, as large against its shorter side.
     fn length(&self, at: [f64; 2], length: f32) -> f32 {
-        let short = |frame: &Frame| frame.shown()[0].min(frame.shown()[1]);
-        let share = f64::from(length) / f64::from(self.from.length(at, short(&self.from)));
-        self.to.length(at, round(share) * short(&self.to))
+        let share = f64::from(length) / f64::from(self.from.length(at, self.from.shown().short()));
+        self.to.length(at, round(share) * self.to.shown().short())
     }
 
     fn middle(&self, points: impl ExactSizeIterator<Item = [f32; 2]>) -> [f64; 2] {

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::darktable::state::{Params, Value};
+use crate::darktable::state::Value;
 use crate::vocabulary::apply::PhotoFacts;
 use crate::vocabulary::form::Target;
+use crate::vocabulary::mask::Frame;
 
 /// What has to be worked out for a module when a move sets its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -24,64 +25,28 @@ pub enum Geometry {
     Perspective,
 }
 
-/// darktable's orientation bits: rows from below, columns from the right, then rows and columns exchanged.
-const FLIP_Y: u8 = 1;
-const FLIP_X: u8 = 2;
-const SWAP: u8 = 4;
-/// A quarter turn clockwise.
-const CLOCKWISE: u8 = SWAP | FLIP_Y;
-
 /// How much smaller than exact the kept part is: interpolation reaches a little over the edge.
 const INSIDE: f64 = 0.996;
-
-/// How the untouched photo lies.
-fn photo_orientation(facts: &PhotoFacts) -> u8 {
-    let flip = facts.baseline.module("flip", 0).filter(|module| module.enabled);
-    let told = flip.and_then(|module| match &module.params {
-        Params::Fields(fields) => fields.get("orientation"),
-        Params::Opaque(_) => None,
-    });
-    match told {
-        Some(Value::Int(bits @ 0..=7)) => *bits as u8,
-        _ => facts.orientation.bits(),
-    }
-}
 
 /// darktable's orientation of the photo turned as `code` says: see [`Geometry::Orientation`].
 pub(crate) fn turned(facts: &PhotoFacts, code: f64) -> f64 {
     let code = code as u8;
-    let mut bits = photo_orientation(facts);
-    for _ in 0..code % 4 {
-        bits = then(bits, CLOCKWISE);
-    }
-    if code >= 4 {
-        bits = then(bits, FLIP_X);
-    }
-    f64::from(bits)
-}
-
-/// One orientation after another. What `second` flips lies along the other axis of the raw when `first` swaps them.
-fn then(first: u8, second: u8) -> u8 {
-    let flips = match (first & SWAP, second & (FLIP_X | FLIP_Y)) {
-        (SWAP, FLIP_X) => FLIP_Y,
-        (SWAP, FLIP_Y) => FLIP_X,
-        (_, flips) => flips,
-    };
-    first ^ flips ^ (second & SWAP)
+    let turned = facts.orientation_of(&facts.baseline).quarter_turns(code % 4);
+    f64::from(if code >= 4 { turned.mirrored() } else { turned }.bits())
 }
 
 /// The field of `ashift`, with a sign, that does to the sensor's frame what `target` says of the photo as it is shown.
 pub(crate) fn as_seen(target: &Target, facts: &PhotoFacts) -> (Target, f64) {
-    let bits = photo_orientation(facts);
-    let sign = |flipped: u8| if flipped.count_ones() % 2 == 1 { -1.0 } else { 1.0 };
+    let lies = facts.orientation_of(&facts.baseline);
+    let sign = |flipped: bool| if flipped { -1.0 } else { 1.0 };
     let field = |name: &str| Target { field: name.to_owned(), index: None };
-    match (target.field.as_str(), bits & SWAP) {
-        // darktable counts anticlockwise.
-        ("rotation", _) => (target.clone(), -sign(bits)),
-        ("lensshift_v", 0) => (target.clone(), sign(bits & FLIP_Y)),
-        ("lensshift_h", 0) => (target.clone(), sign(bits & FLIP_X)),
-        ("lensshift_v", _) => (field("lensshift_h"), sign(bits & FLIP_X)),
-        ("lensshift_h", _) => (field("lensshift_v"), sign(bits & FLIP_Y)),
+    match (target.field.as_str(), lies.swaps()) {
+        // darktable counts anticlockwise; an odd number of exchanges makes that clockwise.
+        ("rotation", swaps) => (target.clone(), -sign(swaps ^ lies.flips_x() ^ lies.flips_y())),
+        ("lensshift_v", false) => (target.clone(), sign(lies.flips_y())),
+        ("lensshift_h", false) => (target.clone(), sign(lies.flips_x())),
+        ("lensshift_v", true) => (field("lensshift_h"), sign(lies.flips_x())),
+        ("lensshift_h", true) => (field("lensshift_v"), sign(lies.flips_y())),
         _ => (target.clone(), 1.0),
     }
 }
@@ -92,12 +57,8 @@ pub(crate) fn keep_whole_corners(fields: &mut BTreeMap<String, Value>, facts: &P
         Some(Value::Float(value)) => f64::from(*value),
         _ => 0.0,
     };
-    let [mut width, mut height] = [f64::from(facts.width), f64::from(facts.height)];
-    if photo_orientation(facts) & SWAP != 0 {
-        std::mem::swap(&mut width, &mut height);
-    }
     let warp = Warp {
-        size: [width, height],
+        size: Frame::of(&facts.baseline, facts).sensor(),
         rotation: float("rotation").to_radians(),
         vertical: float("lensshift_v").exp(),
         horizontal: float("lensshift_h").exp(),
@@ -190,18 +151,6 @@ fn summit(mut low: f64, mut high: f64, height: impl Fn(f64) -> f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn four_quarter_turns_and_two_mirrors_are_nothing_from_every_orientation() {
-        for start in 0..8 {
-            let turn = |bits, n| (0..n).fold(bits, |bits, _| then(bits, CLOCKWISE));
-            assert_eq!(turn(start, 4), start);
-            assert_ne!(turn(start, 2), start);
-            assert_eq!(then(then(start, FLIP_X), FLIP_X), start);
-        }
-        // darktable's own names: 5 is a turn clockwise, 3 is half a turn, 6 is one anticlockwise.
-        assert_eq!([then(0, CLOCKWISE), then(5, CLOCKWISE), then(3, CLOCKWISE)], [5, 3, 6]);
-    }
 
     fn kept(rotation: f64, vertical: f64, horizontal: f64) -> [f64; 4] {
         let (vertical, horizontal) = (f64::exp(vertical), f64::exp(horizontal));

@@ -45,7 +45,7 @@ pub use geometry::Geometry;
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::{ModuleRules, Move, Parameter, Vocabulary};
 pub use looks::{AppliedLook, Look, STRENGTH};
-pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, Orientation, ShownMask};
+pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, ShownMask};
 pub use propagate::{Edits, Extra, PhotoEdit, PropagateError, Selection};
 pub use regions::{
     AppliedRegions, BadRegion, MOST_MOVES, MOST_REGIONS, Region, RegionMove, RegionOp, RegionsError,

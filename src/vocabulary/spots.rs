@@ -343,7 +343,7 @@ impl Disc {
 
 impl Picture {
     fn of(frame: &Frame) -> Self {
-        Self { frame: *frame, size: frame.shown() }
+        Self { frame: *frame, size: frame.shown().into() }
     }
 
     fn pixels(&self, radius: f64) -> f64 {

@@ -1,10 +1,11 @@
 //! A photo as darktable 4.2.1 opens it, for the tests of this floor.
 
 use crate::assets::Overlay;
+use crate::darktable::frame::{Orientation, StoredSize};
 use crate::darktable::layout::Layouts;
 use crate::darktable::state::{EditState, Module, Params, Value};
 use crate::darktable::{order, params};
-use crate::vocabulary::{ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary};
+use crate::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary};
 
 pub struct Photo {
     pub vocabulary: Vocabulary,
@@ -29,8 +30,7 @@ impl Photo {
         order::sort(&mut baseline);
         let facts = PhotoFacts {
             baseline: baseline.clone(),
-            width: 300,
-            height: 200,
+            size: StoredSize { width: 300, height: 200 },
             orientation: Orientation::default(),
         };
         Self {
@@ -44,7 +44,7 @@ impl Photo {
     /// Turned clockwise for display: 200 by 300.
     pub fn upright(mut self) -> Self {
         self.set_base("flip", "orientation", Value::Int(5));
-        (self.facts.width, self.facts.height) = (200, 300);
+
         self
     }
 

@@ -53,6 +53,7 @@ impl Studio {
             quality: Quality::Preview,
             history: History::Unsaid,
             export: None,
+            script: None,
         };
         let ended = scratch.run(&self.cli, &base, &order, &patient())?;
         checks::ending(&ended, photo, &scratch.output())?;

@@ -4,7 +4,9 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 
-use chemigram::darktable::baseline::ask_baseline;
+use chemigram::assets::Overlay;
+use chemigram::darktable::baseline;
+use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::process::{self, Job, arguments};
 use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Renderer};
 use chemigram::darktable::sandbox::{Isolation, Reach, Sandbox};
@@ -157,8 +159,9 @@ fn confined_pixels_are_the_same_pixels() {
     let shots = [&confined, &free].map(|studio| {
         let photo = studio.photo("photo.dng");
         let base = studio.path("base");
-        let defaults =
-            String::from_utf8(ask_baseline(&studio.cli, &photo, &base, &patient()).unwrap()).unwrap();
+        let layouts = Layouts::new(Overlay::vocabulary(None));
+        let told = baseline::ask(&studio.cli, &layouts, &photo, &base, &patient()).unwrap();
+        let defaults = String::from_utf8(told.sidecar).unwrap();
         let shoot = |text: &str| {
             studio.renderer.render_sidecar(&photo, text, 300, Quality::Judge, &patient()).unwrap()
         };

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chemigram::assets::Overlay;
 use chemigram::clock::Cancel;
-use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::baseline;
 use chemigram::darktable::cache::{Cache, Cached};
 use chemigram::darktable::faulty::{Fault, Faulty};
+use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::probe;
 use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 use chemigram::darktable::sandbox::Isolation;
@@ -21,7 +23,9 @@ impl Studio {
     }
 
     fn ask(&self, photo: &Path) -> Result<String, RenderError> {
-        ask_baseline(&self.cli, photo, &self.path("base"), &patient()).map(|b| String::from_utf8(b).unwrap())
+        let layouts = Layouts::new(Overlay::vocabulary(None));
+        let told = baseline::ask(&self.cli, &layouts, photo, &self.path("base"), &patient())?;
+        Ok(String::from_utf8(told.sidecar).unwrap())
     }
 }
 

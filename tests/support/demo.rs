@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use chemigram::assets::Overlay;
 use chemigram::clock::{Deadline, SystemClock};
-use chemigram::darktable::baseline::ask_baseline;
+use chemigram::darktable::baseline::{self, Untouched};
 use chemigram::darktable::dng::{DngOptions, write_dng};
 use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::oneshot::{Encoder, OneShot};
@@ -26,9 +26,7 @@ use chemigram::darktable::worker::Worker;
 use chemigram::darktable::xmp;
 use chemigram::ids::Hash;
 use chemigram::photo::Operation;
-use chemigram::vocabulary::{
-    Applied, ApplyRequest, MaskSpec, Orientation, PhotoFacts, Vocabulary, VocabularyError,
-};
+use chemigram::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
 
 #[path = "photos.rs"]
 pub mod photos;
@@ -40,6 +38,7 @@ pub struct Demo {
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
     pub facts: PhotoFacts,
+    untouched: Untouched,
     /// Which of the photos it is: see [`photos::photo`].
     pub kind: Option<String>,
     pub raw: RawFile,
@@ -89,14 +88,8 @@ impl Demo {
         let base = folder.path().join("darktable");
         let cli = DarktableCli::find(&deadline()).unwrap();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
-        let sidecar = ask_baseline(&cli, &raw.path, &base, &deadline()).unwrap();
-        let baseline = xmp::read(&sidecar, &layouts).unwrap();
-        let (mut width, mut height) = (photo.width, photo.height);
-        if options.orientation > 4 {
-            (width, height) = (height, width);
-        }
-        let orientation = Orientation::from_exif(options.orientation.into());
-        let facts = PhotoFacts { baseline, width, height, orientation };
+        let untouched = baseline::ask(&cli, &layouts, &raw.path, &base, &deadline()).unwrap();
+        let facts = PhotoFacts::new(untouched.state.clone(), &untouched.facts);
         let renderer = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
         let workers = [(); 2].map(|()| Worker::new(cli.clone(), &base, encoder(&layouts)).unwrap());
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
@@ -105,6 +98,7 @@ impl Demo {
             vocabulary,
             layouts,
             facts,
+            untouched,
             kind: None,
             raw,
             renderer,
@@ -118,7 +112,7 @@ impl Demo {
 
     /// What darktable itself writes for the untouched photo.
     pub fn default_sidecar(&self) -> Vec<u8> {
-        ask_baseline(&self.cli, &self.raw.path, &self.base, &deadline()).unwrap()
+        self.untouched.sidecar.clone()
     }
 
     pub fn version(&self) -> &str {

@@ -9,12 +9,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 use chemigram::assets::Overlay;
 use chemigram::budget::Budget;
 use chemigram::clock::{Clock, Deadline, Stop, SystemClock};
+use chemigram::darktable::baseline::{self, Untouched};
 use chemigram::darktable::cache::{Cache, Cached};
 use chemigram::darktable::layout::Layouts;
 use chemigram::darktable::oneshot::OneShot;
 use chemigram::darktable::probe::DarktableCli;
 use chemigram::darktable::render::{RenderError, Renderer};
-use chemigram::darktable::{baseline, dng, xmp};
+use chemigram::darktable::{dng, xmp};
 use chemigram::ids::{Hash, SessionId};
 use chemigram::photo::{IngestOptions, Library, Workspace, ingest};
 use chemigram::prompts::Store;
@@ -34,18 +35,18 @@ static VOCABULARY: LazyLock<Arc<Vocabulary>> =
     LazyLock::new(|| Arc::new(Vocabulary::load(&Overlay::vocabulary(None)).unwrap()));
 
 /// What darktable says of each raw, asked once for all tests of a file.
-static BASELINES: Mutex<BTreeMap<Hash, Vec<u8>>> = Mutex::new(BTreeMap::new());
+static BASELINES: Mutex<BTreeMap<Hash, Untouched>> = Mutex::new(BTreeMap::new());
 
-/// The sidecar that darktable makes for a raw by itself.
-fn baseline_of(raw: &Path) -> Result<Vec<u8>, RenderError> {
+fn untouched(raw: &Path, layouts: &Layouts) -> Result<Untouched, RenderError> {
     let key = Hash::of(std::fs::read(raw).unwrap());
     let mut known = BASELINES.lock().unwrap();
-    if let Some(sidecar) = known.get(&key) {
-        return Ok(sidecar.clone());
+    if let Some(told) = known.get(&key) {
+        return Ok(told.clone());
     }
-    let sidecar = baseline::ask_baseline(&darktable(), raw, &shared().join("darktable"), &Deadline::never())?;
-    known.insert(key, sidecar.clone());
-    Ok(sidecar)
+    let base = shared().join("darktable");
+    let told = baseline::ask(&darktable(), layouts, raw, &base, &Deadline::never())?;
+    known.insert(key, told.clone());
+    Ok(told)
 }
 
 pub struct Studio {
@@ -86,11 +87,7 @@ impl Studio {
         let raw = dir.path().join("coffee.dng");
         std::fs::write(&raw, raw_bytes).unwrap();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
-        let ask = |raw: &Path| {
-            let bytes = baseline_of(raw)?;
-            let state = xmp::read(&bytes, &layouts).expect("darktable's own sidecar can be read");
-            Ok((state, darktable().version().to_owned()))
-        };
+        let ask = |raw: &Path| untouched(raw, &layouts);
         let library = Library::new(dir.path().join("photos"));
         let options = IngestOptions {
             id: Some("coffee".parse().unwrap()),

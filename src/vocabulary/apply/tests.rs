@@ -45,8 +45,7 @@ impl Photo {
         order::sort(&mut baseline);
         let facts = PhotoFacts {
             baseline: baseline.clone(),
-            width: 300,
-            height: 200,
+            size: StoredSize { width: 300, height: 200 },
             orientation: Orientation::default(),
         };
         Self {
@@ -262,10 +261,10 @@ fn a_later_layout_in_the_photo_is_kept_and_an_old_darktable_is_offered_what_it_h
 #[test]
 fn a_crop_shows_less_of_the_picture() {
     let mut photo = Photo::new();
-    assert_eq!(photo.facts.shown(&photo.state), [300.0, 200.0]);
+    assert_eq!(<[f64; 2]>::from(photo.facts.shown(&photo.state)), [300.0, 200.0]);
     photo.apply("crop_left", &[("margin", 0.25)], None);
     photo.apply("crop_bottom", &[("margin", 0.25)], None);
-    assert_eq!(photo.facts.shown(&photo.state), [225.0, 150.0]);
+    assert_eq!(<[f64; 2]>::from(photo.facts.shown(&photo.state)), [225.0, 150.0]);
 }
 
 #[test]

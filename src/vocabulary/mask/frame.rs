@@ -5,74 +5,16 @@
 //! upper left quarter" means what it says on a cropped portrait too. Lens correction and liquify are not undone:
 //! their shifts are small against a mask's soft edge.
 
-use serde::{Deserialize, Serialize};
-
+use crate::darktable::frame::{DisplayedSize, Orientation};
 use crate::darktable::state::{EditState, Module, Params, Value};
 use crate::vocabulary::apply::PhotoFacts;
 use crate::vocabulary::mask::tilt::Tilt;
 
-/// How the raw is turned for display, in darktable's bits: 1 upside down, 2 mirrored left to right (both in the
-/// raw's frame), then 4 with rows and columns exchanged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Orientation(u8);
-
-impl Orientation {
-    const FLIP_Y: u8 = 1;
-    const FLIP_X: u8 = 2;
-    const SWAP: u8 = 4;
-
-    /// From the Exif tag (1 to 8); anything else counts as upright.
-    pub fn from_exif(tag: u32) -> Self {
-        Self(match tag {
-            2 => 2,
-            3 => 3,
-            4 => 1,
-            5 => 4,
-            6 => 5,
-            7 => 7,
-            8 => 6,
-            _ => 0,
-        })
-    }
-
-    /// What the state's `flip` module says, or else the file.
-    fn of(state: &EditState, facts: &PhotoFacts) -> Self {
-        // darktable's own "as the file says" is -1.
-        active(state, "flip")
-            .and_then(|module| number(module, "orientation"))
-            .filter(|bits| (0.0..8.0).contains(bits))
-            .map_or(facts.orientation, |bits| Self(bits as u8))
-    }
-
-    /// darktable's bits.
-    pub(crate) fn bits(self) -> u8 {
-        self.0
-    }
-
-    fn has(self, bit: u8) -> bool {
-        self.0 & bit != 0
-    }
-
-    /// Width and height, exchanged if rows and columns are.
-    fn turned(self, [width, height]: [f64; 2]) -> [f64; 2] {
-        if self.has(Self::SWAP) { [height, width] } else { [width, height] }
-    }
-
-    /// A point of the turned picture back in the one that is `width` by `height` before turning.
-    fn back(self, point: [f64; 2], [width, height]: [f64; 2]) -> [f64; 2] {
-        let [x, y] = self.turned(point);
-        [
-            if self.has(Self::FLIP_X) { width - x } else { x },
-            if self.has(Self::FLIP_Y) { height - y } else { y },
-        ]
-    }
-}
-
 /// The displayed picture's place in the raw frame. Pixels are those of the raw, at full size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
-    /// The raw without its margins.
-    sensor: [f64; 2],
+    /// Width and height of the raw as it is stored, margins included.
+    raw: [f64; 2],
     /// Pixels of the raw that are not shown at all: left, top, right, bottom.
     margins: [f64; 4],
     /// How `ashift` straightens it.
@@ -90,32 +32,30 @@ impl Frame {
             Some(_) => ["cx", "cy", "cw", "ch"].map(|name| field("crop", name).unwrap_or(0.0)),
             None => [0.0, 0.0, 1.0, 1.0],
         };
-        let upright = [f64::from(facts.width), f64::from(facts.height)];
-        let sensor = Orientation::of(&facts.baseline, facts).turned(upright);
-        Self {
-            sensor,
-            margins: ["x", "y", "width", "height"].map(|name| field("rawprepare", name).unwrap_or(0.0)),
-            tilt: active(state, "ashift").and_then(|module| Tilt::of(|name| number(module, name), sensor)),
-            orientation: Orientation::of(state, facts),
-            crop,
-        }
+        let raw = [f64::from(facts.size.width), f64::from(facts.size.height)];
+        let margins = ["x", "y", "width", "height"].map(|name| field("rawprepare", name).unwrap_or(0.0));
+        let mut frame = Self { raw, margins, tilt: None, orientation: facts.orientation_of(state), crop };
+        let ashift = active(state, "ashift");
+        frame.tilt = ashift.and_then(|module| Tilt::of(|name| number(module, name), frame.sensor()));
+        frame
     }
 
-    /// Width and height of what is shown, in pixels.
-    pub(crate) fn shown(&self) -> [f64; 2] {
+    /// Width and height of the raw without its margins.
+    pub(crate) fn sensor(&self) -> [f64; 2] {
+        let [left, top, right, bottom] = self.margins;
+        [self.raw[0] - left - right, self.raw[1] - top - bottom]
+    }
+
+    /// Width and height of what is shown.
+    pub(crate) fn shown(&self) -> DisplayedSize {
         let [left, top, right, bottom] = self.crop;
         let [width, height] = self.orientation.turned(self.straight());
-        [width * (right - left), height * (bottom - top)]
+        DisplayedSize { width: width * (right - left), height: height * (bottom - top) }
     }
 
     /// Width and height of the straightened picture, before it is turned.
     fn straight(&self) -> [f64; 2] {
-        self.tilt.as_ref().map_or(self.sensor, Tilt::size)
-    }
-
-    fn raw(&self) -> [f64; 2] {
-        let [left, top, right, bottom] = self.margins;
-        [self.sensor[0] + left + right, self.sensor[1] + top + bottom]
+        self.tilt.as_ref().map_or_else(|| self.sensor(), Tilt::size)
     }
 
     /// A point of the displayed picture, in pixels of the raw frame.
@@ -131,13 +71,13 @@ impl Frame {
 
     /// A point of the displayed picture, in 0…1 of the raw frame.
     pub(crate) fn point(&self, at: [f64; 2]) -> [f32; 2] {
-        let ([x, y], [width, height]) = (self.place(at), self.raw());
+        let ([x, y], [width, height]) = (self.place(at), self.raw);
         [(x / width) as f32, (y / height) as f32]
     }
 
     /// What a small step on the displayed picture, in its pixels, is at this point of the raw frame.
     pub(crate) fn step(&self, [x, y]: [f64; 2], [dx, dy]: [f64; 2]) -> [f64; 2] {
-        let [width, height] = self.shown();
+        let DisplayedSize { width, height } = self.shown();
         let half = [0.5 / width, 0.5 / height];
         let difference = |step: [f64; 2]| {
             let [to, from] = [1.0, -1.0].map(|sign| self.place([x + sign * step[0], y + sign * step[1]]));
@@ -149,7 +89,7 @@ impl Frame {
 
     /// Raw pixels, as a share of the raw frame's shorter side.
     pub(crate) fn share(&self, pixels: f64) -> f32 {
-        let [width, height] = self.raw();
+        let [width, height] = self.raw;
         (pixels / width.min(height)) as f32
     }
 
@@ -161,7 +101,7 @@ impl Frame {
 
     /// The length of the raw frame's diagonal in its pixels.
     pub(crate) fn diagonal(&self) -> f64 {
-        let [width, height] = self.raw();
+        let [width, height] = self.raw;
         width.hypot(height)
     }
 }
@@ -186,12 +126,12 @@ pub(crate) mod tests {
     use super::*;
 
     /// A raw of which the picture on show is 300x200, or 200x300 when it lies on its side.
-    pub(crate) fn frame(orientation: u8, crop: [f64; 4]) -> Frame {
+    pub(crate) fn frame(orientation: i64, crop: [f64; 4]) -> Frame {
         Frame {
-            sensor: [300.0, 200.0],
+            raw: [300.0, 200.0],
             margins: [0.0; 4],
             tilt: None,
-            orientation: Orientation(orientation),
+            orientation: Orientation::from_bits(orientation).unwrap(),
             crop,
         }
     }
@@ -212,17 +152,15 @@ pub(crate) mod tests {
         // Counter-clockwise (6): it is the raw's upper right.
         assert_eq!(frame(6, WHOLE).point([0.0, 0.0]), [1.0, 0.0]);
         assert_eq!(at(7), [0.875, 0.75]);
-        let exif: Vec<u8> = (1..=8).map(|tag| Orientation::from_exif(tag).0).collect();
-        assert_eq!(exif, [0, 2, 3, 1, 4, 5, 7, 6]);
     }
 
     #[test]
     fn points_and_lengths_follow_the_crop_and_the_sensor_margins() {
         let cropped = frame(0, [0.5, 0.0, 1.0, 0.5]);
         assert_eq!(cropped.point([0.5, 0.5]), [0.75, 0.25]);
-        assert_eq!(cropped.shown(), [150.0, 100.0]);
+        assert_eq!(cropped.shown(), DisplayedSize { width: 150.0, height: 100.0 });
         assert!((cropped.length([0.5, 0.5], 50.0) - 0.25).abs() < 1e-6);
-        let framed = Frame { margins: [100.0, 0.0, 0.0, 0.0], ..frame(0, WHOLE) };
+        let framed = Frame { raw: [400.0, 200.0], margins: [100.0, 0.0, 0.0, 0.0], ..frame(0, WHOLE) };
         assert_eq!(framed.point([0.0, 1.0]), [0.25, 1.0]);
     }
 
@@ -237,7 +175,7 @@ pub(crate) mod tests {
         let [x, y] = straight.point([0.5, 0.5]);
         assert!((x - 0.5).abs() < 0.005 && (y - 0.5).abs() < 0.005, "{x} {y}");
         // The corners of the raw stick out of the middles of nothing: the picture on show has grown around them.
-        let [width, height] = straight.shown();
+        let DisplayedSize { width, height } = straight.shown();
         assert!(width > 325.0 && height > 245.0, "{width} {height}");
         // A step to the right on show is as long on the raw, and turned.
         let [dx, dy] = straight.step([0.3, 0.6], [1.0, 0.0]);

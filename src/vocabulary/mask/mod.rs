@@ -16,7 +16,6 @@ mod tilt;
 mod tone;
 
 pub(crate) use frame::Frame;
-pub use frame::Orientation;
 pub use named::{ListedMask, NamedMask, NamedMasks};
 pub(crate) use shapes::Drawn;
 pub use shown::{MaskProbe, ShownMask};
@@ -68,8 +67,8 @@ impl MaskSpec {
             blend.combine |= blend::INCLUSIVE;
         }
         blend.opacity = (checked.mask.opacity * 100.0) as f32;
-        let [width, height] = frame.shown();
-        let pixels = |name: &str, share: f64, most: f64| match (share * width.min(height)).round() {
+        let short = frame.shown().short();
+        let pixels = |name: &str, share: f64, most: f64| match (share * short).round() {
             pixels if pixels <= most => Ok(pixels as f32),
             pixels => Err(VocabularyError::Mask(format!(
                 "`{name}` {share} is {pixels} pixels of this photo; darktable goes up to {most}"

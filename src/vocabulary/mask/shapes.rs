@@ -1,5 +1,6 @@
 //! Drawn shapes, and their way to darktable's forms.
 
+use crate::darktable::frame::DisplayedSize;
 use crate::darktable::state::{BrushPoint, PathPoint, Shape};
 use crate::vocabulary::mask::frame::Frame;
 
@@ -27,7 +28,7 @@ impl Drawn {
 
     /// In darktable's terms.
     pub(crate) fn shape(&self, frame: &Frame) -> Shape {
-        let [width, height] = frame.shown();
+        let DisplayedSize { width, height } = frame.shown();
         let short = width.min(height);
         match self {
             Self::Circle { center, radius, feather } => Shape::Circle {
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_gradient_points_where_it_is_told_however_the_raw_lies() {
-        let rotation = |angle: f64, orientation: u8| {
+        let rotation = |angle: f64, orientation: i64| {
             let drawn = Drawn::Gradient { anchor: [0.5, 0.5], angle, width: 0.5 };
             let Shape::Gradient { rotation, compression, .. } = drawn.shape(&frame(orientation, WHOLE))
             else {

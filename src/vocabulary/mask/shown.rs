@@ -143,7 +143,7 @@ impl ShownMask {
 mod tests {
     use super::*;
     use crate::assets::Overlay;
-    use crate::vocabulary::Orientation;
+    use crate::darktable::frame::{Orientation, StoredSize};
 
     #[test]
     fn the_probe_keeps_geometry_and_leaves_out_what_bends_light() {
@@ -157,8 +157,7 @@ mod tests {
         let baseline = EditState { modules: names.map(|op| module(op, 0)).to_vec(), ..EditState::default() };
         let facts = PhotoFacts {
             baseline: baseline.clone(),
-            width: 300,
-            height: 200,
+            size: StoredSize { width: 300, height: 200 },
             orientation: Orientation::default(),
         };
         let mask = MaskSpec { named: Some("center".into()), ..MaskSpec::default() };

@@ -1,5 +1,6 @@
 use super::*;
 use crate::assets::Overlay;
+use crate::darktable::frame::{Orientation, StoredSize};
 use crate::darktable::state::Shape;
 
 fn named() -> NamedMasks {
@@ -9,8 +10,7 @@ fn named() -> NamedMasks {
 fn facts() -> PhotoFacts {
     PhotoFacts {
         baseline: EditState::default(),
-        width: 300,
-        height: 200,
+        size: StoredSize { width: 300, height: 200 },
         orientation: Orientation::default(),
     }
 }
@@ -106,7 +106,7 @@ fn what_one_instance_cannot_do_is_refused_with_what_it_can() {
 fn softening_is_in_pixels_of_the_photo_up_to_what_darktable_has() {
     let blend = encode(r#"{"named":"sky","refine":0.05,"blur":0.02}"#).unwrap().blend;
     assert_eq!((blend.feathering_radius, blend.mask_blur), (10.0, 4.0));
-    let large = PhotoFacts { width: 9000, height: 6000, ..facts() };
+    let large = PhotoFacts { size: StoredSize { width: 9000, height: 6000 }, ..facts() };
     let spec: MaskSpec = serde_json::from_str(r#"{"named":"sky","blur":0.03}"#).unwrap();
     let target = ("exposure", BlendSpace::RgbScene);
     let error = spec.encode(&named(), target, &EditState::default(), &large).unwrap_err().to_string();
