@@ -44,6 +44,15 @@ pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
             photo = colours(1.0);
             plain
         }
+        Some("negative") => {
+            // On an orange base: what was bright is dense.
+            for pixel in photo.rgb.chunks_exact_mut(3) {
+                for (value, base) in pixel.iter_mut().zip([250, 180, 140]) {
+                    *value = (u16::from(255 - *value / 2) * base / 255) as u8;
+                }
+            }
+            plain
+        }
         Some("hazy") => {
             photo.rgb.iter_mut().for_each(|value| *value = 90 + *value / 2);
             plain
