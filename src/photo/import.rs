@@ -6,12 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::clock::Deadline;
+use crate::darktable::baseline::ask_baseline;
 use crate::darktable::complete::complete;
 use crate::darktable::layout::Layouts;
 use crate::darktable::oneshot::OneShot;
+use crate::darktable::order;
 use crate::darktable::probe::DarktableCli;
-use crate::darktable::render::{Quality, RenderError};
-use crate::darktable::state::EditState;
+use crate::darktable::render::{Picture, Quality, RenderError};
+use crate::darktable::state::{EditState, Params, Value};
 use crate::darktable::xmp::{self, Foreign, XmpError};
 use crate::ids::{Hash, RefName};
 use crate::photo::error::PhotoError;
@@ -50,7 +52,7 @@ pub struct ImportedEdit {
 /// Reads a sidecar for `raw` and proves that it renders to the same pixels. Changes nothing.
 pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<ImportedEdit, PhotoError> {
     let version = judge.cli.version();
-    let (state, completed) = match xmp::foreign(sidecar, judge.layouts, version)? {
+    let (mut state, completed) = match xmp::foreign(sidecar, judge.layouts, version)? {
         Foreign::Complete(state) => (state, false),
         Foreign::Incomplete => {
             let whole = complete(judge.cli, raw, sidecar, judge.base, judge.deadline)?;
@@ -60,6 +62,9 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
             }
         }
     };
+    if state.module(HIGHLIGHTS, 0).is_none() {
+        add_highlights(&mut state, xmp::is_altered(sidecar)?, raw, judge)?;
+    }
     let name = raw.file_name().unwrap_or_default().to_string_lossy();
     let ours = xmp::write(&state, judge.layouts, &name)?;
     let theirs = std::str::from_utf8(sidecar).map_err(|e| XmpError::Syntax(e.to_string()))?;
@@ -67,16 +72,58 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
     let renderer = OneShot::new(judge.cli.clone(), judge.base, std::sync::Arc::new(encode))?;
     let render = |text: &str| renderer.render_sidecar(raw, text, LONG_EDGE, Quality::Preview, judge.deadline);
     // Theirs first: what darktable says of it is said of the file that the person has.
-    let theirs = render(theirs)?;
-    let ours = render(&ours)?;
-    if theirs.pixel_hash != ours.pixel_hash {
-        return Err(RenderError::Untrusted(
-            "read and written again, the sidecar does not render to the same pixels; nothing was taken over"
-                .into(),
-        )
-        .into());
+    let theirs = render(theirs)?.picture;
+    let ours = match render(&ours) {
+        Ok(rendered) => rendered.picture,
+        Err(RenderError::Dropped { line }) => {
+            let reason = format!("darktable does not take what was read of it: {line}");
+            return Err(PhotoError::NotTheSame { reason });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(reason) = unlike(&theirs, &ours) {
+        return Err(PhotoError::NotTheSame { reason });
     }
     Ok(ImportedEdit { state, sidecar: Hash::of(sidecar), completed })
+}
+
+/// darktable's highlight reconstruction, and its method that clips.
+const HIGHLIGHTS: &str = "highlights";
+const CLIP: i64 = 0;
+
+/// Writes down the highlight reconstruction that darktable adds to an edit of a raw that has none (4.2.1 to 5.4.1): as
+/// it does by default to a photo that nobody has touched, else by clipping. No other module of these versions hangs
+/// on that, and a state knows nothing of it.
+fn add_highlights(
+    state: &mut EditState,
+    altered: bool,
+    raw: &Path,
+    judge: &Judge<'_>,
+) -> Result<(), PhotoError> {
+    let baseline = ask_baseline(judge.cli, raw, judge.base, judge.deadline)?;
+    let baseline = xmp::read(&baseline, judge.layouts)?;
+    let Some(mut module) = baseline.module(HIGHLIGHTS, 0).filter(|module| module.enabled).cloned() else {
+        return Ok(());
+    };
+    if let (true, Params::Fields(fields)) = (altered, &mut module.params) {
+        fields.insert("mode".to_owned(), Value::Int(CLIP));
+    }
+    state.modules.push(module);
+    order::sort(state);
+    Ok(())
+}
+
+/// How the second picture differs from the first one, if it does.
+fn unlike(theirs: &Picture, ours: &Picture) -> Option<String> {
+    let size = |picture: &Picture| format!("{} by {} pixels", picture.width, picture.height);
+    if (theirs.width, theirs.height) != (ours.width, ours.height) {
+        return Some(format!("it has {} instead of {}", size(ours), size(theirs)));
+    }
+    let off: Vec<u8> =
+        theirs.rgb.iter().zip(&ours.rgb).map(|(a, b)| a.abs_diff(*b)).filter(|off| *off > 0).collect();
+    let most = off.iter().max()?;
+    let share = 100.0 * off.len() as f64 / theirs.rgb.len() as f64;
+    Some(format!("{share:.2} % of the colour values differ, by {most} of 255 at most"))
 }
 
 /// The sidecar that lies beside a raw: `NAME.EXT.xmp`, or `NAME.xmp`.
@@ -104,5 +151,21 @@ impl Writer {
         };
         let op = Operation::ImportSidecar { sidecar: edit.sidecar.clone() };
         self.record_edit(branch, &tip, &edit.state, op, label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_how_the_pictures_differ() {
+        let picture = |rgb: [u8; 6]| Picture { width: 2, height: 1, rgb: rgb.to_vec() };
+        let (a, b) = (picture([9, 9, 9, 9, 9, 9]), picture([9, 9, 4, 9, 9, 12]));
+        assert_eq!(unlike(&a, &a), None);
+        let reason = unlike(&a, &b).unwrap();
+        assert!(reason.contains("33.33 %") && reason.contains("by 5 of 255"), "{reason}");
+        let tall = Picture { width: 1, height: 2, ..a.clone() };
+        assert_eq!(unlike(&a, &tall).unwrap(), "it has 1 by 2 pixels instead of 2 by 1 pixels");
     }
 }
