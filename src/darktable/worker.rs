@@ -25,7 +25,7 @@ use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::RunError;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::scratch::{Base, SERVED, Scratch, at};
+use crate::darktable::scratch::{Base, SERVED, Scratch, at, name_of};
 use crate::darktable::state::{EditState, Params, Value};
 
 const SCRIPT: &str = include_str!("worker/serve.lua");
@@ -80,11 +80,11 @@ impl Place {
         Ok(Self { scratch, file })
     }
 
-    /// Whether that is `raw`, as it is now. A copy is never known to be.
+    /// Whether that is `raw`, as it is now. A copy is never known to be, nor is another photo of the same bytes.
     fn holds(&self, raw: &Path) -> bool {
-        [raw, self.scratch.input()]
-            .iter()
-            .all(|path| FileIdentity::of(path).is_ok_and(|file| file == self.file))
+        let same = |path| FileIdentity::of(path).is_ok_and(|file| file == self.file);
+        let input = self.scratch.input();
+        input.ends_with(name_of(raw)) && same(raw) && same(input)
     }
 }
 
