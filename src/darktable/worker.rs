@@ -217,7 +217,7 @@ impl Worker {
         };
         let picture = if reply.line == "done" {
             let picture = checks::said(&reply.watched, raw)
-                .and_then(|()| checks::output(&scratch.output(), SERVED, request.long_edge));
+                .and_then(|()| checks::decoded(&scratch.output(), SERVED, request.long_edge));
             if picture.is_ok() && fs::remove_file(&output).is_ok() {
                 child.place = Some(place);
             }
@@ -226,7 +226,12 @@ impl Worker {
             Ok(Err(LiveError::Refused(reply.line)))
         };
         lock(&self.idle).push(child);
-        Ok(picture?.map(|picture| {
+        let picture = picture?;
+        if let Ok(picture) = &picture {
+            let untouched = || self.oneshot.untouched(raw, request.long_edge, request.quality, deadline);
+            checks::not_blank(picture, untouched)?;
+        }
+        Ok(picture.map(|picture| {
             let pixel_hash = picture.pixel_hash();
             Rendered { picture: Arc::new(picture), pixel_hash, elapsed: started.elapsed(), cached: false }
         }))
