@@ -13,7 +13,7 @@ use crate::darktable::oneshot::OneShot;
 use crate::darktable::order;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::render::{Picture, Quality, RenderError};
-use crate::darktable::state::{EditState, Params, Value};
+use crate::darktable::state::{EditState, Module, Params, Value};
 use crate::darktable::xmp::{self, Foreign, XmpError};
 use crate::ids::{Hash, RefName};
 use crate::photo::error::PhotoError;
@@ -52,7 +52,7 @@ pub struct ImportedEdit {
 /// Reads a sidecar for `raw` and proves that it renders to the same pixels. Changes nothing.
 pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<ImportedEdit, PhotoError> {
     let version = judge.cli.version();
-    let (mut state, completed) = match xmp::foreign(sidecar, judge.layouts, version)? {
+    let (state, completed) = match xmp::foreign(sidecar, judge.layouts, version)? {
         Foreign::Complete(state) => (state, false),
         Foreign::Incomplete => {
             let whole = complete(judge.cli, raw, sidecar, judge.base, judge.deadline)?;
@@ -62,55 +62,64 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
             }
         }
     };
-    if state.module(HIGHLIGHTS, 0).is_none() {
-        add_highlights(&mut state, xmp::is_altered(sidecar)?, raw, judge)?;
-    }
+    let states = match state.module(HIGHLIGHTS, 0) {
+        None => with_highlights(state, xmp::is_altered(sidecar)?, raw, judge)?,
+        Some(_) => vec![state],
+    };
     let name = raw.file_name().unwrap_or_default().to_string_lossy();
-    let ours = xmp::write(&state, judge.layouts, &name)?;
     let theirs = std::str::from_utf8(sidecar).map_err(|e| XmpError::Syntax(e.to_string()))?;
     let encode = |_: &EditState, _: &str| Err("it is rendered from sidecars only".to_owned());
     let renderer = OneShot::new(judge.cli.clone(), judge.base, std::sync::Arc::new(encode))?;
     let render = |text: &str| renderer.render_sidecar(raw, text, LONG_EDGE, Quality::Preview, judge.deadline);
     // Theirs first: what darktable says of it is said of the file that the person has.
     let theirs = render(theirs)?.picture;
-    let ours = match render(&ours) {
-        Ok(rendered) => rendered.picture,
-        Err(RenderError::Dropped { line }) => {
-            let reason = format!("darktable does not take what was read of it: {line}");
-            return Err(PhotoError::NotTheSame { reason });
+    let mut reasons = Vec::new();
+    for state in states {
+        match render(&xmp::write(&state, judge.layouts, &name)?) {
+            Ok(ours) => match unlike(&theirs, &ours.picture) {
+                None => return Ok(ImportedEdit { state, sidecar: Hash::of(sidecar), completed }),
+                Some(reason) => reasons.push(reason),
+            },
+            Err(RenderError::Dropped { line }) => {
+                reasons.push(format!("darktable does not take what was read of it: {line}"));
+            }
+            Err(error) => return Err(error.into()),
         }
-        Err(error) => return Err(error.into()),
-    };
-    if let Some(reason) = unlike(&theirs, &ours) {
-        return Err(PhotoError::NotTheSame { reason });
     }
-    Ok(ImportedEdit { state, sidecar: Hash::of(sidecar), completed })
+    // Of several the likeliest.
+    Err(PhotoError::NotTheSame { reason: reasons.into_iter().next().unwrap_or_default() })
 }
 
 /// darktable's highlight reconstruction, and its method that clips.
 const HIGHLIGHTS: &str = "highlights";
 const CLIP: i64 = 0;
 
-/// Writes down the highlight reconstruction that darktable adds to an edit of a raw that has none (4.2.1 to 5.4.1): as
-/// it does by default to a photo that nobody has touched, else by clipping. No other module of these versions hangs
-/// on that, and a state knows nothing of it.
-fn add_highlights(
-    state: &mut EditState,
+/// An edit of a raw without highlight reconstruction, with each that darktable may add to it: as it does by default to a
+/// photo that nobody has touched, and by clipping. By which signs it chooses differs between 4.2.1 and 5.0.1, so the
+/// likelier one comes first and the pixels tell. No other module hangs on that, and a state knows nothing of it.
+fn with_highlights(
+    state: EditState,
     altered: bool,
     raw: &Path,
     judge: &Judge<'_>,
-) -> Result<(), PhotoError> {
+) -> Result<Vec<EditState>, PhotoError> {
     let baseline = ask_baseline(judge.cli, raw, judge.base, judge.deadline)?;
     let baseline = xmp::read(&baseline, judge.layouts)?;
-    let Some(mut module) = baseline.module(HIGHLIGHTS, 0).filter(|module| module.enabled).cloned() else {
-        return Ok(());
+    let Some(default) = baseline.module(HIGHLIGHTS, 0).filter(|module| module.enabled) else {
+        return Ok(vec![state]);
     };
-    if let (true, Params::Fields(fields)) = (altered, &mut module.params) {
+    let mut clipping = default.clone();
+    if let Params::Fields(fields) = &mut clipping.params {
         fields.insert("mode".to_owned(), Value::Int(CLIP));
     }
-    state.modules.push(module);
-    order::sort(state);
-    Ok(())
+    let modules = if altered { [&clipping, default] } else { [default, &clipping] };
+    let with = |module: &Module| {
+        let mut state = state.clone();
+        state.modules.push(module.clone());
+        order::sort(&mut state);
+        state
+    };
+    Ok(modules.map(with).to_vec())
 }
 
 /// How the second picture differs from the first one, if it does.
