@@ -8,12 +8,16 @@ mod chart;
 mod demo;
 
 use std::io::Cursor;
+use std::path::Path;
+use std::process::Command;
 
+use chemigram::darktable::checks::Blank;
 use chemigram::darktable::dng::{DngOptions, demo_photo};
 use chemigram::darktable::export::{Depth, ExportError, Exported, Format, Profile, Settings};
 use chemigram::darktable::metadata::{self, Metadata};
-use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
-use chemigram::darktable::state::EditState;
+use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer as _};
+use chemigram::darktable::state::{EditState, Params};
+use chemigram::darktable::{preload, xmp};
 use chemigram::metrics::difference::Difference;
 use demo::{Demo, deadline, two_at_a_time};
 use image::DynamicImage;
@@ -33,6 +37,64 @@ fn export(demo: &Demo, state: &EditState, settings: &Settings) -> Exported {
 
 fn opened(file: &Exported) -> DynamicImage {
     image::load_from_memory(&file.bytes).unwrap()
+}
+
+/// What darktable-cli itself makes of a file and a sidecar, without any limit of size.
+fn by_darktable(demo: &Demo, raw: &Path, state: &EditState) -> DynamicImage {
+    let folder = tempfile::tempdir().unwrap();
+    let (sidecar, file) = (folder.path().join("edit.xmp"), folder.path().join("out.tif"));
+    std::fs::write(&sidecar, xmp::write(state, &demo.layouts, "a.dng").unwrap()).unwrap();
+    let mut command = Command::new(demo.cli().path());
+    command.arg(raw).arg(&sidecar).arg(&file).args(["--icc-type", "SRGB", "--apply-custom-presets", "false"]);
+    command.args(["--core", "--library", ":memory:", "--disable-opencl", "--configdir"]);
+    command.arg(folder.path().join("config")).args(["--conf", "plugins/imageio/format/tiff/bpp=16"]);
+    command.envs(preload::repeatable(demo.cli(), folder.path()).unwrap()).current_dir(folder.path());
+    let output = command.output().unwrap();
+    image::open(&file).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn an_export_at_full_size_is_darktables_own_grain_and_all() {
+    let demo = Demo::open_photo(Some("overexposed"));
+    let baseline = &demo.facts.baseline;
+    let straight = demo.apply(baseline, "straighten", &[("angle", 3.0)], None).state;
+    let grainy = demo.apply(baseline, "grain", &[], None).state;
+    for (name, state) in [("clipped", baseline), ("straightened", &straight), ("grainy", &grainy)] {
+        let same = opened(&export(&demo, state, &TIFF)) == by_darktable(&demo, &demo.raw.path, state);
+        assert!(same, "{name}");
+    }
+    // The same bytes under another name, as the next photo of a series: other grain, in every renderer.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("-other one (2).DNG");
+    std::fs::copy(&demo.raw.path, &path).unwrap();
+    let other = RawFile { path, sha256: demo.raw.sha256.clone() };
+    let exported = demo.renderer.export(&other, &grainy, &TIFF, &deadline()).unwrap();
+    assert!(opened(&exported) == by_darktable(&demo, &other.path, &grainy), "under another name");
+    assert!(opened(&exported) != opened(&export(&demo, &grainy, &TIFF)), "one grain for both");
+    let worker = demo.worker();
+    for raw in [&demo.raw, &other, &demo.raw] {
+        let request = RenderRequest { raw, state: &grainy, long_edge: 600, quality: Quality::Preview };
+        let plain = demo.renderer.render(&request, &deadline()).unwrap();
+        assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, plain.pixel_hash);
+    }
+    assert_eq!(worker.troubles(), 0);
+}
+
+#[test]
+fn a_blank_photo_can_be_exported_and_a_photo_that_an_edit_blanks_cannot() {
+    let grey = Picture { width: 60, height: 40, rgb: vec![128; 60 * 40 * 3] };
+    // Without noise, as no camera takes it, every value is the same one.
+    let demo = Demo::with(&grey, &DngOptions { noise: 0.0, ..DngOptions::default() });
+    let seen = Demo::open();
+    // An exposure that is not a number.
+    let mut lost = seen.facts.baseline.clone();
+    let exposure = lost.module_mut("exposure", 0).unwrap();
+    let end = if exposure.modversion > 6 { "0000000001000000" } else { "00000000" };
+    exposure.params = Params::Opaque(format!("00000000000000000000c07f00004842000080c0{end}"));
+    let exported = export(&demo, &demo.facts.baseline, &PNG);
+    assert_eq!(exported.blank, Some(Blank::Flat));
+    let refused = seen.renderer.export(&seen.raw, &lost, &PNG, &deadline()).unwrap_err();
+    assert!(refused.to_string().contains("black"), "{refused}");
 }
 
 fn picture(image: &DynamicImage) -> Picture {

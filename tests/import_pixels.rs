@@ -22,6 +22,7 @@ use chemigram::darktable::state::{
 };
 use chemigram::darktable::xmp::Foreign;
 use chemigram::darktable::{blend, dng, dtstyle, order, params, preload, xmp};
+use chemigram::photo::{Judge, read_sidecar};
 use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary};
 
 /// As large as the photo: nothing is scaled.
@@ -353,7 +354,21 @@ fn sidecars_render_to_the_pixels_that_darktable_makes_of_them() {
     };
     let own = format!("order_version=\"{}\"", attribute(&plain, "iop_order_version"));
     let ordered = |version: u32| longer.replace(&own, &format!("order_version=\"{version}\""));
+    let several = {
+        // As an edit that was begun before 3.0 has it: its own order, with the second instance behind the first.
+        let slot = |op: &str| match op {
+            "exposure" => "exposure,0,exposure,1".to_owned(),
+            op => format!("{op},0"),
+        };
+        let later = ["rasterfile", "enlargecanvas", "overlay", "primaries", "colorequal", "agx"];
+        let slots = order::modules(PipelineOrder::Legacy).filter(|op| !later.contains(op)).map(slot);
+        let list = slots.collect::<Vec<_>>().join(",");
+        let second = brighter.replace("multi_priority=\"0\"", "multi_priority=\"1\"");
+        let number = "order_version=\"1\"";
+        with_item(&plain, &second).replace(&own, &format!("{number} darktable:iop_order_list=\"{list}\""))
+    };
     let cases: Vec<(&str, String)> = vec![
+        ("several instances in the order of 2.6", several),
         ("masked", bench.written("masked")),
         ("retouched", bench.written("retouched")),
         ("reordered", bench.written("reordered")),
@@ -376,7 +391,7 @@ fn sidecars_render_to_the_pixels_that_darktable_makes_of_them() {
         cases.iter().map(|(_, text)| text.as_str()).chain(ours.iter().map(String::as_str)).collect();
     let pictures = all(&texts, |text| bench.render(text));
     let (theirs, ours) = pictures.split_at(cases.len());
-    let untouched = &theirs[4];
+    let untouched = &theirs[5];
     for ((name, _), (theirs, ours)) in cases.iter().zip(theirs.iter().zip(ours)) {
         assert_eq!(difference(theirs, ours), 0, "{name}");
         if *name != "history_end" {
@@ -384,13 +399,60 @@ fn sidecars_render_to_the_pixels_that_darktable_makes_of_them() {
         }
     }
     // What is no part of a sidecar's own list is no reason to keep one, and a person's own is kept.
-    let [masked, retouched, reordered] = [&states[0], &states[1], &states[2]];
+    let [masked, retouched, reordered] = [&states[1], &states[2], &states[3]];
     if bench.makes_styles() {
         assert_eq!((masked.order, masked.sequence.len()), (PipelineOrder::V30, 0));
         assert_eq!(masked, &bench.masked(), "darktable's own writing changes no value");
     }
     assert!(retouched.masks.iter().all(|form| matches!(form.shape, Shape::Opaque { .. })));
     assert_eq!((reordered.order, reordered.sequence.is_empty()), (PipelineOrder::Custom, false));
+}
+
+/// darktable adds highlight reconstruction to a raw's edit that has none: by clipping where hashes say that the edit is
+/// a person's, else as by default.
+#[test]
+fn an_edit_without_highlight_reconstruction_keeps_the_one_that_darktable_adds() {
+    let bench = &*BENCH;
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("bright.dng");
+    let bright = dng::DngOptions { exposure_ev: 2.0, ..dng::DngOptions::default() };
+    std::fs::write(&raw, dng::write_dng(&dng::demo_photo().unwrap(), &bright).unwrap()).unwrap();
+    let never = Deadline::never();
+    let mut state = baseline::ask(&bench.cli, &bench.layouts, &raw, &bench.base, &never).unwrap().state;
+    state.modules.retain(|module| module.op != "highlights");
+    let plain = bench.sidecar(&state);
+    let hashed =
+        |hashes: &str| plain.replacen("darktable:xmp_version", &format!("{hashes} darktable:xmp_version"), 1);
+    let current = r#"darktable:history_current_hash="0123456789abcdef0123456789abcdef""#;
+    let automatic = current.replace("current", "auto");
+    let usual = ["flip", "rawprepare", "colorin", "colorout", "gamma", "demosaic", "temperature"];
+    let bare = EditState {
+        modules: state.modules.iter().filter(|module| usual.contains(&module.op.as_str())).cloned().collect(),
+        ..state.clone()
+    };
+    let cases =
+        [hashed(current), hashed(&format!("{current} {automatic}")), plain.clone(), bench.sidecar(&bare)];
+    let judge =
+        Judge { cli: &bench.cli, base: &bench.base, layouts: &bench.layouts, deadline: &Deadline::never() };
+    let render = |text: &str| {
+        bench
+            .renderer
+            .render_sidecar(&raw, text, EDGE, Quality::Judge, &Deadline::never())
+            .unwrap_or_else(|e| panic!("{e}"))
+            .picture
+    };
+    let pictures: Vec<_> = cases
+        .iter()
+        .map(|text| {
+            let edit = read_sidecar(text.as_bytes(), &raw, &judge).unwrap();
+            let (theirs, ours) = (render(text), render(&bench.sidecar(&edit.state)));
+            assert_eq!(difference(&theirs, &ours), 0);
+            theirs
+        })
+        .collect();
+    // The signs differ from version to version; that some tell can be seen on each.
+    let all = pictures.iter().map(|picture| difference(&pictures[0], picture));
+    assert!(all.max() > Some(4), "no sign shows anything");
 }
 
 #[test]

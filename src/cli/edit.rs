@@ -9,10 +9,11 @@ use serde_json::json;
 use super::args::Care;
 use super::failure::Failure;
 use super::history::current_branch;
-use super::photos::{refuse_existing, write_new};
+use super::photos::{self, refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
 use super::signals;
+use crate::darktable::checks;
 use crate::darktable::proxy::Choice;
 use crate::darktable::render::{Picture, Quality, RenderRequest};
 use crate::darktable::state::EditState;
@@ -152,6 +153,10 @@ pub fn render(
         "pixel_hash": rendered.pixel_hash, "seconds": rendered.elapsed.as_secs_f64(), "cached": rendered.cached,
         "proxy": proxy,
     });
+    if let Some(blank) = checks::blank(&rendered.picture) {
+        app.output.remark(&photos::as_untouched(file, blank));
+        result["blank"] = json!(blank.to_string());
+    }
     let covered = shown.as_ref().map(|(_, covered)| covered * 100.0);
     if let (Some(covered), Some(mask)) = (covered, &mask) {
         result["mask"] =

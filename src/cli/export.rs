@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::export_args::{ExportArgs, FileFormat, Keep};
 use super::failure::Failure;
-use super::photos::{refuse_existing, write_new};
+use super::photos::{self, refuse_existing, write_new};
 use super::progress;
 use super::setup::{App, patience};
 use super::signals;
@@ -33,6 +33,8 @@ struct Written {
     bits: u8,
     profile: &'static str,
     bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blank: Option<String>,
     seconds: f64,
 }
 
@@ -74,6 +76,9 @@ pub fn export(app: &App, args: &ExportArgs) -> Result<(), Failure> {
         let deadline = patience().with_cancel(cancel.clone());
         let exported = renderer.export(&workspace.raw(), &state, &settings, &deadline)?;
         write_new(&file, &exported.bytes, args.force)?;
+        if let Some(blank) = exported.blank {
+            app.output.remark(&photos::as_untouched(&file, blank));
+        }
         written.push(Written {
             file,
             at,
@@ -83,6 +88,7 @@ pub fn export(app: &App, args: &ExportArgs) -> Result<(), Failure> {
             bits: format.bits(),
             profile: args.profile.as_str(),
             bytes: exported.bytes.len(),
+            blank: exported.blank.map(|blank| blank.to_string()),
             seconds: exported.elapsed.as_secs_f64(),
         });
     }

@@ -10,6 +10,7 @@ use super::import;
 use super::resolve;
 use super::setup::App;
 use crate::darktable::baseline::FileFacts;
+use crate::darktable::checks::Blank;
 use crate::darktable::dng;
 use crate::error::{Coded as _, ErrorCode};
 use crate::ids::PhotoId;
@@ -89,6 +90,11 @@ pub fn write_new(file: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> 
         std::io::ErrorKind::AlreadyExists => there_already(file),
         _ => Failure::file("write", file, &e),
     })
+}
+
+/// The remark about a blank picture.
+pub fn as_untouched(file: &Path, blank: Blank) -> String {
+    format!("{} is {blank}, as the untouched photo is", line(&file.display().to_string()))
 }
 
 /// Fails for a file that is there.

@@ -22,11 +22,12 @@ use serde::Serialize;
 
 use crate::clock::Deadline;
 use crate::darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use crate::darktable::scratch;
 use crate::darktable::timings::Timings;
 use crate::ids::Hash;
 
 /// Goes up whenever the key, the entry's form or the way of rendering changes.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const SUFFIX: &str = ".ppm";
 /// The prefix of files that are being written.
 const PART: &str = ".part-";
@@ -266,8 +267,9 @@ impl Cached {
     /// The name of everything that decides the pixels of an answer. The raw's own hash is taken at its word.
     fn key(&self, request: &RenderRequest<'_>) -> Hash {
         Hash::of(format!(
-            "chemigram render {FORMAT}\nraw {}\nstate {}\nedge {}\nquality {}\ndarktable {}\nopencl off\n",
+            "chemigram render {FORMAT}\nraw {}\nname {}\nstate {}\nedge {}\nquality {}\ndarktable {}\nopencl off\n",
             request.raw.sha256,
+            scratch::name_of(&request.raw.path),
             request.state.hash(),
             request.long_edge,
             request.quality.as_str(),

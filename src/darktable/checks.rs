@@ -90,14 +90,7 @@ fn first(watched: &[String], list: &[&str]) -> Option<String> {
     watched.iter().find(|line| any(line, list)).map(|line| plain(line))
 }
 
-/// Judges the picture that a run left in `folder` under that name, and decodes it.
-pub fn output(folder: &Path, name: &str, long_edge: u32) -> Result<Picture, RenderError> {
-    let picture = decoded(folder, name, long_edge)?;
-    not_blank(&picture)?;
-    Ok(picture)
-}
-
-/// [`output`] for a photograph that may be blank.
+/// Judges the picture that a run left in `folder` under that name, and decodes it; it may be blank.
 pub fn decoded(folder: &Path, name: &str, long_edge: u32) -> Result<Picture, RenderError> {
     let bytes = only_file(folder, name)?;
     let format = ImageFormat::from_path(name).unwrap_or(ImageFormat::Png);
@@ -151,17 +144,49 @@ pub fn fits(picture: &Picture, long_edge: u32) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Refuses a picture that is black throughout or of one single colour: no edit of a photograph gives that,
-/// but a value that is not a number does.
-pub fn not_blank(picture: &Picture) -> Result<(), RenderError> {
+/// A picture with nothing in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blank {
+    /// Every pixel is black.
+    Black,
+    /// Every pixel has the same colour.
+    Flat,
+}
+
+impl std::fmt::Display for Blank {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Black => "black throughout",
+            Self::Flat => "one flat colour",
+        })
+    }
+}
+
+/// How a picture is blank, if it is.
+pub fn blank(picture: &Picture) -> Option<Blank> {
     if picture.rgb.iter().all(|&v| v <= BLACK) {
-        return Err(RenderError::Untrusted("it is black throughout".into()));
+        return Some(Blank::Black);
     }
     let (pixels, _) = picture.rgb.as_chunks::<3>();
-    if pixels.first().is_some_and(|first| pixels.iter().all(|pixel| pixel == first)) {
-        return Err(RenderError::Untrusted("it is one flat colour".into()));
-    }
-    Ok(())
+    let first = pixels.first()?;
+    pixels.iter().all(|pixel| pixel == first).then_some(Blank::Flat)
+}
+
+/// Refuses a blank picture unless the untouched photo looks the same: no edit of any other photo gives one, but a value
+/// that is not a number does. `untouched` is asked for only then.
+pub fn not_blank(
+    picture: &Picture,
+    untouched: impl FnOnce() -> Result<Picture, RenderError>,
+) -> Result<(), RenderError> {
+    let Some(found) = blank(picture) else { return Ok(()) };
+    let as_ever = match untouched() {
+        // A black picture of a grey frame has lost something.
+        Ok(picture) if found == Blank::Black => blank(&picture) == Some(Blank::Black),
+        Ok(picture) => blank(&picture).is_some(),
+        Err(cut @ RenderError::Cut { .. }) => return Err(cut),
+        Err(_) => false,
+    };
+    if as_ever { Ok(()) } else { Err(RenderError::Untrusted(format!("it is {found}"))) }
 }
 
 /// A line without control characters, which a file's metadata may have put there, and of bounded length.
@@ -258,9 +283,14 @@ mod tests {
     #[test]
     fn blank_pictures_are_refused_and_dark_ones_are_not() {
         let picture = |rgb: Vec<u8>| Picture { width: 2, height: 1, rgb };
-        assert!(not_blank(&picture(vec![0, 1, 2, 2, 1, 0])).is_err());
-        assert!(not_blank(&picture(vec![90, 80, 70, 90, 80, 70])).is_err());
-        assert!(not_blank(&picture(vec![0, 0, 0, 0, 0, 3])).is_ok());
+        let [black, flat, dark] =
+            [vec![0, 1, 2, 2, 1, 0], vec![90, 80, 70, 90, 80, 70], vec![0, 0, 0, 0, 0, 3]].map(picture);
+        let judged =
+            |edited: &Picture, untouched: &Picture| not_blank(edited, || Ok(untouched.clone())).is_ok();
+        assert!(!judged(&black, &dark) && !judged(&flat, &dark) && !judged(&black, &flat));
+        assert!(judged(&black, &black) && judged(&flat, &flat) && judged(&flat, &black));
+        let lost = || Err(RenderError::Missing("x".into()));
+        assert!(not_blank(&dark, lost).is_ok() && not_blank(&flat, lost).is_err());
         assert!(fits(&picture(vec![0; 6]), 2).is_ok());
         assert!(fits(&picture(vec![0; 6]), 1).is_err());
     }

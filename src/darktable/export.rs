@@ -13,7 +13,7 @@ use image::codecs::{jpeg::JpegDecoder, png::PngDecoder, tiff::TiffDecoder};
 use image::{ColorType, DynamicImage, ImageDecoder, ImageResult};
 
 use crate::clock::Deadline;
-use crate::darktable::checks;
+use crate::darktable::checks::{self, Blank};
 use crate::darktable::icc::{Icc, Primaries};
 use crate::darktable::metadata::{self, Metadata};
 use crate::darktable::oneshot::OneShot;
@@ -230,6 +230,8 @@ pub struct Exported {
     pub width: u32,
     /// Rows.
     pub height: u32,
+    /// Whether there is nothing in it, as in the untouched photo.
+    pub blank: Option<Blank>,
     /// Wall time that it took.
     pub elapsed: Duration,
 }
@@ -304,10 +306,13 @@ impl OneShot {
         let untrusted = |why: String| RenderError::Untrusted(why);
         let picture = look(&bytes, settings).map_err(untrusted)?;
         checks::fits(&picture, long_edge)?;
-        checks::not_blank(&picture)?;
+        let untouched = || self.untouched(&raw.path, long_edge, Quality::Judge, deadline);
+        checks::not_blank(&picture, untouched)?;
+        let blank = checks::blank(&picture);
         let bytes = metadata::cut(bytes, settings.format, settings.metadata)
             .ok_or_else(|| untrusted("what it tells beside its pixels cannot be read".into()))?;
-        Ok(Exported { bytes, width: picture.width, height: picture.height, elapsed: started.elapsed() })
+        let (width, height) = (picture.width, picture.height);
+        Ok(Exported { bytes, width, height, blank, elapsed: started.elapsed() })
     }
 }
 

@@ -65,7 +65,8 @@ impl Renderer for Faulty {
             }),
             Some(Fault::Black) => {
                 let black = Picture { width: 2, height: 2, rgb: vec![0; 12] };
-                checks::not_blank(&black)?;
+                let photo = Picture { rgb: (0..12).collect(), ..black.clone() };
+                checks::not_blank(&black, || Ok(photo))?;
                 self.inner.render(request, deadline)
             }
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::clock::Deadline;
 use crate::darktable::checks;
 use crate::darktable::probe::DarktableCli;
-use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use crate::darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
 use crate::darktable::scratch::{Base, History, Order, PICTURE, Scratch};
 use crate::darktable::state::EditState;
 
@@ -63,9 +63,26 @@ impl OneShot {
         };
         let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
         checks::ending(&ended, raw, &scratch.output())?;
-        let picture = Arc::new(checks::output(&scratch.output(), PICTURE, long_edge)?);
+        let picture = Arc::new(checks::decoded(&scratch.output(), PICTURE, long_edge)?);
+        checks::not_blank(&picture, || self.untouched(raw, long_edge, quality, deadline))?;
         let pixel_hash = picture.pixel_hash();
         Ok(Rendered { picture, pixel_hash, elapsed: started.elapsed(), cached: false })
+    }
+
+    /// What darktable makes of `raw` by its own defaults, blank or not.
+    pub(super) fn untouched(
+        &self,
+        raw: &Path,
+        long_edge: u32,
+        quality: Quality,
+        deadline: &Deadline,
+    ) -> Result<Picture, RenderError> {
+        let scratch = Scratch::new(&self.base, raw)?;
+        let order =
+            Order { sidecar: None, long_edge, quality, history: History::Unsaid, export: None, script: None };
+        let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
+        checks::ending(&ended, raw, &scratch.output())?;
+        checks::decoded(&scratch.output(), PICTURE, long_edge)
     }
 }
 

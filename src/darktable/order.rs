@@ -105,7 +105,7 @@ const RAW: [&str; 92] = [
 ];
 
 /// The order of darktable before 3.0, with the modules that came later where 5.4.1 puts them in it.
-const LEGACY: [&str; 90] = [
+const LEGACY: [&str; 92] = [
     "rawprepare",
     "invert",
     "temperature",
@@ -115,6 +115,7 @@ const LEGACY: [&str; 90] = [
     "hotpixels",
     "rawdenoise",
     "demosaic",
+    "mask_manager",
     "denoiseprofile",
     "tonemap",
     "exposure",
@@ -135,6 +136,7 @@ const LEGACY: [&str; 90] = [
     "graduatednd",
     "basecurve",
     "bilateral",
+    "profile_gamma",
     "hazeremoval",
     "colorin",
     "channelmixerrgb",
@@ -478,6 +480,8 @@ mod tests {
             assert_eq!(place(order, "finalscale") + 1, place(order, "colorout"));
         }
         let legacy = PipelineOrder::Legacy;
+        let all = |order| modules(order).collect::<BTreeSet<_>>();
+        assert_eq!(all(legacy), all(PipelineOrder::V30), "darktable looks for each module in either order");
         assert!(place(legacy, "exposure") < place(legacy, "lens"));
         assert_eq!((modules(legacy).next(), modules(legacy).last()), (Some(FIRST), Some(LAST)));
         for number in 0..6 {

@@ -1,8 +1,9 @@
 //! The folder that one run of darktable works in, and the command line it runs with.
 //!
 //! darktable reads any sidecar that lies beside a picture, resolves symbolic links in some versions, expands
-//! `$(…)` in output names and renames instead of overwriting. So the photograph appears under a plain name in
-//! a fresh folder, the output goes to another fresh folder, and every path is absolute.
+//! `$(…)` in output names and renames instead of overwriting. So the photograph appears in a fresh folder, the output
+//! goes to another fresh folder, and every path is absolute. It keeps its own name where that does no harm, because
+//! grain depends on it: see [`name_of`].
 //!
 //! A sandbox knows folders. The photograph is a link to the user's own file, so it and its sidecar lie apart
 //! from what darktable may write in:
@@ -42,6 +43,8 @@ pub const CARRIER: &str = "picture.jpg";
 /// The largest long edge that is asked for; darktable never enlarges, so this means full size.
 pub const LARGEST_EDGE: u32 = 30_000;
 const PREFIX: &str = "render-";
+/// A photograph's name of more bytes is not kept: sidecars add to it.
+const LONGEST_NAME: usize = 200;
 /// A scratch folder this old was left behind by a process that was killed.
 const STALE: Duration = Duration::from_secs(24 * 3600);
 
@@ -240,10 +243,10 @@ impl Scratch {
         folder: &Path,
         put: fn(&Path, &Path) -> io::Result<()>,
     ) -> Result<Self, RenderError> {
-        let extension = check_raw(raw)?;
+        check_raw(raw)?;
         let dir = fresh(&base.scratch()).map_err(at(&base.scratch()))?;
         let folder = dir.path().join(folder);
-        let input = folder.join(format!("photo.{extension}"));
+        let input = folder.join(name_of(raw));
         let scratch = Self { home: base.home(), input, given, dir };
         for folder in [folder, scratch.output()] {
             fs::create_dir_all(&folder).map_err(at(&folder))?;
@@ -271,17 +274,21 @@ impl Scratch {
 
     /// Writes the sidecar of the edit, under a name that darktable does not look for by itself.
     pub fn write_sidecar(&self, text: &str) -> Result<PathBuf, RenderError> {
-        let path = self.input.with_file_name("edit.xmp");
-        fs::write(&path, text).map_err(at(&path))?;
-        Ok(path)
+        self.write(text, "-edit.xmp")
     }
 
     /// Writes the sidecar of the edit where darktable finds it by itself when it imports the photograph.
     pub fn write_sidecar_beside(&self, text: &str) -> Result<(), RenderError> {
+        self.write(text, ".xmp").map(drop)
+    }
+
+    /// Writes a file that is called as the photograph and so on.
+    fn write(&self, text: &str, ending: &str) -> Result<PathBuf, RenderError> {
         let mut name = self.input.clone().into_os_string();
-        name.push(".xmp");
+        name.push(ending);
         let path = PathBuf::from(name);
-        fs::write(&path, text).map_err(at(&path))
+        fs::write(&path, text).map_err(at(&path))?;
+        Ok(path)
     }
 
     /// Runs darktable-cli once.
@@ -327,7 +334,12 @@ impl Scratch {
         let mut args = arguments([self.input.as_os_str()]);
         args.extend(order.sidecar.map(|path| path.as_os_str().to_owned()));
         args.push(self.output().join(picture).into_os_string());
-        args.extend(arguments(["--width", &edge, "--height", &edge, "--hq", hq(order.quality)]));
+        // With a limit, even a large one, darktable scales: a straightened picture then has other pixels, and a
+        // column or a row more. Without one it does not.
+        if order.export.is_none_or(|export| export.long_edge.is_some()) {
+            args.extend(arguments(["--width", &edge, "--height", &edge]));
+        }
+        args.extend(arguments(["--hq", hq(order.quality)]));
         args.extend(arguments(["--icc-type", profile.icc_type()]));
         args.extend(arguments(CORE));
         args.push(config.as_os_str().to_owned());
@@ -344,8 +356,32 @@ impl Scratch {
     }
 }
 
-/// Whether `raw` is a readable, non-empty file, and the extension that tells darktable what it is.
-fn check_raw(raw: &Path) -> Result<String, RenderError> {
+/// What a photograph is called before darktable: as it is, because that name is where darktable's grain begins, so that
+/// a picture has the grain that it has in the photographer's own darktable, and each photo another one. A name that
+/// somebody on the way could take for more than a name (a pattern, a variable, the end of a line) becomes a plain one.
+pub fn name_of(raw: &Path) -> String {
+    let harmless = |name: &&str| {
+        let letter = |c: char| match c {
+            ' ' | '_' | '-' | '+' | '=' | ',' | '.' | '(' | ')' | '@' | '&' | '\'' | '!' | '#' => true,
+            c if c.is_ascii() => c.is_ascii_alphanumeric(),
+            c => !c.is_control(),
+        };
+        name.len() <= LONGEST_NAME && !name.starts_with(['.', ' ']) && name.chars().all(letter)
+    };
+    let own = raw.file_name().and_then(|name| name.to_str()).filter(harmless);
+    own.map_or_else(|| format!("photo.{}", extension(raw).unwrap_or_default()), str::to_owned)
+}
+
+/// The extension that tells darktable what a file is, in lower case.
+fn extension(raw: &Path) -> Option<String> {
+    raw.extension()
+        .and_then(|e| e.to_str())
+        .filter(|e| !e.is_empty() && e.len() <= 8 && e.bytes().all(|b| b.is_ascii_alphanumeric()))
+        .map(str::to_ascii_lowercase)
+}
+
+/// Whether `raw` is a readable, non-empty file, with an extension.
+fn check_raw(raw: &Path) -> Result<(), RenderError> {
     let refuse = |reason: &str| RenderError::Raw { path: raw.to_owned(), reason: reason.to_owned() };
     let about = fs::File::open(raw).and_then(|f| f.metadata()).map_err(|e| unreadable(raw, &e))?;
     if !about.is_file() {
@@ -354,11 +390,10 @@ fn check_raw(raw: &Path) -> Result<String, RenderError> {
     if about.len() == 0 {
         return Err(refuse("it is empty"));
     }
-    raw.extension()
-        .and_then(|e| e.to_str())
-        .filter(|e| !e.is_empty() && e.len() <= 8 && e.bytes().all(|b| b.is_ascii_alphanumeric()))
-        .map(str::to_ascii_lowercase)
-        .ok_or_else(|| refuse("its name has no extension that says what kind of picture it is"))
+    match extension(raw) {
+        Some(_) => Ok(()),
+        None => Err(refuse("its name has no extension that says what kind of picture it is")),
+    }
 }
 
 fn unreadable(raw: &Path, error: &io::Error) -> RenderError {
@@ -380,6 +415,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_are_kept_unless_they_could_be_more_than_names() {
+        let long = format!("{}.dng", "x".repeat(LONGEST_NAME - 4));
+        for kept in ["IMG_1234.CR2", "-1 (2), \u{f6} o\u{308} & 'co'.Nef", &long] {
+            assert_eq!(name_of(Path::new("/raw").join(kept).as_path()), kept);
+        }
+        let odd = [
+            "a\tb",
+            "a\nb",
+            "a\u{85}b",
+            "$(FILE_NAME)",
+            "a*",
+            "a?",
+            "a[1]",
+            "a%d",
+            "a:b",
+            "a\\b",
+            ".a",
+            "`a`",
+        ];
+        for odd in odd.map(|name| format!("{name}.DNG")).into_iter().chain([format!("x{long}")]) {
+            assert_eq!(name_of(Path::new(&odd)), "photo.dng", "{odd:?}");
+        }
+        use std::os::unix::ffi::OsStrExt as _;
+        assert_eq!(name_of(Path::new(std::ffi::OsStr::from_bytes(b"a\xff.Raf"))), "photo.raf");
+    }
+
+    #[test]
     fn odd_names_become_plain_and_no_sidecar_comes_along() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::new(&dir.path().join("base")).unwrap();
@@ -388,7 +450,7 @@ mod tests {
         fs::write(dir.path().join("-x $(FILE_NAME) \u{202e};'\".DNG.xmp"), "foreign").unwrap();
         let link = dir.path().join("link.nef");
         std::os::unix::fs::symlink(&raw, &link).unwrap();
-        for (path, name) in [(&raw, "photo.dng"), (&link, "photo.nef")] {
+        for (path, name) in [(&raw, "photo.dng"), (&link, "link.nef")] {
             let scratch = Scratch::new(&base, path).unwrap();
             assert_eq!(scratch.input().file_name().unwrap(), name);
             assert_eq!(fs::read(scratch.input()).unwrap(), b"pixels");

@@ -25,7 +25,7 @@ use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::RunError;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::scratch::{Base, SERVED, Scratch, at};
+use crate::darktable::scratch::{Base, SERVED, Scratch, at, name_of};
 use crate::darktable::state::{EditState, Params, Value};
 
 const SCRIPT: &str = include_str!("worker/serve.lua");
@@ -80,11 +80,11 @@ impl Place {
         Ok(Self { scratch, file })
     }
 
-    /// Whether that is `raw`, as it is now. A copy is never known to be.
+    /// Whether that is `raw`, as it is now. A copy is never known to be, nor is another photo of the same bytes.
     fn holds(&self, raw: &Path) -> bool {
-        [raw, self.scratch.input()]
-            .iter()
-            .all(|path| FileIdentity::of(path).is_ok_and(|file| file == self.file))
+        let same = |path| FileIdentity::of(path).is_ok_and(|file| file == self.file);
+        let input = self.scratch.input();
+        input.ends_with(name_of(raw)) && same(raw) && same(input)
     }
 }
 
@@ -217,7 +217,7 @@ impl Worker {
         };
         let picture = if reply.line == "done" {
             let picture = checks::said(&reply.watched, raw)
-                .and_then(|()| checks::output(&scratch.output(), SERVED, request.long_edge));
+                .and_then(|()| checks::decoded(&scratch.output(), SERVED, request.long_edge));
             if picture.is_ok() && fs::remove_file(&output).is_ok() {
                 child.place = Some(place);
             }
@@ -226,7 +226,12 @@ impl Worker {
             Ok(Err(LiveError::Refused(reply.line)))
         };
         lock(&self.idle).push(child);
-        Ok(picture?.map(|picture| {
+        let picture = picture?;
+        if let Ok(picture) = &picture {
+            let untouched = || self.oneshot.untouched(raw, request.long_edge, request.quality, deadline);
+            checks::not_blank(picture, untouched)?;
+        }
+        Ok(picture.map(|picture| {
             let pixel_hash = picture.pixel_hash();
             Rendered { picture: Arc::new(picture), pixel_hash, elapsed: started.elapsed(), cached: false }
         }))

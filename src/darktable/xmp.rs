@@ -21,7 +21,7 @@ use crate::error::{Coded, ErrorCode};
 use self::tree::MAX_ATTRIBUTES;
 pub use self::tree::MAX_BYTES;
 
-pub use self::read::{Foreign, foreign, read};
+pub use self::read::{Foreign, foreign, is_altered, read};
 pub(super) use self::read::{Item, check_known, unpack};
 
 /// History items of a sidecar.

@@ -115,6 +115,14 @@ pub enum PhotoError {
     /// A sidecar cannot be taken over.
     #[error(transparent)]
     Sidecar(#[from] XmpError),
+    /// What was read of a sidecar is not the edit that darktable reads.
+    #[error(
+        "read and written again, the sidecar does not render to the same picture: {reason}; nothing was taken over"
+    )]
+    NotTheSame {
+        /// How it shows.
+        reason: String,
+    },
     /// There is no such proposal.
     #[error("there is no proposal `{0}`")]
     NoProposal(String),
@@ -171,6 +179,7 @@ impl Coded for PhotoError {
             Self::Denied(_) => ErrorCode::PermissionDenied,
             Self::Lease(fault) => fault.code,
             Self::Baseline(error) => error.code(),
+            Self::NotTheSame { .. } => ErrorCode::DarktableError,
             Self::Sidecar(error) => error.code(),
         }
     }
@@ -218,7 +227,9 @@ impl Coded for PhotoError {
             Self::BadRaw { .. } => {
                 "give a raw, JPEG, PNG or TIFF file that darktable opens; a file that was damaged on its way can be copied from the card again"
             }
-            Self::Name(_) | Self::Invalid(_) | Self::Denied(_) | Self::State(_) => return None,
+            Self::Name(_) | Self::Invalid(_) | Self::Denied(_) | Self::State(_) | Self::NotTheSame { .. } => {
+                return None;
+            }
         };
         Some(text.to_owned())
     }

@@ -6,12 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::clock::Deadline;
+use crate::darktable::baseline;
 use crate::darktable::complete::complete;
 use crate::darktable::layout::Layouts;
 use crate::darktable::oneshot::OneShot;
+use crate::darktable::order;
 use crate::darktable::probe::DarktableCli;
-use crate::darktable::render::{Quality, RenderError};
-use crate::darktable::state::EditState;
+use crate::darktable::render::{Picture, Quality, RenderError};
+use crate::darktable::state::{EditState, Module, Params, Value};
 use crate::darktable::xmp::{self, Foreign, XmpError};
 use crate::ids::{Hash, RefName};
 use crate::photo::error::PhotoError;
@@ -60,23 +62,76 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
             }
         }
     };
+    let states = match state.module(HIGHLIGHTS, 0) {
+        None => with_highlights(state, xmp::is_altered(sidecar)?, raw, judge)?,
+        Some(_) => vec![state],
+    };
     let name = raw.file_name().unwrap_or_default().to_string_lossy();
-    let ours = xmp::write(&state, judge.layouts, &name)?;
     let theirs = std::str::from_utf8(sidecar).map_err(|e| XmpError::Syntax(e.to_string()))?;
     let encode = |_: &EditState, _: &str| Err("it is rendered from sidecars only".to_owned());
     let renderer = OneShot::new(judge.cli.clone(), judge.base, std::sync::Arc::new(encode))?;
     let render = |text: &str| renderer.render_sidecar(raw, text, LONG_EDGE, Quality::Preview, judge.deadline);
     // Theirs first: what darktable says of it is said of the file that the person has.
-    let theirs = render(theirs)?;
-    let ours = render(&ours)?;
-    if theirs.pixel_hash != ours.pixel_hash {
-        return Err(RenderError::Untrusted(
-            "read and written again, the sidecar does not render to the same pixels; nothing was taken over"
-                .into(),
-        )
-        .into());
+    let theirs = render(theirs)?.picture;
+    let mut reasons = Vec::new();
+    for state in states {
+        match render(&xmp::write(&state, judge.layouts, &name)?) {
+            Ok(ours) => match unlike(&theirs, &ours.picture) {
+                None => return Ok(ImportedEdit { state, sidecar: Hash::of(sidecar), completed }),
+                Some(reason) => reasons.push(reason),
+            },
+            Err(RenderError::Dropped { line }) => {
+                reasons.push(format!("darktable does not take what was read of it: {line}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(ImportedEdit { state, sidecar: Hash::of(sidecar), completed })
+    // Of several the likeliest.
+    Err(PhotoError::NotTheSame { reason: reasons.into_iter().next().unwrap_or_default() })
+}
+
+/// darktable's highlight reconstruction, and its method that clips.
+const HIGHLIGHTS: &str = "highlights";
+const CLIP: i64 = 0;
+
+/// An edit of a raw without highlight reconstruction, with each that darktable may add to it: as it does by default to a
+/// photo that nobody has touched, and by clipping. By which signs it chooses differs between 4.2.1 and 5.0.1, so the
+/// likelier one comes first and the pixels tell. No other module hangs on that, and a state knows nothing of it.
+fn with_highlights(
+    state: EditState,
+    altered: bool,
+    raw: &Path,
+    judge: &Judge<'_>,
+) -> Result<Vec<EditState>, PhotoError> {
+    let baseline = baseline::ask(judge.cli, judge.layouts, raw, judge.base, judge.deadline)?.state;
+    let Some(default) = baseline.module(HIGHLIGHTS, 0).filter(|module| module.enabled) else {
+        return Ok(vec![state]);
+    };
+    let mut clipping = default.clone();
+    if let Params::Fields(fields) = &mut clipping.params {
+        fields.insert("mode".to_owned(), Value::Int(CLIP));
+    }
+    let modules = if altered { [&clipping, default] } else { [default, &clipping] };
+    let with = |module: &Module| {
+        let mut state = state.clone();
+        state.modules.push(module.clone());
+        order::sort(&mut state);
+        state
+    };
+    Ok(modules.map(with).to_vec())
+}
+
+/// How the second picture differs from the first one, if it does.
+fn unlike(theirs: &Picture, ours: &Picture) -> Option<String> {
+    let size = |picture: &Picture| format!("{} by {} pixels", picture.width, picture.height);
+    if (theirs.width, theirs.height) != (ours.width, ours.height) {
+        return Some(format!("it has {} instead of {}", size(ours), size(theirs)));
+    }
+    let off: Vec<u8> =
+        theirs.rgb.iter().zip(&ours.rgb).map(|(a, b)| a.abs_diff(*b)).filter(|off| *off > 0).collect();
+    let most = off.iter().max()?;
+    let share = 100.0 * off.len() as f64 / theirs.rgb.len() as f64;
+    Some(format!("{share:.2} % of the colour values differ, by {most} of 255 at most"))
 }
 
 /// The sidecar that lies beside a raw: `NAME.EXT.xmp`, or `NAME.xmp`.
@@ -104,5 +159,21 @@ impl Writer {
         };
         let op = Operation::ImportSidecar { sidecar: edit.sidecar.clone() };
         self.record_edit(branch, &tip, &edit.state, op, label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_how_the_pictures_differ() {
+        let picture = |rgb: [u8; 6]| Picture { width: 2, height: 1, rgb: rgb.to_vec() };
+        let (a, b) = (picture([9, 9, 9, 9, 9, 9]), picture([9, 9, 4, 9, 9, 12]));
+        assert_eq!(unlike(&a, &a), None);
+        let reason = unlike(&a, &b).unwrap();
+        assert!(reason.contains("33.33 %") && reason.contains("by 5 of 255"), "{reason}");
+        let tall = Picture { width: 1, height: 2, ..a.clone() };
+        assert_eq!(unlike(&a, &tall).unwrap(), "it has 1 by 2 pixels instead of 2 by 1 pixels");
     }
 }

@@ -57,7 +57,7 @@ impl Studio {
         };
         let ended = scratch.run(&self.cli, &base, &order, &patient())?;
         checks::ending(&ended, photo, &scratch.output())?;
-        checks::output(&scratch.output(), PICTURE, order.long_edge)
+        checks::decoded(&scratch.output(), PICTURE, order.long_edge)
     }
 
     /// A kept darktable that writes the edit as it stands in `text`.

@@ -80,6 +80,27 @@ pub fn foreign(bytes: &[u8], layouts: &Layouts, darktable: &str) -> Result<Forei
     Ok(Foreign::Complete(state))
 }
 
+/// Modules that every raw has: an edit of these alone is none to darktable, where no hash says otherwise.
+const USUAL: [&str; 9] =
+    ["flip", "dither", "highlights", "rawprepare", "colorin", "colorout", "gamma", "demosaic", "temperature"];
+
+/// Whether darktable takes a sidecar's edit for more than its own defaults: it then fills a gap otherwise than in an
+/// edit that nobody has touched. It goes by the hashes in a sidecar; without any, by the modules that are on.
+pub fn is_altered(bytes: &[u8]) -> Result<bool, XmpError> {
+    let document = tree::parse(bytes)?;
+    let top = Top::find(&document).ok_or(XmpError::NotASidecar)?;
+    let [current, basic, auto] =
+        ["history_current_hash", "history_basic_hash", "history_auto_hash"].map(|name| top.get(name));
+    if current.or(basic).or(auto).is_some() {
+        return Ok(current.is_some() && current != basic && current != auto);
+    }
+    let items = top.items("history")?;
+    let more = |item: &Properties<'_>| {
+        item.get("enabled") == Some("1") && item.get("operation").is_some_and(|op| !USUAL.contains(&op))
+    };
+    Ok(top.steps(&items)?.into_iter().any(|(_, item)| more(item)))
+}
+
 fn state(top: &Top<'_>, layouts: &Layouts) -> Result<EditState, XmpError> {
     let items = top.items("history")?;
     let steps = top.steps(&items)?;
