@@ -5,21 +5,11 @@
 
 use crate::darktable::frame::DisplayedSize;
 use crate::darktable::state::{BrushPoint, MaskForm, PathPoint, Shape};
-use crate::vocabulary::mask::{Drawn, Frame};
+use crate::vocabulary::mask::{Drawn, Ellipse, Frame};
 
-/// A point of the raw frame, in 0…1 of the displayed picture: [`Frame::point`] backwards.
+/// A point of the raw frame, in 0…1 of the displayed picture, rounded: see above.
 pub(super) fn seen(frame: &Frame, raw: [f32; 2]) -> [f64; 2] {
-    let place = |at: [f64; 2]| frame.point(at).map(f64::from);
-    let raw = raw.map(f64::from);
-    let mut at = [0.5, 0.5];
-    // Newton's method; but for straightening the way is affine, and the first step arrives.
-    for _ in 0..8 {
-        let across = minus(place([at[0] + 0.05, at[1]]), place([at[0] - 0.05, at[1]]));
-        let down = minus(place([at[0], at[1] + 0.05]), place([at[0], at[1] - 0.05]));
-        let [x, y] = solve(across, down, minus(raw, place(at)));
-        at = [at[0] + 0.1 * x, at[1] + 0.1 * y];
-    }
-    at.map(round)
+    frame.displayed(raw).map(round)
 }
 
 /// The way from one photo's raw frame to another's, by the place on the displayed pictures.
@@ -63,15 +53,15 @@ impl Transfer {
                 Drawn::Circle { center: at, radius: round(share(*radius)), feather }.shape(&self.to)
             }
             Shape::Ellipse { border, center, proportional, radius, rotation } => {
-                let at = seen(&self.from, *center);
-                let axis = |length: f32, turned: f64| {
-                    let (sin, cos) = (f64::from(*rotation) + turned).to_radians().sin_cos();
-                    let pixels = f64::from(length) / f64::from(self.from.share(1.0));
-                    self.direction(at, [pixels * cos, pixels * sin])
+                let stored = Ellipse {
+                    center: self.from.pixels(*center),
+                    radius: radius.map(|share| f64::from(share) / f64::from(self.from.share(1.0))),
+                    rotation: f64::from(*rotation).to_radians(),
                 };
-                let (a, b) = (axis(radius[0], 0.0), axis(radius[1], 90.0));
-                let radius = [round(a[0].hypot(a[1]) / width), round(b[0].hypot(b[1]) / height)];
-                let rotation = degrees(a[1].atan2(a[0]));
+                let Some(back) = self.from.projection().inverse() else { return shape.clone() };
+                let Ellipse { center: [x, y], radius: [a, b], rotation } = stored.through(&back);
+                let at = [round(x / width), round(y / height)];
+                let (radius, rotation) = ([round(a / width), round(b / height)], degrees(rotation));
                 let feather = f64::from(*border);
                 match (
                     Drawn::Ellipse { center: at, radius, rotation, feather }.shape(&self.to),
@@ -161,10 +151,6 @@ impl Transfer {
     fn direction(&self, at: [f64; 2], step: [f64; 2]) -> [f64; 2] {
         solve(self.from.step(at, [1.0, 0.0]), self.from.step(at, [0.0, 1.0]), step)
     }
-}
-
-fn minus(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
-    [a[0] - b[0], a[1] - b[1]]
 }
 
 /// How many times `across` and `down` make `sum`.

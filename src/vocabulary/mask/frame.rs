@@ -8,6 +8,7 @@
 use crate::darktable::frame::{DisplayedSize, Orientation};
 use crate::darktable::state::{EditState, Module, Params, Value};
 use crate::vocabulary::apply::PhotoFacts;
+use crate::vocabulary::mask::projection::Projection;
 use crate::vocabulary::mask::tilt::Tilt;
 
 /// The displayed picture's place in the raw frame. Pixels are those of the raw, at full size.
@@ -58,21 +59,47 @@ impl Frame {
         self.tilt.as_ref().map_or_else(|| self.sensor(), Tilt::size)
     }
 
-    /// A point of the displayed picture, in pixels of the raw frame.
-    fn place(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        let [left, top, right, bottom] = self.crop;
+    /// From the displayed picture to the raw frame, in pixels of both.
+    pub(crate) fn projection(&self) -> Projection {
+        let [left, top, ..] = self.crop;
         let straight = self.straight();
         let [width, height] = self.orientation.turned(straight);
-        let upright = [(left + x * (right - left)) * width, (top + y * (bottom - top)) * height];
-        let back = self.orientation.back(upright, straight);
-        let [x, y] = self.tilt.as_ref().map_or(back, |tilt| tilt.undo(back));
-        [x + self.margins[0], y + self.margins[1]]
+        let back = |x, y| self.orientation.back([left * width + x, top * height + y], straight);
+        let [origin, across, down] = [back(0.0, 0.0), back(1.0, 0.0), back(0.0, 1.0)];
+        let row = |axis: usize| [across[axis] - origin[axis], down[axis] - origin[axis], origin[axis]];
+        let turned = Projection([row(0), row(1), [0.0, 0.0, 1.0]]);
+        let sensor = self.tilt.as_ref().map_or(turned, |tilt| tilt.undo.after(&turned));
+        Projection::shift(self.margins[0], self.margins[1]).after(&sensor)
+    }
+
+    /// A point of the displayed picture, in pixels of the raw frame.
+    fn place(&self, [x, y]: [f64; 2]) -> [f64; 2] {
+        let DisplayedSize { width, height } = self.shown();
+        self.projection().point([x * width, y * height])
+    }
+
+    /// A point of the raw frame in pixels, in 0…1 of it.
+    pub(crate) fn stored(&self, [x, y]: [f64; 2]) -> [f32; 2] {
+        let [width, height] = self.raw;
+        [(x / width) as f32, (y / height) as f32]
+    }
+
+    /// A point of the raw frame, 0…1, in pixels of it.
+    pub(crate) fn pixels(&self, [x, y]: [f32; 2]) -> [f64; 2] {
+        let [width, height] = self.raw;
+        [f64::from(x) * width, f64::from(y) * height]
+    }
+
+    /// A point of the raw frame, 0…1, in 0…1 of the displayed picture.
+    pub(crate) fn displayed(&self, at: [f32; 2]) -> [f64; 2] {
+        let (raw, shown) = (self.pixels(at), self.shown());
+        let [x, y] = self.projection().inverse().map_or(raw, |back| back.point(raw));
+        [x / shown.width, y / shown.height]
     }
 
     /// A point of the displayed picture, in 0…1 of the raw frame.
     pub(crate) fn point(&self, at: [f64; 2]) -> [f32; 2] {
-        let ([x, y], [width, height]) = (self.place(at), self.raw);
-        [(x / width) as f32, (y / height) as f32]
+        self.stored(self.place(at))
     }
 
     /// What a small step on the displayed picture, in its pixels, is at this point of the raw frame.

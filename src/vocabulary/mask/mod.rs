@@ -1,13 +1,15 @@
 //! Masks: where a move acts, as an agent writes it on the picture that it sees, and its way to darktable.
 //!
 //! [`spec`](MaskSpec) is the written mask, `check` holds it to its ranges, `combine` turns it into what one module
-//! instance can do, `shapes` and `frame` bring what is drawn to the raw frame, `ranges` and `tone` bring tones
+//! instance can do, `shapes`, `ellipse` and `frame` bring what is drawn to the raw frame, through a `projection` that `tilt` has a part in, `ranges` and `tone` bring tones
 //! and colours to a module's channels, `named` are the masks of the vocabulary, `shown` makes one visible. `docs/masks.md` is the manual.
 
 mod check;
 mod combine;
+mod ellipse;
 mod frame;
 mod named;
+mod projection;
 mod ranges;
 mod shapes;
 mod shown;
@@ -15,6 +17,7 @@ mod spec;
 mod tilt;
 mod tone;
 
+pub(crate) use ellipse::Ellipse;
 pub(crate) use frame::Frame;
 pub use named::{ListedMask, NamedMask, NamedMasks};
 pub(crate) use shapes::Drawn;

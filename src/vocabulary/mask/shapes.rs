@@ -2,6 +2,7 @@
 
 use crate::darktable::frame::DisplayedSize;
 use crate::darktable::state::{BrushPoint, PathPoint, Shape};
+use crate::vocabulary::mask::ellipse::Ellipse;
 use crate::vocabulary::mask::frame::Frame;
 
 /// A drawn shape with every number in place and checked.
@@ -31,26 +32,23 @@ impl Drawn {
         let DisplayedSize { width, height } = frame.shown();
         let short = width.min(height);
         match self {
-            Self::Circle { center, radius, feather } => Shape::Circle {
-                // A circle's border is a length of its own, an ellipse's is a share of its radius.
-                border: frame.length(*center, radius * feather * short),
-                center: frame.point(*center),
-                radius: frame.length(*center, radius * short),
-            },
-            Self::Ellipse { center, radius, rotation, feather } => {
-                let (sin, cos) = rotation.to_radians().sin_cos();
-                let [ax, ay] = frame.step(*center, [cos, sin]);
-                let [bx, by] = frame.step(*center, [-sin, cos]);
-                Shape::Ellipse {
-                    border: *feather as f32,
-                    center: frame.point(*center),
-                    proportional: true,
-                    radius: [
-                        frame.share(ax.hypot(ay) * radius[0] * width),
-                        frame.share(bx.hypot(by) * radius[1] * height),
-                    ],
-                    rotation: degrees(ay.atan2(ax)),
+            Self::Circle { center, radius, feather } => {
+                let [x, y] = *center;
+                let radius = radius * short;
+                let drawn = Ellipse { center: [x * width, y * height], radius: [radius; 2], rotation: 0.0 };
+                let stored = drawn.through(&frame.projection());
+                let [a, b] = stored.radius;
+                if (a / b - 1.0).abs() > 1e-3 {
+                    return ellipse(&stored, *feather, frame);
                 }
+                let radius = frame.length(*center, radius);
+                // A circle's border is a length of its own, an ellipse's is a share of its radius.
+                Shape::Circle { border: radius * *feather as f32, center: frame.point(*center), radius }
+            }
+            Self::Ellipse { center: [x, y], radius: [a, b], rotation, feather } => {
+                let (center, radius) = ([x * width, y * height], [a * width, b * height]);
+                let drawn = Ellipse { center, radius, rotation: rotation.to_radians() };
+                ellipse(&drawn.through(&frame.projection()), *feather, frame)
             }
             Self::Gradient { anchor, angle, width: share } => {
                 let (sin, cos) = angle.to_radians().sin_cos();
@@ -93,6 +91,17 @@ impl Drawn {
                 Shape::Brush { points: points.iter().zip(controls(points)).map(point).collect() }
             }
         }
+    }
+}
+
+/// An ellipse of the raw frame, in darktable's terms.
+fn ellipse(stored: &Ellipse, feather: f64, frame: &Frame) -> Shape {
+    Shape::Ellipse {
+        border: feather as f32,
+        center: frame.stored(stored.center),
+        proportional: true,
+        radius: stored.radius.map(|pixels| frame.share(pixels)),
+        rotation: degrees(stored.rotation),
     }
 }
 
