@@ -13,7 +13,7 @@ use chemigram::darktable::dng::DngOptions;
 use chemigram::darktable::params;
 use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
 use chemigram::darktable::state::{EditState, Module, Params, Value};
-use chemigram::vocabulary::{MaskSpec, ShownMask};
+use chemigram::vocabulary::{MaskProbe, MaskSpec, ShownMask};
 use demo::Demo;
 
 /// The chart's neutrals, dark to light, and its colours.
@@ -173,19 +173,20 @@ fn show(demo: &Demo, cases: &[(&EditState, &str)]) -> Vec<(ShownMask, Picture)> 
             states.len() - 1
         })
     };
-    let pairs: Vec<[usize; 2]> = cases
+    let pairs: Vec<(MaskProbe, [usize; 2])> = cases
         .iter()
         .map(|(state, mask)| {
             let mask: MaskSpec = serde_json::from_str(mask).unwrap();
             let probe = demo.vocabulary.mask_probe(&mask, state, &demo.facts, &demo.layouts).unwrap();
-            [probe.without, probe.with].map(&mut place)
+            let places = [&probe.without, &probe.with].map(|state| place(state.clone()));
+            (probe, places)
         })
         .collect();
     let pictures = render_all(demo, &states);
     pairs
         .into_iter()
-        .map(|[without, with]| {
-            let shown = ShownMask::read(&pictures[without], &pictures[with]).unwrap();
+        .map(|(probe, [without, with])| {
+            let shown = probe.read(&pictures[without], &pictures[with]).unwrap();
             (shown, Picture { rgb: Vec::new(), ..*pictures[with] })
         })
         .collect()

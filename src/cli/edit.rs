@@ -21,7 +21,7 @@ use crate::error::ErrorCode;
 use crate::ids::PhotoId;
 use crate::photo::Operation;
 use crate::vocabulary::grey_card::{self as card, Place};
-use crate::vocabulary::{ApplyRequest, MaskSpec, ShownMask};
+use crate::vocabulary::{ApplyRequest, MaskSpec};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
@@ -138,7 +138,8 @@ pub fn render(
     let rendered = develop(&state)?;
     let shown = match probe {
         Some(probe) => {
-            let drawn = ShownMask::read(&develop(&probe.without)?.picture, &develop(&probe.with)?.picture)
+            let drawn = probe
+                .read(&develop(&probe.without)?.picture, &develop(&probe.with)?.picture)
                 .and_then(|shown| Some((shown.over(&rendered.picture)?, shown.covered())));
             let other = "the mask's picture has another size than the photo's";
             Some(drawn.ok_or_else(|| Failure::new(ErrorCode::MaskingError, other))?)

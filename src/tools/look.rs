@@ -11,7 +11,7 @@ use crate::tools::args;
 use crate::tools::context::Place;
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::Event;
-use crate::vocabulary::{Filter, ListedMove, MaskSpec, ShownMask};
+use crate::vocabulary::{Filter, ListedMove, MaskSpec};
 use chemigram_pixels::parallel::both;
 
 fn fault<E: Coded>(error: E) -> Fault {
@@ -120,7 +120,7 @@ fn mask_on(
     let states = [&place.state, &probe.without, &probe.with];
     let rendered = context.render_all(&states, edge, Quality::Preview)?;
     let [picture, without, with] = rendered.as_slice() else { return Err(missing()) };
-    let shown = ShownMask::read(&without.picture, &with.picture);
+    let shown = probe.read(&without.picture, &with.picture);
     let (shown, drawn) =
         shown.and_then(|shown| shown.over(&picture.picture).map(|drawn| (shown, drawn))).ok_or_else(
             || Fault::new(ErrorCode::MaskingError, "the mask's picture has another size than the photo's"),

@@ -17,7 +17,7 @@ use crate::metrics::stats::ImageStats;
 use crate::metrics::vectors::vector_axes;
 use crate::photo::AppliedMove;
 use crate::transcript::{Judgment, JudgmentSource, Vector};
-use crate::vocabulary::{MaskSpec, PhotoFacts, ShownMask};
+use crate::vocabulary::{MaskSpec, PhotoFacts};
 
 /// Below this mean ΔE2000 from the baseline there is nothing to recover: nobody would see it.
 const NOTHING_TO_DO: f64 = 0.3;
@@ -151,7 +151,7 @@ impl<'a> Gaze<'a> {
     pub fn cover(&self, mask: &MaskSpec) -> Result<Weights, MeasureError> {
         let Eyes { vocabulary, layouts, .. } = self.eyes;
         let probe = vocabulary.mask_probe(mask, &self.facts.baseline, &self.facts, layouts)?;
-        let shown = ShownMask::read(&*self.see(&probe.without)?, &*self.see(&probe.with)?);
+        let shown = probe.read(&*self.see(&probe.without)?, &*self.see(&probe.with)?);
         Ok(shown.map(|shown| shown.effect().to_vec()).unwrap_or_default())
     }
 

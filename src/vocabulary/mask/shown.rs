@@ -2,7 +2,8 @@
 //!
 //! A masked exposure that adds the light of diffuse white shows by how much the picture brightens what the mask lets
 //! through. That is exact for every tone if nothing bends the light afterwards: so both renders leave out what
-//! comes after the exposure, but for geometry, and are darkened until the brightest tone has room.
+//! comes after the exposure, but for geometry, and are darkened until the brightest tone has room. On a finished
+//! picture (JPEG, PNG, TIFF) the exposure comes before the profile and works on codes, so that these are compared.
 
 use crate::darktable::blend;
 use crate::darktable::layout::{BlendSpace, Layouts};
@@ -32,6 +33,8 @@ pub struct MaskProbe {
     pub without: EditState,
     /// With the light that the mask lets through.
     pub with: EditState,
+    /// Whether the exposure adds codes and not light.
+    codes: bool,
 }
 
 /// A mask as it lies on a rendered picture.
@@ -66,7 +69,30 @@ impl Vocabulary {
         with.masks.extend(forms.into_iter().filter(|form| !state.masks.iter().any(|m| m.id == form.id)));
         order::sort(&mut without);
         order::sort(&mut with);
-        Ok(MaskProbe { without, with })
+        // What is not developed from a sensor's data is a finished picture.
+        let codes = !facts.baseline.modules.iter().any(|module| module.op == "rawprepare");
+        Ok(MaskProbe { without, with, codes })
+    }
+}
+
+impl MaskProbe {
+    /// The mask, from the renders of the two edits; `None` when they are not of one size.
+    pub fn read(&self, without: &Picture, with: &Picture) -> Option<ShownMask> {
+        if (without.width, without.height) != (with.width, with.height) {
+            return None;
+        }
+        let light = |code: u8| match self.codes {
+            true => f64::from(code) / 255.0,
+            false => srgb::LINEAR.get(usize::from(code)).copied().unwrap_or(0.0),
+        };
+        let full = f64::from(DARKENED).exp2();
+        let effect = |(a, b): (&[u8], &[u8])| {
+            // A channel that is clipped shows less of it.
+            let most = a.iter().zip(b).map(|(a, b)| light(*b) - light(*a)).fold(0.0, f64::max);
+            (most / full).min(1.0) as f32
+        };
+        let effect = without.rgb.chunks_exact(3).zip(with.rgb.chunks_exact(3)).map(effect).collect();
+        Some(ShownMask { width: with.width, height: with.height, effect })
     }
 }
 
@@ -96,22 +122,6 @@ fn exposure(
 }
 
 impl ShownMask {
-    /// The mask from the renders of a [`MaskProbe`]; `None` when they are not of one size.
-    pub fn read(without: &Picture, with: &Picture) -> Option<Self> {
-        if (without.width, without.height) != (with.width, with.height) {
-            return None;
-        }
-        let light = |code: u8| srgb::LINEAR.get(usize::from(code)).copied().unwrap_or(0.0);
-        let full = f64::from(DARKENED).exp2();
-        let effect = |(a, b): (&[u8], &[u8])| {
-            // A channel that is clipped shows less of it.
-            let most = a.iter().zip(b).map(|(a, b)| light(*b) - light(*a)).fold(0.0, f64::max);
-            (most / full).min(1.0) as f32
-        };
-        let effect = without.rgb.chunks_exact(3).zip(with.rgb.chunks_exact(3)).map(effect).collect();
-        Some(Self { width: with.width, height: with.height, effect })
-    }
-
     /// The share of the picture that it covers, 0…1: a pixel of half effect counts half.
     pub fn covered(&self) -> f64 {
         self.effect.iter().map(|effect| f64::from(*effect)).sum::<f64>() / self.effect.len().max(1) as f64
@@ -173,9 +183,17 @@ mod tests {
     #[test]
     fn the_difference_of_light_is_the_mask() {
         let picture = |codes: [u8; 6]| Picture { width: 2, height: 1, rgb: codes.to_vec() };
-        // 0.1768 of full light is code 117.
-        let shown =
-            ShownMask::read(&picture([0, 0, 0, 50, 60, 70]), &picture([117, 117, 117, 50, 60, 70])).unwrap();
+
+        let read = |codes: bool, with: [u8; 6]| {
+            let (without, probed) = (EditState::default(), EditState::default());
+            let probe = MaskProbe { without, with: probed, codes };
+            probe.read(&picture([0, 0, 0, 50, 60, 70]), &picture(with)).unwrap()
+        };
+        // 0.1768 of full light is code 117, and of all codes 45.
+        assert!(
+            read(true, [45, 45, 45, 72, 82, 92]).effect().iter().all(|effect| (0.48..1.0).contains(effect))
+        );
+        let shown = read(false, [117, 117, 117, 50, 60, 70]);
         assert!(shown.effect()[0] > 0.98 && shown.effect()[1] == 0.0);
         assert!((shown.covered() - 0.5).abs() < 0.01);
         let over = shown.over(&picture([100, 100, 100, 200, 0, 0])).unwrap();
