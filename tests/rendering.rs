@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use chemigram::budget::{Amounts, Cap};
@@ -210,6 +211,35 @@ fn real_renders_teach_what_the_next_will_take() {
     assert_eq!(renderer.estimate(&raw.sha256, 200, Quality::Preview), Some(foreseen));
 }
 
+/// A worker whose darktable is killed before every second picture.
+struct Killer {
+    worker: Arc<Worker>,
+    asked: AtomicU32,
+    killed: AtomicU32,
+}
+
+impl Renderer for Killer {
+    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        if self.asked.fetch_add(1, SeqCst) % 2 == 1 {
+            for pid in self.worker.pids() {
+                let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+                // An idle child of this very test, still unreaped: its number cannot be another's.
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+                self.killed.fetch_add(1, SeqCst);
+            }
+        }
+        self.worker.render(request, deadline)
+    }
+
+    fn darktable_version(&self) -> &str {
+        self.worker.darktable_version()
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        self.worker.take_notes()
+    }
+}
+
 #[test]
 fn a_darktable_that_is_killed_costs_a_line_in_the_transcript_and_no_picture() {
     let studio = Studio::new();
@@ -219,26 +249,10 @@ fn a_darktable_that_is_killed_costs_a_line_in_the_transcript_and_no_picture() {
         script += &after(120, &[("apply_primitive", &lift(f64::from(n) / 10.0)), LOOK]);
     }
     script += &reply(&[JUDGE, END]);
-    let killer = std::thread::spawn({
-        let worker = Arc::downgrade(&worker);
-        move || {
-            let mut killed = 0;
-            while let Some(worker) = worker.upgrade() {
-                for pid in worker.pids() {
-                    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-                    // An idle child of this very test, still unreaped: its number cannot be another's.
-                    killed +=
-                        u32::from(rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
-                }
-                drop(worker);
-                std::thread::sleep(Duration::from_millis(1_700));
-            }
-            killed
-        }
-    });
-    let renderer = cached(&studio, worker);
+    let killer = Arc::new(Killer { worker, asked: AtomicU32::new(0), killed: AtomicU32::new(0) });
+    let renderer = cached(&studio, killer.clone());
     let (end, lines) = run(&studio, renderer, 1, &script, "time=5m,iterations=40,branches=1");
-    assert!(killer.join().unwrap() > 0);
+    assert!(killer.killed.load(SeqCst) >= 3);
     assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
     let looks = support::results(&lines, "render_preview");
     assert!(looks.len() == 7 && looks.iter().all(|(code, _)| code.is_none()), "{looks:?}");
