@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::darktable::baseline::FileFacts;
+use crate::darktable::blend;
 use crate::darktable::forms;
 use crate::darktable::frame::{DisplayedSize, Orientation, StoredSize};
 use crate::darktable::layout::{FieldType, Layout, Layouts, ModuleLayout};
@@ -332,7 +333,7 @@ impl Work<'_> {
             }
         }
         Ok(Module {
-            blend: None,
+            blend: self.rules.layer.map(|layer| layer.over(blend::normal(layer.space()))),
             enabled: true,
             instance: 0,
             modversion: self.layout.modversion,

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::assets::{Origin, Overlay};
+use crate::darktable::blend::Layer;
 use crate::darktable::layout::{FieldType, Layouts};
 use crate::metrics::axes::Axis;
 use crate::vocabulary::bindings::{self, Binding};
@@ -97,6 +98,8 @@ pub struct ModuleRules {
     pub geometry: Option<Geometry>,
     /// Why its moves take no mask, though darktable would let them.
     pub whole_frame: Option<String>,
+    /// How an instance is laid over the picture before it; in its place without.
+    pub layer: Option<Layer>,
 }
 
 /// A fixed value of a field.
@@ -131,6 +134,8 @@ struct ModuleEntry {
     geometry: Option<Geometry>,
     #[serde(default)]
     whole_frame: Option<String>,
+    #[serde(default)]
+    layer: Option<Layer>,
 }
 
 #[derive(Deserialize)]
@@ -252,8 +257,9 @@ impl Vocabulary {
             for (field, constant) in entry.start {
                 start.insert(field.parse().map_err(bad)?, constant);
             }
-            let ModuleEntry { exclusive, geometry, whole_frame, .. } = entry;
-            let rules = ModuleRules { driven: BTreeMap::new(), start, exclusive, geometry, whole_frame };
+            let ModuleEntry { exclusive, geometry, whole_frame, layer, .. } = entry;
+            let rules =
+                ModuleRules { driven: BTreeMap::new(), start, exclusive, geometry, whole_frame, layer };
             self.modules.insert(op, rules);
         }
         for entry in parsed.moves {
@@ -325,6 +331,9 @@ impl Vocabulary {
                 .map_err(|error| bad(error.to_string()))?
                 .ok_or_else(|| bad(format!("darktable has no module `{}`", entry.module)))?;
             let rules = self.modules.get(&entry.module).cloned().unwrap_or_default();
+            if rules.layer.is_some() && !module.masks {
+                return Err(bad(format!("module {} does not blend", entry.module)));
+            }
             let targets = || rules.driven.keys().chain(rules.start.keys());
             let layout = module.lowest_with(targets().map(|t| t.field.as_str()).collect::<Vec<_>>());
             let Some(layout) = layout else {

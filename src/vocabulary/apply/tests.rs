@@ -1,5 +1,7 @@
 use super::*;
 use crate::assets::Overlay;
+use crate::darktable::blend::Layer;
+use crate::darktable::layout::BlendSpace;
 
 fn module(op: &str, modversion: u32, fields: &[(&str, f64)]) -> Module {
     let layouts = Layouts::new(Overlay::vocabulary(None));
@@ -275,6 +277,21 @@ fn the_baseline_counts_towards_darktables_own_range() {
     photo.state = photo.facts.baseline.clone();
     let error = photo.try_apply("velvia", &[("amount", 50.0)], None).unwrap_err();
     assert!(error.to_string().contains("140") && error.to_string().contains("0 to 100"), "{error}");
+}
+
+#[test]
+fn a_layer_multiplies_everywhere_and_under_a_mask() {
+    let mut photo = Photo::new();
+    photo.apply("high_pass", &[], None);
+    photo.apply("high_pass", &[], Some(SPOT));
+    let blend = |instance| photo.state.module("highpass", instance).unwrap().blend.clone().unwrap();
+    let (whole, masked) = (blend(0), blend(1));
+    assert_eq!(whole, Layer::GreyMultiplies.over(blend::normal(BlendSpace::RgbScene)));
+    assert!(whole.mask_id.is_none() && masked.mask_id.is_some());
+    assert_eq!(Blend { mask_id: None, ..masked }, whole);
+    photo.apply("high_pass", &[("contrast", 0.0)], None);
+    photo.apply("high_pass", &[("contrast", 0.0)], Some(SPOT));
+    assert_eq!(photo.state, photo.facts.baseline);
 }
 
 #[test]
