@@ -35,11 +35,16 @@ struct Photo {
 impl Photo {
     /// A photo as darktable 4.2.1 opens it.
     fn new() -> Self {
+        let mut sensor = module("rawprepare", 2, &[("raw_white_point", 16_383.0)]);
+        let Params::Fields(levels) = &mut sensor.params else { panic!("fields") };
+        levels.insert("raw_black_level_separate".into(), Value::Ints(vec![512; 4]));
         let modules = vec![
+            sensor,
             module("temperature", 3, &[("red", 2.0), ("green", 1.0), ("blue", 1.6)]),
             module("flip", 2, &[("orientation", 0.0)]),
             module("highlights", 4, &[("mode", 5.0)]),
             module("demosaic", 4, &[]),
+            module("colorin", 7, &[]),
             module("exposure", 6, &[("exposure", 0.7), ("black", -0.000_244_140_63)]),
             module("filmicrgb", 6, &[("white_point_source", 4.56)]),
         ];
