@@ -24,7 +24,7 @@ use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::mask::Frame;
 
 /// darktable's module.
-const OP: &str = "retouch";
+pub(super) const OP: &str = "retouch";
 
 /// How many spots the module holds.
 const MOST: usize = 300;
