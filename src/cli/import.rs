@@ -11,7 +11,9 @@ use super::setup::{App, patience};
 use crate::darktable::{dtstyle, xmp};
 use crate::error::ErrorCode;
 use crate::ids::{Hash, RefName};
-use crate::photo::{Authority, IMPORTED, ImportedEdit, Judge, Workspace, read_sidecar, sidecar_beside};
+use crate::photo::{
+    Authority, IMPORTED, ImportedEdit, Judge, OldModule, Workspace, read_sidecar, sidecar_beside,
+};
 use crate::review::line;
 use crate::vocabulary::{SavedStyle, StyleAbout, styles as saved};
 
@@ -32,6 +34,9 @@ pub struct Imported {
     pub masks: usize,
     /// Whether darktable had to complete the sidecar.
     pub completed: bool,
+    /// Modules of an older version that moves cannot go on from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub old: Vec<OldModule>,
     /// The branch had this very edit already.
     pub unchanged: bool,
 }
@@ -88,6 +93,7 @@ fn record(
         modules: edit.state.modules.len(),
         masks: edit.state.masks.len(),
         completed: edit.completed,
+        old: edit.old.clone(),
         unchanged: info.unchanged,
     })
 }
@@ -98,7 +104,14 @@ fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
     let (cli, layouts, base, deadline) =
         (app.darktable()?, app.layouts(), app.folders.darktable(), patience());
     let judge = Judge { cli: &cli, base: &base, layouts: &layouts, deadline: &deadline };
-    Ok(read_sidecar(&sidecar, raw, &judge)?)
+    let edit = read_sidecar(&sidecar, raw, &judge)?;
+    for OldModule { module, version, .. } in &edit.old {
+        app.output.remark(&format!(
+            "`{module}` stays in version {version}, which darktable does not upgrade alike: moves cannot go on from \
+             it; change it in darktable, save, and import again"
+        ));
+    }
+    Ok(edit)
 }
 
 /// A sidecar or a style, if it is of reasonable size.

@@ -25,7 +25,7 @@ use crate::transcript::{self, TranscriptError};
 
 /// The number of what a session does. Raise it with every change after which one with the same model, prompt,
 /// tools and moves would go otherwise: what an evaluation keeps of sessions holds for one number alone.
-pub const ENGINE: u32 = 3;
+pub const ENGINE: u32 = 4;
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]

@@ -351,15 +351,14 @@ impl Work<'_> {
         base: Option<&BTreeMap<String, Value>>,
     ) -> Result<(), VocabularyError> {
         let modversion = module.modversion;
-        let Params::Fields(fields) = &mut module.params else {
-            return Err(unencodable(
-                self.entry,
-                "the module's parameters are of a version that is not known",
-            ));
-        };
-        let layout = self.module.version(modversion).ok_or_else(|| {
-            unencodable(self.entry, &format!("version {modversion} of its module is not known"))
+        let layout = self.module.version(modversion).ok_or_else(|| VocabularyError::OldModule {
+            name: self.entry.name.clone(),
+            module: self.entry.module.clone(),
+            version: modversion,
         })?;
+        let Params::Fields(fields) = &mut module.params else {
+            return Err(unencodable(self.entry, "its module holds a value that is not a number"));
+        };
         let neutral = self.entry.neutral();
         for (target, form) in &self.entry.set {
             let (target, sign) = seen(&self.rules, target, self.facts);
