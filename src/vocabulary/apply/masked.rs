@@ -22,7 +22,8 @@ impl Work<'_> {
         }
         let op = &self.entry.module;
         let target = (op.as_str(), self.module.blend_colorspace);
-        let Encoded { forms, blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
+        let Encoded { forms, mut blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
+        blend.opacity *= self.opacity(values) / 100.0;
         // Another strength of the same mask takes the place of the old one.
         let same = |m: &Module| {
             m.op == *op
