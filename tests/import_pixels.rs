@@ -432,8 +432,13 @@ fn an_edit_without_highlight_reconstruction_keeps_the_one_that_darktable_adds() 
     };
     let cases =
         [hashed(current), hashed(&format!("{current} {automatic}")), plain.clone(), bench.sidecar(&bare)];
-    let judge =
-        Judge { cli: &bench.cli, base: &bench.base, layouts: &bench.layouts, deadline: &Deadline::never() };
+    let judge = Judge {
+        cli: &bench.cli,
+        base: &bench.base,
+        luts: &bench.made,
+        layouts: &bench.layouts,
+        deadline: &Deadline::never(),
+    };
     let render = |text: &str| {
         bench
             .renderer

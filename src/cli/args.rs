@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
-use super::import_args::{BindArgs, ImportArgs, StyleArgs};
+use super::import_args::{BindArgs, ImportArgs, VocabImportArgs};
 use super::overnight_args::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::protocol_args::ProtocolVerb;
 use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
@@ -498,8 +498,8 @@ pub enum VocabVerb {
         /// The TOML file
         file: PathBuf,
     },
-    /// Take a style over that darktable exported (.dtstyle)
-    Import(StyleArgs),
+    /// Take over a style that darktable exported (.dtstyle), or LUTs (.cube, Hald .png)
+    Import(VocabImportArgs),
     /// List the styles that were taken over
     Styles,
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::import_args::{ImportArgs, StyleArgs};
+use super::import_args::ImportArgs;
 use super::setup::{App, patience};
 use crate::darktable::{dtstyle, xmp};
 use crate::error::ErrorCode;
@@ -103,7 +103,8 @@ fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
     app.output.remark(&format!("rendering {} twice, to see that nothing is lost", file.display()));
     let (cli, layouts, base, deadline) =
         (app.darktable()?, app.layouts(), app.folders.darktable(), patience());
-    let judge = Judge { cli: &cli, base: &base, layouts: &layouts, deadline: &deadline };
+    let luts = app.folders.luts();
+    let judge = Judge { cli: &cli, base: &base, luts: &luts, layouts: &layouts, deadline: &deadline };
     let edit = read_sidecar(&sidecar, raw, &judge)?;
     for OldModule { module, version, .. } in &edit.old {
         app.output.remark(&format!(
@@ -116,19 +117,24 @@ fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
 
 /// A sidecar or a style, if it is of reasonable size.
 fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
+    bounded(file, xmp::MAX_BYTES as u64)
+        .map_err(|failure| failure.remedy("compress the history in darktable and save again"))
+}
+
+/// A file of at most so many bytes.
+pub fn bounded(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     let about = std::fs::metadata(file).map_err(|e| Failure::file("read", file, &e))?;
-    if about.len() > xmp::MAX_BYTES as u64 {
-        let message = format!("{} is larger than {} MiB", file.display(), xmp::MAX_BYTES >> 20);
-        return Err(Failure::input(message).remedy("compress the history in darktable and save again"));
+    if about.len() > most {
+        return Err(Failure::input(format!("{} is larger than {} MiB", file.display(), most >> 20)));
     }
     std::fs::read(file).map_err(|e| Failure::file("read", file, &e))
 }
 
 /// Takes a style over into the person's own vocabulary.
-pub fn import_style(app: &App, args: &StyleArgs) -> Result<(), Failure> {
-    let bytes = bytes(&args.file)?;
+pub fn import_style(app: &App, file: &Path, name: Option<&str>) -> Result<(), Failure> {
+    let bytes = bytes(file)?;
     let style = dtstyle::read(&bytes, &app.layouts(), app.darktable()?.version())?;
-    let name = args.name.clone().unwrap_or_else(|| saved::name_of(&style.name));
+    let name = name.map_or_else(|| saved::name_of(&style.name), str::to_owned);
     saved::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
     let vocabulary = app.vocabulary()?;
     let other = vocabulary.get(&name).map(|entry| &entry.file).ok();

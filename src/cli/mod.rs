@@ -23,6 +23,7 @@ mod import_args;
 mod layers;
 mod learn;
 mod logging;
+mod luts;
 mod mode_b;
 mod output;
 mod overnight;
@@ -147,7 +148,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         }
         Verb::Proposals { verb } => done(learn::proposals(app, verb)),
         Verb::Gaps { verb } => done(learn::gaps(app, verb)),
-        Verb::Vocab { verb } => done(stores::vocab(app, verb)),
+        Verb::Vocab { verb } => stores::vocab(app, verb),
         Verb::Providers { verb } => stores::providers(app, verb),
         Verb::Prompts { verb } => prompts::run(app, verb),
         Verb::Protocol { verb } => protocol::protocol(app, verb),

@@ -174,6 +174,7 @@ impl App {
     /// Eyes for many looks: a darktable that stays alive, behind the cache.
     pub fn steady_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
         let worker = Worker::new(self.darktable()?, &self.folders.darktable(), self.encoder())?;
+        let worker = worker.with_luts(&self.folders.luts());
         Ok(Arc::new(Cached::new(Arc::new(worker), self.cache())))
     }
 
@@ -189,7 +190,8 @@ impl App {
 
     /// darktable itself, which exports too.
     pub fn oneshot(&self) -> Result<OneShot, Failure> {
-        Ok(OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?)
+        let oneshot = OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?;
+        Ok(oneshot.with_luts(&self.folders.luts()))
     }
 
     /// The smaller copies of raws.

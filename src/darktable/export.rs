@@ -287,6 +287,7 @@ impl OneShot {
     ) -> Result<Exported, ExportError> {
         let started = Instant::now();
         settings.check(self.cli.version())?;
+        self.base.check_luts(state)?;
         let name = raw.path.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(state, &name).map_err(RenderError::Encode)?;
         let scratch = Scratch::new(&self.base, &raw.path)?;

@@ -15,6 +15,7 @@ pub mod frame;
 pub mod icc;
 pub mod layout;
 mod live;
+pub mod luts;
 pub mod metadata;
 pub mod oneshot;
 pub mod order;

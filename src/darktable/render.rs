@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::clock::Deadline;
+use crate::darktable::luts::LutError;
 use crate::darktable::state::EditState;
 use crate::error::{Coded, ErrorCode};
 use crate::ids::Hash;
@@ -174,6 +175,9 @@ pub enum RenderError {
     /// The state cannot be written for this darktable.
     #[error("the edit cannot be encoded: {0}")]
     Encode(String),
+    /// A LUT of the edit is missing, or another one than it was.
+    #[error(transparent)]
+    Lut(#[from] LutError),
     /// The deadline passed, or the work was cancelled.
     #[error("the render was cut after {after:?}")]
     Cut {
@@ -197,6 +201,7 @@ impl Coded for RenderError {
         match self {
             Self::Raw { .. } => ErrorCode::NotFound,
             Self::Encode(_) => ErrorCode::SynthesizerError,
+            Self::Lut(error) => error.code(),
             Self::Cut { .. } => ErrorCode::Interrupted,
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
                 ErrorCode::PermissionDenied
@@ -214,6 +219,7 @@ impl Coded for RenderError {
                 "run `chemigram doctor`: it names what confines darktable; or leave --require-sandbox away"
                     .into(),
             ),
+            Self::Lut(error) => error.remedy(),
             Self::Raw { .. } => Some("check that the raw is still where it was ingested from".into()),
             Self::Io { .. } => Some("check free space and permissions".into()),
             _ => None,

@@ -141,6 +141,12 @@ impl Worker {
         })
     }
 
+    /// The same with a folder of LUTs: see [`OneShot::with_luts`].
+    #[must_use]
+    pub fn with_luts(self, folder: &Path) -> Self {
+        Self { oneshot: self.oneshot.with_luts(folder), base: self.base.with_luts(folder), ..self }
+    }
+
     /// How many children live and wait for work.
     pub fn children(&self) -> usize {
         lock(&self.idle).len()
@@ -286,6 +292,7 @@ impl Worker {
 
 impl Renderer for Worker {
     fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        self.base.check_luts(request.state)?;
         let raw = request.raw.path.as_path();
         let name = raw.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;

@@ -11,6 +11,7 @@ use crate::clock::Deadline;
 use crate::darktable::baseline;
 use crate::darktable::complete::{complete, is_old, upgrade};
 use crate::darktable::layout::Layouts;
+use crate::darktable::luts;
 use crate::darktable::oneshot::OneShot;
 use crate::darktable::order;
 use crate::darktable::probe::DarktableCli;
@@ -34,6 +35,8 @@ pub struct Judge<'a> {
     pub cli: &'a DarktableCli,
     /// Its private folder, as for [`OneShot::new`].
     pub base: &'a Path,
+    /// The folder of the LUTs that an edit may name.
+    pub luts: &'a Path,
     /// The layouts of its modules.
     pub layouts: &'a Layouts,
     /// Until when.
@@ -93,7 +96,11 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
     let name = raw.file_name().unwrap_or_default().to_string_lossy();
     let theirs = std::str::from_utf8(sidecar).map_err(|e| XmpError::Syntax(e.to_string()))?;
     let encode = |_: &EditState, _: &str| Err("it is rendered from sidecars only".to_owned());
-    let renderer = OneShot::new(judge.cli.clone(), judge.base, std::sync::Arc::new(encode))?;
+    let renderer =
+        OneShot::new(judge.cli.clone(), judge.base, std::sync::Arc::new(encode))?.with_luts(judge.luts);
+    for state in &states {
+        luts::check(state, Some(judge.luts)).map_err(RenderError::from)?;
+    }
     let render = |text: &str| renderer.render_sidecar(raw, text, LONG_EDGE, Quality::Preview, judge.deadline);
     // Theirs first: what darktable says of it is said of the file that the person has.
     let theirs = render(theirs)?.picture;
