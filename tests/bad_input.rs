@@ -394,6 +394,44 @@ fn a_raw_that_went_away_ends_the_session_before_a_model_is_asked() {
 }
 
 #[test]
+fn another_file_in_the_raws_place_is_refused_by_whatever_needs_the_raw() {
+    let home = Home::new();
+    std::fs::copy(home.path("cup.dng"), home.path("mug.dng")).unwrap();
+    flip(&home.path("mug.dng"));
+    home.ok(&["ingest", "mug.dng"]);
+    home.ok(&["apply", "cup", "exposure", "ev=0.5"]);
+    home.ok(&["apply", "mug", "clarity"]);
+    home.ok(&["render", "cup", "-o", "a.png", "--size", "128"]);
+    let right = std::fs::read(home.path("cup.dng")).unwrap();
+    std::fs::copy(home.path("mug.dng"), home.path("cup.dng")).unwrap();
+    let hashes = [&right, &std::fs::read(home.path("mug.dng")).unwrap()].map(|b| chemigram::ids::Hash::of(b));
+    let words = [hashes[0].as_str(), hashes[1].as_str()];
+    let session = home.session(CONFIRM);
+    let session: Vec<&str> = session.iter().map(String::as_str).collect();
+    let refused: [&[&str]; 7] = [
+        // From the cache, and not.
+        &["render", "cup", "-o", "b.png", "--size", "128"],
+        &["render", "cup", "-o", "b.png", "--size", "130"],
+        &["render", "cup", "baseline", "-o", "b.png", "--size", "128"],
+        &["export", "cup", "-o", "b.jpg"],
+        &["propagate", "cup", "mug"],
+        &["propagate", "mug", "cup"],
+        &session,
+    ];
+    for command in refused {
+        let told = home.fails(5, command, &words);
+        assert!(told.contains("put the original back") || command == ["propagate", "mug", "cup"], "{told}");
+        assert!(!home.path("b.png").exists() && !home.path("b.jpg").exists());
+    }
+    assert!(!home.photo("sessions/mode_b").read_dir().unwrap().any(|_| true), "a session was begun");
+    home.fails(5, &["fsck", "cup"], &["not those that were ingested"]);
+    std::fs::write(home.path("cup.dng"), right).unwrap();
+    home.whole();
+    home.ok(&["render", "cup", "-o", "b.png", "--size", "128"]);
+    assert_eq!(std::fs::read(home.path("a.png")).unwrap(), std::fs::read(home.path("b.png")).unwrap());
+}
+
+#[test]
 fn the_cost_cap_ends_a_session_and_is_never_passed() {
     let home = Home::new();
     let price = "[model]\nfree = false\nprice = { input = 2.0, output = 10.0, as_of = \"2026-11-01\" }\n";

@@ -39,6 +39,7 @@ pub struct Imported {
 /// Takes a sidecar's edit over into a photo.
 pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
     let workspace = app.photo(&args.photo)?;
+    workspace.refuse_another_raw()?;
     let edit = read(app, &workspace.raw().path, &args.file)?;
     let imported = record(&workspace, &args.branch, &edit, &args.label, false)?;
     app.output.result(&imported, || {

@@ -184,6 +184,14 @@ impl Coded for PhotoError {
         }
     }
 
+    fn halts(&self) -> bool {
+        match self {
+            Self::Lease(fault) => fault.halts(),
+            Self::Baseline(error) => error.halts(),
+            _ => false,
+        }
+    }
+
     fn remedy(&self) -> Option<String> {
         let text = match self {
             Self::Io { source, .. } => match source.kind() {

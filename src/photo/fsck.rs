@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
 use crate::error::Coded;
+use crate::files;
 use crate::ids::Hash;
 use crate::photo::error::PhotoError;
 use crate::photo::gaps::{self, Gap};
@@ -205,11 +205,14 @@ impl Workspace {
     fn check_raw(&self, report: &mut FsckReport) {
         let raw = self.raw();
         let original = &self.photo().raw.original;
-        match hash_file(&raw.path) {
+        match files::hash(&raw.path) {
             Ok((found, _)) if found == raw.sha256 => {}
-            Ok(_) => report.damage(
+            Ok((found, _)) => report.damage(
                 format!("raw/{}", self.photo().raw.name),
-                "its bytes are not those that were ingested",
+                format!(
+                    "its bytes are not those that were ingested: their SHA-256 is {found}, not {}",
+                    raw.sha256
+                ),
                 "put the original back",
             ),
             Err(e) => report.damage(
@@ -239,22 +242,6 @@ impl Workspace {
 
     fn relative(&self, path: &Path) -> String {
         path.strip_prefix(self.folder()).unwrap_or(path).display().to_string()
-    }
-}
-
-/// SHA-256 and length of a file, read in pieces.
-pub(super) fn hash_file(path: &Path) -> io::Result<(Hash, u64)> {
-    let mut file = File::open(path)?;
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut length = 0;
-    loop {
-        let n = file.read(&mut buffer)?;
-        if n == 0 {
-            return Ok((Hash::finish(digest), length));
-        }
-        digest.update(buffer.get(..n).unwrap_or_default());
-        length += n as u64;
     }
 }
 

@@ -5,14 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::darktable::baseline::Untouched;
-use crate::darktable::render::RenderError;
+use crate::darktable::render::{RawFile, RenderError};
 use crate::darktable::state::EditState;
 use crate::durable;
+use crate::files;
 use crate::ids::{Hash, PhotoId, RefName};
 use crate::photo::context::{BRIEF, NOTES};
 use crate::photo::error::PhotoError;
 use crate::photo::facts;
-use crate::photo::fsck::hash_file;
 use crate::photo::import::sidecar_beside;
 use crate::photo::lock::{self, Lock};
 use crate::photo::objects::{Commit, Objects};
@@ -68,14 +68,17 @@ pub fn ingest(
     ask: &AskDefaults<'_>,
 ) -> Result<Ingested, PhotoError> {
     let original = check_raw(raw)?;
-    let (sha256, bytes) = hash_file(&original).map_err(PhotoError::io("read", raw))?;
+    let (sha256, bytes) = files::hash(&original).map_err(PhotoError::io("read", raw))?;
     refuse_known(library, raw, &sha256)?;
     if let Some(id) = options.id.as_ref().filter(|id| library.folder(id).exists()) {
         return Err(PhotoError::IdTaken { id: id.clone() });
     }
     let (folder, _lock) = begin(library)?;
     let name = link(&original, &folder.path().join("raw"))?;
-    let told = ask(&folder.path().join("raw").join(&name)).map_err(|e| undecoded(raw, e))?;
+    let linked = RawFile { path: folder.path().join("raw").join(&name), sha256: sha256.clone() };
+    let told = ask(&linked.path).map_err(|e| undecoded(raw, e))?;
+    // What darktable told must be of the bytes that were hashed.
+    linked.prove()?;
     let baseline = first_commit(folder.path(), &told.state, &sha256)?;
     let kind = kind_of(&original);
     let remarks = remarks(&original, kind);

@@ -249,6 +249,11 @@ impl Workspace {
         }
     }
 
+    /// Fails where another file is in the raw's place. One that is away is none.
+    pub fn refuse_another_raw(&self) -> Result<(), PhotoError> {
+        Ok(self.raw().refuse_another()?)
+    }
+
     /// Takes the exclusive lock in order to change the photo. Fails at once, naming the holder, when it is held.
     pub fn lock(&self, authority: Authority, purpose: &str) -> Result<Writer, PhotoError> {
         let lock = Lock::take(&self.folder, purpose, jiff::Timestamp::now())?;

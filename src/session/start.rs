@@ -115,6 +115,7 @@ pub(super) fn plan_with(
     branches: Vec<PlannedBranch>,
 ) -> Result<Plan, SessionError> {
     let workspace = &setup.workspace;
+    workspace.refuse_another_raw()?;
     let baseline = workspace.resolve(&request.from)?;
     // Read now, while nothing is written: a damaged edit is no session.
     workspace.state_of(&baseline)?;
@@ -327,6 +328,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
             .with("remedy", "`chemigram mode-b list` shows the sessions")
             .into());
     }
+    setup.workspace.refuse_another_raw()?;
     let lease = Lease::default();
     let photo = lock(&setup.workspace, id, lease.clone())?;
     let read = transcript::read(&path)?;

@@ -1,0 +1,128 @@
+//! Files that somebody else may have put there: only regular ones are read, and no more of them than fits.
+//!
+//! A name may lead to a device, a pipe that nobody writes to, or a sparse file larger than the memory. What was found
+//! by asking for the size first may be something else when it is opened, so it is the open file that is asked.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
+
+use crate::ids::Hash;
+
+/// The most that a file of a few pages may hold, in bytes: a brief, a manifest, a script.
+pub const LARGEST_TEXT: u64 = 1 << 20;
+
+/// How much of a file is held in memory while it is hashed, in bytes.
+const PIECE: usize = 1 << 20;
+
+/// Opens a regular file for reading, through links. Waits for nobody.
+///
+/// # Errors
+/// `IsADirectory` for a folder, `InvalidInput` for a device, pipe or socket.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Without the flag, opening a pipe waits for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path)?;
+    let about = file.metadata()?;
+    if about.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !about.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
+}
+
+/// The whole of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`open`]; `FileTooLarge` for a larger one.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // The size that the system tells is no bound: the file may grow, and some that are not empty tell 0.
+    open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let message = format!("it has more than {limit} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+/// [`read`] of a text.
+///
+/// # Errors
+/// As [`read`]; `InvalidData` for what is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
+    String::from_utf8(read(path, limit)?).map_err(not_text)
+}
+
+/// SHA-256 and length of a regular file of any size, read in pieces.
+///
+/// # Errors
+/// As [`open`].
+pub fn hash(path: &Path) -> io::Result<(Hash, u64)> {
+    hash_open(&mut open(path)?)
+}
+
+/// [`hash`] of an open file, from where it stands.
+pub fn hash_open(file: &mut File) -> io::Result<(Hash, u64)> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; PIECE];
+    let mut length = 0;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((Hash::finish(digest), length)),
+            Ok(n) => {
+                digest.update(buffer.get(..n).unwrap_or_default());
+                length += n as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// As the standard library wants them.
+fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_device_or_a_pipe_is_refused_and_not_waited_for_and_a_large_file_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("text"), "warm").unwrap();
+        symlink(at("text"), at("link")).unwrap();
+        assert_eq!(read_text(&at("link"), 4).unwrap(), "warm");
+        assert_eq!(read(&at("link"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(hash(&at("link")).unwrap(), (Hash::of("warm"), 4));
+        let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+        assert!(made.success());
+        symlink("/dev/zero", at("zero")).unwrap();
+        for (name, kind) in [
+            ("pipe", io::ErrorKind::InvalidInput),
+            ("zero", io::ErrorKind::InvalidInput),
+            (".", io::ErrorKind::IsADirectory),
+            ("none", io::ErrorKind::NotFound),
+        ] {
+            assert_eq!(read(&at(name), 9).unwrap_err().kind(), kind, "{name}");
+            assert_eq!(hash(&at(name)).unwrap_err().kind(), kind, "{name}");
+        }
+        // A sparse file of a terabyte costs the limit.
+        File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read(&at("sparse"), 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        fs::write(at("bytes"), [0xff]).unwrap();
+        assert_eq!(read_text(&at("bytes"), 9).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}
