@@ -13,8 +13,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ids::Hash;
 
-/// The most that a file of a few pages may hold, in bytes: a brief, a manifest, a script.
+/// The most that a text of somebody's own may hold, in bytes: a brief, a taste, a scenario.
 pub const LARGEST_TEXT: u64 = 1 << 20;
+
+/// The most that a list may hold: a manifest, a script, an object, a blob.
+pub const LARGEST_LIST: u64 = 64 << 20;
+
+/// The most that may be read whole at all: a transcript, a log, a picture, a raw.
+pub const LARGEST: u64 = 4 << 30;
 
 /// How much of a file is held in memory while it is hashed, in bytes.
 const PIECE: usize = 1 << 20;
@@ -28,7 +34,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path)?;
     let about = file.metadata()?;
     if about.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a file"));
     }
     if !about.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
@@ -39,14 +45,14 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// The whole of a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`]; `FileTooLarge` for a larger one.
+/// As [`open`]; `InvalidData` for a larger one.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size that the system tells is no bound: the file may grow, and some that are not empty tell 0.
     open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        let message = format!("it has more than {limit} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        let message = format!("it is larger than {}", words(limit));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(bytes)
 }
@@ -86,6 +92,17 @@ pub fn hash_open(file: &mut File) -> io::Result<(Hash, u64)> {
     }
 }
 
+/// A limit, as a person reads it.
+fn words(bytes: u64) -> String {
+    let whole = |unit: u64| bytes >= unit && bytes.is_multiple_of(unit);
+    match bytes {
+        _ if whole(1 << 30) => format!("{} GiB", bytes >> 30),
+        _ if whole(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if whole(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
 /// As the standard library wants them.
 fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
@@ -105,7 +122,7 @@ mod tests {
         fs::write(at("text"), "warm").unwrap();
         symlink(at("text"), at("link")).unwrap();
         assert_eq!(read_text(&at("link"), 4).unwrap(), "warm");
-        assert_eq!(read(&at("link"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&at("link"), 3).unwrap_err().to_string(), "it is larger than 3 bytes");
         assert_eq!(hash(&at("link")).unwrap(), (Hash::of("warm"), 4));
         let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
         assert!(made.success());
@@ -121,7 +138,7 @@ mod tests {
         }
         // A sparse file of a terabyte costs the limit.
         File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(read(&at("sparse"), 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&at("sparse"), 1 << 20).unwrap_err().to_string(), "it is larger than 1 MiB");
         fs::write(at("bytes"), [0xff]).unwrap();
         assert_eq!(read_text(&at("bytes"), 9).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }

@@ -394,6 +394,43 @@ fn a_raw_that_went_away_ends_the_session_before_a_model_is_asked() {
 }
 
 #[test]
+fn a_file_without_an_end_is_refused_and_not_read() {
+    let home = Home::new();
+    let sparse = home.path("sparse.toml");
+    std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    assert!(Command::new("mkfifo").arg(home.path("pipe")).status().unwrap().success());
+    let set = home.path("golden_x");
+    std::fs::create_dir_all(set.join("raws")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", set.join("raws/zero.dng")).unwrap();
+    let manifest =
+        r#"{"version":"golden_x","shipped":"2026-01-01","primary":"recovery","weights":{},"files":{}}"#;
+    std::fs::write(set.join("manifest.json"), manifest).unwrap();
+    let (sparse, set) = (sparse.to_str().unwrap(), set.to_str().unwrap());
+    let session = |more: &[&str]| {
+        let words = ["run-mode-b", "cup", "--yes", "--budget", "lite"];
+        words.iter().chain(more).map(|w| (*w).to_owned()).collect::<Vec<_>>()
+    };
+    for (arguments, words) in [
+        (session(&["--brief", "@/dev/zero"]), "not a regular file"),
+        (session(&["--brief", "@pipe"]), "not a regular file"),
+        (session(&["--brief", &format!("@{sparse}")]), "larger than 1 MiB"),
+        (session(&["--provider", "script", "--model", sparse]), "larger than 64 MiB"),
+        (session(&["--provider", "script", "--model", "/dev/zero"]), "not a regular file"),
+        (["eval", "verify", set].map(str::to_owned).into(), "leads out of the set"),
+    ] {
+        let mut command = Command::new("bash");
+        home.dress(&mut command);
+        command.args(["-c", "ulimit -v 4000000; exec \"$@\"", "-", env!("CARGO_BIN_EXE_chemigram")]);
+        let started = Instant::now();
+        said(&command.args(&arguments).output().unwrap(), 2, &[words]);
+        assert!(started.elapsed() < Duration::from_secs(10), "{arguments:?}");
+    }
+    let manifest = Path::new(set).join("manifest.json");
+    std::fs::File::create(manifest).unwrap().set_len(1 << 40).unwrap();
+    home.fails(2, &["eval", "verify", set], &["larger than 64 MiB"]);
+}
+
+#[test]
 fn another_file_in_the_raws_place_is_refused_by_whatever_needs_the_raw() {
     let home = Home::new();
     std::fs::copy(home.path("cup.dng"), home.path("mug.dng")).unwrap();

@@ -10,6 +10,7 @@ use super::import_args::{ImportArgs, StyleArgs};
 use super::setup::{App, patience};
 use crate::darktable::{dtstyle, xmp};
 use crate::error::ErrorCode;
+use crate::files;
 use crate::ids::{Hash, RefName};
 use crate::photo::{Authority, IMPORTED, ImportedEdit, Judge, Workspace, read_sidecar, sidecar_beside};
 use crate::review::line;
@@ -104,12 +105,15 @@ fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
 
 /// A sidecar or a style, if it is of reasonable size.
 fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
-    let about = std::fs::metadata(file).map_err(|e| Failure::file("read", file, &e))?;
-    if about.len() > xmp::MAX_BYTES as u64 {
-        let message = format!("{} is larger than {} MiB", file.display(), xmp::MAX_BYTES >> 20);
-        return Err(Failure::input(message).remedy("compress the history in darktable and save again"));
-    }
-    std::fs::read(file).map_err(|e| Failure::file("read", file, &e))
+    files::read(file, xmp::MAX_BYTES as u64).map_err(|e| {
+        let failure = Failure::file("read", file, &e);
+        match e.kind() {
+            std::io::ErrorKind::InvalidData => {
+                failure.remedy("compress the history in darktable and save again")
+            }
+            _ => failure,
+        }
+    })
 }
 
 /// Takes a style over into the person's own vocabulary.

@@ -24,6 +24,7 @@ use crate::clock::Deadline;
 use crate::darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
 use crate::darktable::scratch;
 use crate::darktable::timings::Timings;
+use crate::files;
 use crate::ids::Hash;
 
 /// Goes up whenever the key, the entry's form or the way of rendering changes.
@@ -96,7 +97,7 @@ impl Cache {
     /// The picture under `key`, checked. A damaged entry is removed.
     fn get(&self, key: &Hash) -> Option<(Picture, Hash)> {
         let path = self.path(key);
-        let bytes = fs::read(&path).ok()?;
+        let bytes = files::read(&path, files::LARGEST).ok()?;
         let found = open_entry(bytes);
         match &found {
             Some(_) => {

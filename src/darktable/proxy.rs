@@ -25,8 +25,6 @@ const MOST: usize = 16;
 /// The least and the most that a side is divided by.
 const FACTORS: std::ops::RangeInclusive<u32> = 2..=16;
 const DIGITS: usize = 64;
-/// The most that a raw may hold in bytes: an uncompressed mosaic of 500 megapixels.
-const LARGEST_RAW: u64 = 1 << 30;
 
 /// Whether previews come from a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +130,7 @@ impl Proxies {
         if choice == Choice::Off {
             return Ok(None);
         }
-        let file = files::read(&raw.path, LARGEST_RAW).map_err(at(&raw.path))?;
+        let file = files::read(&raw.path, files::LARGEST).map_err(at(&raw.path))?;
         let kind = |reason| ProxyError::Kind { path: raw.path.clone(), reason };
         let mosaic = Mosaic::read(&file).map_err(kind)?;
         let found = Hash::of(&file);
@@ -197,7 +195,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> ProxyError {
 
 /// The hash of a copy's file that is there and whole.
 fn kept(path: &Path) -> Option<Hash> {
-    let file = files::read(path, LARGEST_RAW).ok()?;
+    let file = files::read(path, files::LARGEST).ok()?;
     let (copy, digits) = file.split_at_checked(file.len().checked_sub(DIGITS)?)?;
     if Hash::of(copy).as_str().as_bytes() != digits {
         tracing::warn!(copy = %path.display(), "a damaged copy of a raw is made again");

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::Budget;
 use crate::durable;
 use crate::error::{ErrorCode, Fault};
+use crate::files;
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::NightError;
 use crate::overnight::plan::Caps;
@@ -226,7 +227,7 @@ impl Night {
     /// Reads a night from its folder.
     pub fn read(folder: &Path) -> Result<Self, NightError> {
         let path = folder.join(NIGHT);
-        let bytes = fs::read(&path).map_err(NightError::io("read", &path))?;
+        let bytes = files::read(&path, files::LARGEST_LIST).map_err(NightError::io("read", &path))?;
         let damaged = |path: &Path, reason: String| NightError::Damaged { path: path.to_owned(), reason };
         let record: Record = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
         if record.format > FORMAT {

@@ -304,7 +304,7 @@ fn reason(error: &PhotoError) -> String {
 mod tests {
     use super::*;
     use crate::photo::Operation;
-    use crate::photo::testing::{TestPhoto, exposure, name};
+    use crate::photo::testing::{TestPhoto, exposure, name, take_in};
 
     /// `main` one edit from the baseline, and an edit that no ref leads to.
     fn photo() -> TestPhoto {
@@ -369,6 +369,21 @@ mod tests {
         let photo = photo();
         fs::write(photo.dir.path().join("Iguana.DNG"), "other data").unwrap();
         assert_eq!(photo.workspace.fsck().unwrap().damages[0].what, "raw/Iguana.DNG");
+    }
+
+    #[test]
+    fn a_device_or_a_pipe_in_the_raws_place_is_damage_and_not_read_for_ever() {
+        let photo = photo();
+        let raw = photo.workspace.raw().path;
+        let pipe = photo.dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for place in [Path::new("/dev/zero"), &pipe] {
+            fs::remove_file(&raw).unwrap();
+            std::os::unix::fs::symlink(place, &raw).unwrap();
+            let report = photo.workspace.fsck().unwrap();
+            assert!(report.damages[0].problem.contains("not a regular file"), "{:?}", report.damages);
+            assert!(take_in(&photo.library, &raw).is_err());
+        }
     }
 
     #[test]

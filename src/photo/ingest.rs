@@ -269,7 +269,7 @@ pub(super) fn kind_of(path: &Path) -> PhotoKind {
 /// The format of a finished picture, by the file's first bytes.
 fn finished(path: &Path) -> Option<&'static str> {
     let mut head = [0; 12];
-    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    files::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
     match head {
         [0xff, 0xd8, 0xff, ..] => Some("JPEG"),
         [0x89, b'P', b'N', b'G', ..] => Some("PNG"),

@@ -1,12 +1,12 @@
 //! Taste files: what a photographer likes in every picture (`_default.md`), and in one kind (`birds.md`…).
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::files;
 use crate::photo::error::PhotoError;
 
 /// The file that always counts.
@@ -87,7 +87,7 @@ pub(super) fn genres(brief: &str) -> Vec<String> {
 
 /// The text of a file; `None` if it is missing.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PhotoError> {
-    match fs::read(path) {
+    match files::read(path, files::LARGEST_TEXT) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(PhotoError::io("read", path)(e)),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::darktable::baseline::FileFacts;
 use crate::darktable::render::RawFile;
 use crate::darktable::state::EditState;
+use crate::files;
 use crate::ids::{Hash, PhotoId, RefName, SessionId};
 use crate::photo::error::PhotoError;
 use crate::photo::facts::{Correction, OldExif};
@@ -184,7 +185,7 @@ impl Workspace {
     pub fn open(root: &Path, id: &PhotoId) -> Result<Self, PhotoError> {
         let folder = root.join(id.as_str());
         let path = folder.join(PHOTO_FILE);
-        let bytes = match fs::read(&path) {
+        let bytes = match files::read(&path, files::LARGEST_LIST) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(PhotoError::NoPhoto { id: id.clone(), library: root.to_owned() });

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::budget::{Budget, Reserve};
 use crate::error::{ErrorCode, Fault};
+use crate::files;
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::Workspace;
 use crate::protocol::build::Host;
@@ -187,7 +188,7 @@ fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch
 
 /// The brief: the request's, or the photo's own.
 pub(super) fn brief(setup: &Setup, request: &Request) -> String {
-    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
+    let own = || files::read_text(&setup.workspace.folder().join("brief.md"), files::LARGEST_TEXT).ok();
     request.brief.clone().or_else(own).unwrap_or_default()
 }
 
@@ -212,7 +213,7 @@ pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>
     let Some(asked) = &start.protocol else { return Ok(None) };
     let id: SessionId = start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
     let path = workspace.session_folder(&id).join("blobs").join(asked.source.as_str());
-    let text = std::fs::read_to_string(&path).map_err(SessionError::Blob)?;
+    let text = files::read_text(&path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
     if Hash::of(&text) != asked.source {
         let message = format!("the protocol of session {id} is not the one that it began with");
         return Err(Fault::new(ErrorCode::VersioningError, message).into());

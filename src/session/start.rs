@@ -143,7 +143,7 @@ pub(super) fn plan_with(
     pricing::payable(info, budget)?;
     let brief = match &request.brief {
         Some(brief) => brief.clone(),
-        None => std::fs::read_to_string(workspace.folder().join("brief.md")).unwrap_or_default(),
+        None => protocols::brief(setup, request),
     };
     let criteria = request
         .criteria

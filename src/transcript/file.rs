@@ -1,7 +1,7 @@
 //! The transcript as a file: append with a hash chain, read with proof.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read as _, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 use crate::redact::Redactor;
 use crate::transcript::Event;
@@ -89,6 +90,7 @@ pub fn file_code(source: &io::Error) -> ErrorCode {
     match source.kind() {
         io::ErrorKind::NotFound => ErrorCode::NotFound,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorCode::PermissionDenied,
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ErrorCode::InvalidInput,
         _ => ErrorCode::StateError,
     }
 }
@@ -101,6 +103,9 @@ pub fn file_remedy(source: &io::Error) -> &'static str {
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "make the photo's folder writable, or use another library"
+        }
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            "put a regular file of a reasonable size in its place"
         }
         _ => "check free space and permissions of the photo's folder",
     }
@@ -121,8 +126,7 @@ pub struct Read {
 /// out; damage anywhere else is an error that names the line.
 pub fn read(path: &Path) -> Result<Read, TranscriptError> {
     let io = |source| TranscriptError::Io { doing: "read", path: path.into(), source };
-    let mut bytes = Vec::new();
-    BufReader::new(File::open(path).map_err(io)?).read_to_end(&mut bytes).map_err(io)?;
+    let bytes = files::read(path, files::LARGEST).map_err(io)?;
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let torn = bytes.len() - whole;
     let mut lines = Vec::new();
