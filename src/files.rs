@@ -1,4 +1,4 @@
-//! Files that somebody else may have put there: only regular ones are read, and no more of them than fits.
+//! Files that somebody else may have put there: only regular ones are opened, and no more of them is read than fits.
 //!
 //! A name may lead to a device, a pipe that nobody writes to, or a sparse file larger than the memory. What was found
 //! by asking for the size first may be something else when it is opened, so it is the open file that is asked.
@@ -31,7 +31,11 @@ const PIECE: usize = 1 << 20;
 /// `IsADirectory` for a folder, `InvalidInput` for a device, pipe or socket.
 pub fn open(path: &Path) -> io::Result<File> {
     // Without the flag, opening a pipe waits for its writer.
-    let file = OpenOptions::new().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path)?;
+    regular(OpenOptions::new().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path)?)
+}
+
+/// The file, unless it is another thing.
+fn regular(file: File) -> io::Result<File> {
     let about = file.metadata()?;
     if about.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a file"));
@@ -42,14 +46,42 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a file of this program's own, that lies where somebody else may have put a link in its place: a link is not
+/// followed, or what is written would go to whatever file it leads to. What is made is for its owner alone.
+///
+/// # Errors
+/// As [`open`]; `InvalidInput` for a link.
+pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let opened = options.mode(0o600).custom_flags(flags(OFlags::NONBLOCK | OFlags::NOFOLLOW)).open(path);
+    let file = opened.map_err(|error| match rustix::io::Errno::from_io_error(&error) {
+        Some(rustix::io::Errno::LOOP) => {
+            io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link, which is not followed here")
+        }
+        _ => error,
+    })?;
+    regular(file)
+}
+
 /// The whole of a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// As [`open`]; `InvalidData` for a larger one.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_open(open(path)?, limit)
+}
+
+/// [`read`] of a file of this program's own.
+///
+/// # Errors
+/// As [`read`]; `InvalidInput` for a link.
+pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_open(open_own(path, OpenOptions::new().read(true))?, limit)
+}
+
+fn read_open(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size that the system tells is no bound: the file may grow, and some that are not empty tell 0.
-    open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let message = format!("it is larger than {}", words(limit));
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
@@ -141,5 +173,22 @@ mod tests {
         assert_eq!(read(&at("sparse"), 1 << 20).unwrap_err().to_string(), "it is larger than 1 MiB");
         fs::write(at("bytes"), [0xff]).unwrap();
         assert_eq!(read_text(&at("bytes"), 9).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_file_of_its_own_is_never_opened_through_a_link_and_is_for_its_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (own, link, precious) =
+            (dir.path().join("log"), dir.path().join("link"), dir.path().join("precious"));
+        fs::write(&precious, "text").unwrap();
+        symlink(&precious, &link).unwrap();
+        let append = |path: &Path| open_own(path, OpenOptions::new().create(true).append(true));
+        for error in [append(&link).unwrap_err(), read_own(&link, 9).unwrap_err()] {
+            assert!(error.to_string().contains("symbolic link"), "{error}");
+        }
+        append(&own).unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(read_own(&precious, 9).unwrap(), b"text");
     }
 }

@@ -620,6 +620,6 @@ impl HistoryLine {
 
 /// All lines of history that can be read, oldest first.
 pub fn history(home: &Path) -> Vec<HistoryLine> {
-    let text = files::read_text(&home.join(HISTORY_FILE), files::LARGEST_LIST).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    let text = files::read(&home.join(HISTORY_FILE), files::LARGEST_LIST).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }

@@ -169,7 +169,7 @@ fn refuse_known(library: &Library, raw: &Path, sha256: &Hash) -> Result<(), Phot
 /// swept away on this occasion.
 fn begin(library: &Library) -> Result<(tempfile::TempDir, Lock), PhotoError> {
     let root = library.root();
-    fs::create_dir_all(root).map_err(PhotoError::io("make", root))?;
+    durable::make_folder(root).map_err(PhotoError::io("make", root))?;
     let _library_lock = lock_library(library)?;
     for entry in fs::read_dir(root).map_err(PhotoError::io("list", root))? {
         let path = entry.map_err(PhotoError::io("list", root))?.path();
@@ -190,7 +190,8 @@ fn begin(library: &Library) -> Result<(tempfile::TempDir, Lock), PhotoError> {
 fn lock_library(library: &Library) -> Result<File, PhotoError> {
     let path = library.root().join(LIBRARY_LOCK);
     let io = || PhotoError::io("lock", &path);
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io())?;
+    let mut options = File::options();
+    let file = files::open_own(&path, options.create(true).truncate(false).write(true)).map_err(io())?;
     file.lock().map_err(io())?;
     Ok(file)
 }

@@ -58,7 +58,7 @@ pub(super) fn file_name(name: &str) -> Result<String, PhotoError> {
     }
 }
 
-/// Where a taste file is, links refused.
+/// Where a taste file is.
 pub(super) fn path(folder: &Path, name: &str) -> Result<PathBuf, PhotoError> {
     Ok(folder.join(file_name(name)?))
 }
@@ -85,9 +85,9 @@ pub(super) fn genres(brief: &str) -> Vec<String> {
     genres
 }
 
-/// The text of a file; `None` if it is missing.
+/// The text of a file; `None` if it is missing. A link is refused: what it leads to would be told to a model.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PhotoError> {
-    match files::read(path, files::LARGEST_TEXT) {
+    match files::read_own(path, files::LARGEST_TEXT) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(PhotoError::io("read", path)(e)),

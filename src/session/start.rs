@@ -143,7 +143,7 @@ pub(super) fn plan_with(
     pricing::payable(info, budget)?;
     let brief = match &request.brief {
         Some(brief) => brief.clone(),
-        None => protocols::brief(setup, request),
+        None => protocols::brief(setup, request)?,
     };
     let criteria = request
         .criteria
@@ -292,7 +292,7 @@ fn begin(
     blobs: &BlobStore,
     lease: Lease,
 ) -> Result<Gate, SessionError> {
-    std::fs::create_dir_all(folder).map_err(SessionError::Blob)?;
+    crate::durable::make_folder(folder).map_err(SessionError::Blob)?;
     blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
     blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
     if let Some(steered) = &plan.protocol {
