@@ -31,6 +31,7 @@ use crate::eval::manifest::{self, Arm, Asked, CellRecord, Checkout, Manifest, St
 use crate::eval::report;
 use crate::eval::run::{self, Plan, Progress};
 use crate::eval::steering::FREE;
+use crate::files;
 use crate::ids::Hash;
 use crate::review::line as one_line;
 use crate::session::driver::Unwatched;
@@ -133,8 +134,7 @@ fn cost(text: &str) -> Result<u64, Failure> {
 /// The hash of the running executable.
 fn binary() -> Result<Hash, Failure> {
     let path = std::env::current_exe().map_err(|e| Failure::file("find", Path::new("chemigram"), &e))?;
-    let bytes = std::fs::read(&path).map_err(|e| Failure::file("read", &path, &e))?;
-    Ok(Hash::of(bytes))
+    Ok(files::hash(&path).map_err(|e| Failure::file("read", &path, &e))?.0)
 }
 
 /// The git checkout that the command was given in, if it was one.

@@ -22,6 +22,7 @@ use super::steering;
 use crate::budget::{Budget, usd};
 use crate::clock::{Clock as _, Stop, SystemClock};
 use crate::error::{Coded as _, ErrorCode, Fault};
+use crate::files;
 use crate::hint::did_you_mean;
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::night::{self, House};
@@ -291,8 +292,7 @@ impl Desk<'_> {
             let message = format!("`{named}` is neither a photo of the library nor a file{hint}");
             return Err(Failure::new(ErrorCode::NotFound, message));
         }
-        let bytes = std::fs::read(&path).map_err(|e| Failure::file("read", &path, &e))?;
-        let sha256 = Hash::of(&bytes);
+        let (sha256, _) = files::hash(&path).map_err(|e| Failure::file("read", &path, &e))?;
         let known = library.find_raw(&sha256)?;
         let workspace = known.map(|id| self.app.photo(&id)).transpose()?;
         Ok((Some(path), sha256, workspace))

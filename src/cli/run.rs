@@ -18,7 +18,8 @@ use crate::budget::Budget;
 use crate::clock::{Stop, SystemClock};
 use crate::darktable::proxy::Choice as ProxyChoice;
 use crate::error::{Coded as _, ErrorCode, Fault};
-use crate::ids::{Hash, PhotoId, SessionId};
+use crate::files;
+use crate::ids::{PhotoId, SessionId};
 use crate::photo::{IngestOptions, PhotoError, Workspace};
 use crate::provider::{Choice, Provider, connect};
 use crate::review::plain;
@@ -386,8 +387,8 @@ fn known(app: &App, named: &str) -> Result<Option<PhotoId>, Failure> {
         return Ok(Some(id));
     }
     let path = Path::new(named);
-    let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, &e))?;
-    Ok(app.library.find_raw(&Hash::of(&bytes))?)
+    let (sha256, _) = files::hash(path).map_err(|e| Failure::file("read", path, &e))?;
+    Ok(app.library.find_raw(&sha256)?)
 }
 
 /// Shows what would be done, and what would be sent first.

@@ -83,8 +83,11 @@ impl App {
         }
         let id = workspace.id();
         let raw = workspace.raw().path;
-        let asked =
-            self.ask().and_then(|ask| Ok(ask(&raw)?)).and_then(|told| Ok(workspace.correct_facts(&told)?));
+        let asked = workspace
+            .refuse_another_raw()
+            .map_err(Failure::from)
+            .and_then(|()| Ok(self.ask()?(&raw)?))
+            .and_then(|told| Ok(workspace.correct_facts(&told)?));
         match asked {
             Ok(corrected) => {
                 let misplaced = corrected.photo().corrected.as_ref().map_or(0, |c| c.misplaced.len());

@@ -13,6 +13,7 @@ use crate::darktable::render::{Quality, RenderError};
 use crate::darktable::scratch::{Base, History, Order, PICTURE, Scratch, at};
 use crate::darktable::state::{EditState, MaskForm, Module, Params, Shape};
 use crate::darktable::xmp::{self, Foreign};
+use crate::files;
 
 /// Nobody looks at this picture.
 const LONG_EDGE: u32 = 128;
@@ -48,16 +49,13 @@ pub fn complete(
     let ended = scratch.run(cli, &base, &order, deadline)?;
     checks::ending(&ended, raw, &scratch.output())?;
     checks::decoded(&scratch.output(), PICTURE, LONG_EDGE)?;
-    let size = fs::metadata(beside).map_err(at(beside))?.len();
-    if size > xmp::MAX_BYTES as u64 {
-        return Err(RenderError::Untrusted(format!("the sidecar that darktable wrote has {size} bytes")));
-    }
-    let written = fs::read(beside).map_err(at(beside))?;
+    let written = files::read(beside, xmp::MAX_BYTES as u64)
+        .map_err(|e| RenderError::Untrusted(format!("the sidecar that darktable wrote: {e}")))?;
     if written != sidecar {
         return Ok(written);
     }
     let picture = scratch.output().join(PICTURE);
-    let picture = fs::read(&picture).map_err(at(&picture))?;
+    let picture = files::read(&picture, files::LARGEST_LIST).map_err(at(&picture))?;
     Ok(packet(&picture).map_or(written, <[u8]>::to_vec))
 }
 

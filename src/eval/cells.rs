@@ -34,6 +34,7 @@ use crate::eval::manifest::{CellRecord, Contestant, Done, Failure, MadeWith, Sta
 use crate::eval::metrics::{EDGE, Eyes, Finished, METRICS_VERSION, measure};
 use crate::eval::scenario::Scenario;
 use crate::eval::steering::{Protocol, Steered};
+use crate::files;
 use crate::ids::Hash;
 use crate::photo::{Library, Workspace};
 use crate::prompts::Store;
@@ -266,7 +267,7 @@ pub struct Job<'a> {
 
 /// What is on disk about a finished cell, measured by the present metrics or not.
 pub fn finished(home: &Path, key: &Hash) -> Option<Done> {
-    let text = std::fs::read_to_string(folder(home, key).join("cell.json")).ok()?;
+    let text = files::read_text(&folder(home, key).join("cell.json"), files::LARGEST_LIST).ok()?;
     serde_json::from_str(&text).ok()
 }
 
@@ -491,8 +492,9 @@ impl Job<'_> {
     }
 
     fn failures(&self) -> Vec<Failure> {
-        let text = std::fs::read_to_string(self.folder().join("failures.jsonl")).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        let text =
+            files::read(&self.folder().join("failures.jsonl"), files::LARGEST_LIST).unwrap_or_default();
+        text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 }
 

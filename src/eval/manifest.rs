@@ -15,6 +15,7 @@ use crate::durable;
 use crate::error::{Coded, ErrorCode};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, Measured};
+use crate::files;
 use crate::ids::Hash;
 use crate::transcript::Outcome;
 
@@ -503,7 +504,7 @@ impl Manifest {
     /// Reads the manifest of a run's folder.
     pub fn read(folder: &Path) -> Result<Self, ManifestError> {
         let path = folder.join(MANIFEST_FILE);
-        let text = std::fs::read_to_string(&path).map_err(FileError::at("read", &path))?;
+        let text = files::read_text(&path, files::LARGEST_LIST).map_err(FileError::at("read", &path))?;
         let damaged = |reason: String| ManifestError::Damaged { path: path.clone(), reason };
         let manifest: Self = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         match manifest.format {
@@ -619,6 +620,6 @@ impl HistoryLine {
 
 /// All lines of history that can be read, oldest first.
 pub fn history(home: &Path) -> Vec<HistoryLine> {
-    let text = std::fs::read_to_string(home.join(HISTORY_FILE)).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    let text = files::read(&home.join(HISTORY_FILE), files::LARGEST_LIST).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }

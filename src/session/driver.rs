@@ -415,6 +415,12 @@ impl Session {
         let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
         let mut result = tool.run(&mut self.context(seq, &busy), arguments, permit);
         self.fold(host);
+        if let Err(fault) = &result
+            && fault.halts
+        {
+            // The call stays open, so that it is made again when the session is taken up.
+            return Err(fault.clone().into());
+        }
         if let Some(question) = self.state.question.clone()
             && let Some(answer) = host.answer(&question)
         {

@@ -169,7 +169,7 @@ pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, G
     });
     let rendered = setup.prompts.render(PROMPT, &context).map_err(|e| Fault::from(&e))?;
     let mut message = format!("The photographer's goal:\n{}\n", fenced("goal", goal));
-    let brief = protocols::brief(setup, request);
+    let brief = protocols::brief(setup, request)?;
     if !brief.trim().is_empty() {
         message.push_str(&format!("\nThe brief of the photo:\n{}\n", fenced("brief", brief.trim())));
     }
@@ -205,7 +205,7 @@ pub async fn generate(
         watcher.remark(&remark);
     }
     let folder = root.join(id.as_str());
-    std::fs::create_dir_all(&folder).map_err(SessionError::Blob)?;
+    crate::durable::make_folder(&folder).map_err(SessionError::Blob)?;
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
     let system = blobs.put(orders.system.as_bytes()).map_err(SessionError::Blob)?;
     let start = SessionStart {

@@ -58,6 +58,15 @@ impl Coded for SessionError {
         }
     }
 
+    fn halts(&self) -> bool {
+        match self {
+            Self::Transcript(e) => e.halts(),
+            Self::Photo(e) => e.halts(),
+            Self::Fault(f) => f.halts(),
+            Self::Blob(_) | Self::NotEnded => false,
+        }
+    }
+
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Transcript(e) => e.remedy(),

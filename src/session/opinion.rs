@@ -190,6 +190,7 @@ impl Session {
         }
         let table = match self.table(ask, &subject, host) {
             Ok(table) => table,
+            Err(fault) if fault.halts => return Err(fault.into()),
             Err(fault) => {
                 self.fold(host);
                 // That it cannot be paid ends no session.

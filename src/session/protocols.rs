@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::budget::{Budget, Reserve};
 use crate::error::{ErrorCode, Fault};
+use crate::files;
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::Workspace;
 use crate::protocol::build::Host;
@@ -131,7 +132,7 @@ pub fn ready(
 /// request's, and where the protocol is stricter the protocol's.
 pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
     let branches = vector_branches(setup, request)?;
-    let brief = brief(setup, request);
+    let brief = brief(setup, request)?;
     let ready = ready(asked, &brief, &branches, &request.budget, &setup.provider.info().model)?;
     for name in &ready.makes {
         if setup.workspace.branch(name)?.is_some() {
@@ -172,7 +173,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
 /// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
 pub fn loaded(setup: &Setup, request: &Request, asked: &Asked) -> Result<Loaded, SessionError> {
     let branches = vector_branches(setup, request)?;
-    let values = values(asked, &brief(setup, request), &asked.declared(), &branches);
+    let values = values(asked, &brief(setup, request)?, &asked.declared(), &branches);
     let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
     Ok(load(&asked.file, &asked.text, &options))
 }
@@ -186,9 +187,11 @@ fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch
 }
 
 /// The brief: the request's, or the photo's own.
-pub(super) fn brief(setup: &Setup, request: &Request) -> String {
-    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
-    request.brief.clone().or_else(own).unwrap_or_default()
+pub(super) fn brief(setup: &Setup, request: &Request) -> Result<String, SessionError> {
+    match &request.brief {
+        Some(brief) => Ok(brief.clone()),
+        None => Ok(setup.workspace.brief()?),
+    }
 }
 
 /// What the protocol keeps for its wrap-up.
@@ -212,7 +215,7 @@ pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>
     let Some(asked) = &start.protocol else { return Ok(None) };
     let id: SessionId = start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
     let path = workspace.session_folder(&id).join("blobs").join(asked.source.as_str());
-    let text = std::fs::read_to_string(&path).map_err(SessionError::Blob)?;
+    let text = files::read_text(&path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
     if Hash::of(&text) != asked.source {
         let message = format!("the protocol of session {id} is not the one that it began with");
         return Err(Fault::new(ErrorCode::VersioningError, message).into());

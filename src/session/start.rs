@@ -115,6 +115,7 @@ pub(super) fn plan_with(
     branches: Vec<PlannedBranch>,
 ) -> Result<Plan, SessionError> {
     let workspace = &setup.workspace;
+    workspace.refuse_another_raw()?;
     let baseline = workspace.resolve(&request.from)?;
     // Read now, while nothing is written: a damaged edit is no session.
     workspace.state_of(&baseline)?;
@@ -142,7 +143,7 @@ pub(super) fn plan_with(
     pricing::payable(info, budget)?;
     let brief = match &request.brief {
         Some(brief) => brief.clone(),
-        None => std::fs::read_to_string(workspace.folder().join("brief.md")).unwrap_or_default(),
+        None => protocols::brief(setup, request)?,
     };
     let criteria = request
         .criteria
@@ -291,7 +292,7 @@ fn begin(
     blobs: &BlobStore,
     lease: Lease,
 ) -> Result<Gate, SessionError> {
-    std::fs::create_dir_all(folder).map_err(SessionError::Blob)?;
+    crate::durable::make_folder(folder).map_err(SessionError::Blob)?;
     blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
     blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
     if let Some(steered) = &plan.protocol {
@@ -327,6 +328,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
             .with("remedy", "`chemigram mode-b list` shows the sessions")
             .into());
     }
+    setup.workspace.refuse_another_raw()?;
     let lease = Lease::default();
     let photo = lock(&setup.workspace, id, lease.clone())?;
     let read = transcript::read(&path)?;
