@@ -6,6 +6,8 @@
 mod chat_stub;
 #[path = "common/pictures.rs"]
 mod pictures;
+#[path = "provider/hostile.rs"]
+mod hostile;
 #[path = "provider/replies.rs"]
 mod replies;
 

@@ -360,6 +360,12 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     for line in &read.lines {
         crate::gate::fold(&mut ledger, line);
     }
+    // As at a start, and before anything is written.
+    let budget = with.raise.as_ref().unwrap_or(ledger.budget());
+    pricing::payable(setup.provider.info(), budget)?;
+    if let Referee::Model(referee) = &with.referee {
+        pricing::payable(referee.provider().info(), budget)?;
+    }
     let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
     let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
     let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
