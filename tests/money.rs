@@ -26,9 +26,9 @@ const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 fn priced(stub: &ChatStub) -> Arc<dyn Provider> {
     let dir = tempfile::tempdir().unwrap();
     let text = "name = \"mine\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
-                default_model = \"m\"\n[other_models]\nvision = true\n\
-                price = { input = 1.0, output = 4.0, as_of = \"2026-11-01\" }\n\
-                [wire]\nfirst_byte_seconds = 1\nidle_seconds = 1\n";
+                default_model = \"m\"\n[wire]\nfirst_byte_seconds = 1\nidle_seconds = 1\n\
+                [[model]]\nid = \"m\"\nvision = true\n\
+                price = { input = 1.0, output = 4.0, as_of = \"2026-11-01\" }\n";
     std::fs::write(dir.path().join("mine.toml"), text).unwrap();
     let registry = Registry::with_env(&Overlay::providers(Some(dir.path().to_owned())), |_| None);
     let choice = Choice { provider: "mine".into(), base_url: Some(stub.url()), ..Choice::default() };
@@ -159,7 +159,7 @@ fn no_model_without_a_price_takes_up_a_session_with_a_cost_cap() {
     };
     let refused = |model: Arc<dyn Provider>, referee: Referee| {
         let with = Resume { referee, ..Resume::default() };
-        let error = start::resume(studio.setup(model), &id, with).err().expect("no price, no session");
+        let error = start::resume(studio.setup(model), &id, with).err().unwrap();
         assert!(error.to_string().contains("the budget caps the cost, but the price of"), "{error}");
         assert_eq!(studio.lines(id_text(&id)).len(), lines, "nothing was written");
     };

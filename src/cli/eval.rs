@@ -16,7 +16,7 @@ use super::eval_args::{
 use super::eval_golden;
 use super::failure::Failure;
 use super::progress;
-use super::setup::{App, redactor};
+use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::assets::Overlay;
@@ -170,7 +170,7 @@ fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surro
         layouts,
         renderer: app.steady_renderer()?,
         ask: Box::new(app.ask()?),
-        redactor: redactor(&app.folders),
+        redactor: app.redactor.clone(),
         asked: Mutex::new(HashMap::new()),
     })
 }

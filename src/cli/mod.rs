@@ -49,7 +49,6 @@ use clap::Parser as _;
 use args::{Cli, Globals, Verb};
 use failure::Failure;
 use output::Output;
-use paths::Folders;
 use setup::App;
 
 /// Runs the program with the process's own arguments and returns its exit status.
@@ -93,8 +92,8 @@ fn run(globals: &Globals, verb: &Verb, output: Output) -> Result<u8, Failure> {
         Verb::Man { dir } => return generate::man(&output, dir.as_deref()).map(|()| 0),
         _ => {}
     }
-    logging::start(globals, setup::redactor(&Folders::find()?))?;
     let app = App::new(output, globals)?;
+    logging::start(globals, app.redactor.clone())?;
     dispatch(&app, verb)
 }
 

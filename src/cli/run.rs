@@ -11,7 +11,7 @@ use super::mode_b::show_session;
 use super::progress::Watch;
 use super::resolve;
 use super::run_args::{ChoiceArgs, RunArgs, RunOptions, RunProtocolArgs};
-use super::setup::{App, redactor};
+use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::budget::Budget;
@@ -253,7 +253,14 @@ pub(super) fn take_up(
         provider: Some(anew.choice.provider.unwrap_or_else(|| begun.provider.clone())),
         model: anew.choice.model.or_else(|| (!named).then(|| begun.model.clone())),
     };
-    let chosen = choice(&chosen, anew.seed.unwrap_or(begun.seed));
+    let seed = anew.seed.unwrap_or(begun.seed);
+    let mut chosen = choice(&chosen, seed);
+    if !named && chosen.base_url.take().is_some() {
+        let name = crate::review::line(&begun.provider);
+        app.output.remark(&format!(
+            "{BASE_URL_ENV} is for the provider that is named: to use it, add `--provider {name}`"
+        ));
+    }
     let provider = connect(&app.registry(), &chosen)?;
     let begun_with = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
     let named = anew.referee.or(begun_with);
@@ -302,13 +309,23 @@ fn cut_short(error: &SessionError, id: &SessionId) -> Failure {
     Failure::from(Fault::from(error)).remedy(remedy)
 }
 
+/// The address of the provider that is named on the command line, or in the environment beside it. It is nobody
+/// else's: a key must not travel to the address of another provider.
+const BASE_URL_ENV: &str = "CHEMIGRAM_BASE_URL";
+
+/// The address in the environment.
+pub(super) fn base_url() -> Option<String> {
+    std::env::var(BASE_URL_ENV).ok().filter(|url| !url.is_empty())
+}
+
 /// Which provider is meant: as typed, else as the environment says, else the explorer.
 pub(super) fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
     let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match args.provider.clone().or_else(|| env("CHEMIGRAM_PROVIDER")) {
         Some(provider) => {
             let from_env = || args.provider.is_none().then(|| env("CHEMIGRAM_MODEL")).flatten();
-            Choice { provider, model: args.model.clone().or_else(from_env), base_url: None, seed }
+            let model = args.model.clone().or_else(from_env);
+            Choice { provider, model, base_url: base_url(), seed }
         }
         None => Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed },
     }
@@ -333,7 +350,7 @@ fn setup(
         provider,
         prompts: app.prompts(prompts)?,
         clock: Arc::new(SystemClock),
-        redactor: redactor(&app.folders),
+        redactor: app.redactor.clone(),
         stop,
     })
 }

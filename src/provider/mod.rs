@@ -15,7 +15,7 @@ pub mod script;
 pub mod sse;
 pub mod wire;
 
-pub use registry::{BASE_URL_ENV, Choice, Registry, connect};
+pub use registry::{Choice, Registry, connect};
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -415,17 +415,21 @@ fn client(url: &reqwest::Url) -> Result<reqwest::Client, reqwest::Error> {
         // An error means that another part of the process chose a provider before; that one serves too.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
-    let local = match url.host_str() {
-        Some("localhost" | "[::1]") => true,
-        Some(host) => host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback()),
-        None => false,
-    };
     let builder = reqwest::Client::builder()
         .user_agent(concat!("chemigram/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT);
-    if local { builder.no_proxy().build() } else { builder.build() }
+    if is_loopback(url) { builder.no_proxy().build() } else { builder.build() }
+}
+
+/// Whether a server is on this machine.
+pub(super) fn is_loopback(url: &reqwest::Url) -> bool {
+    match url.host_str() {
+        Some("localhost" | "[::1]") => true,
+        Some(host) => host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback()),
+        None => false,
+    }
 }
 
 /// An error with its causes, without the address (which the caller names).

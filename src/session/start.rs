@@ -148,6 +148,8 @@ pub(super) fn plan_with(
         .criteria
         .clone()
         .unwrap_or_else(|| "inferred from the photographer's taste and the brief".into());
+    // As it will be kept, so that what is read back is what was begun with.
+    let brief = setup.redactor.clean(brief);
     let context = json!({
         "photo_id": workspace.id().as_str(),
         "brief": brief,
@@ -166,7 +168,8 @@ pub(super) fn plan_with(
         "baseline": request.from,
         "vision": info.vision,
     });
-    let rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
+    let mut rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
+    rendered.text = setup.redactor.clean(rendered.text);
     let tools = tools::specs();
     let reserve = if info.free && budget.max_tokens.is_none() {
         Reserve::default()
