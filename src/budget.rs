@@ -284,6 +284,22 @@ impl fmt::Display for Exhausted {
     }
 }
 
+impl Exhausted {
+    /// What to add to the budget for the session to go on: half as much again, or what was wanted.
+    pub fn raise(&self) -> String {
+        let missing = self.used.saturating_add(self.reserved).saturating_add(self.wanted);
+        let more = (self.limit / 2).max(missing.saturating_sub(self.limit)).max(1);
+        match self.cap {
+            Cap::Time => "time=10m,iterations=20".into(),
+            Cap::Iterations | Cap::ModelCalls | Cap::BadCalls | Cap::Loop => "iterations=20".into(),
+            Cap::Branches => "branches=1,iterations=20".into(),
+            Cap::Tokens => format!("tokens={}k", more.div_ceil(1_000)),
+            Cap::Cost => format!("cost={}.{:02}", more.div_ceil(10_000) / 100, more.div_ceil(10_000) % 100),
+            Cap::Renders => format!("renders={more}"),
+        }
+    }
+}
+
 impl From<Exhausted> for Fault {
     fn from(e: Exhausted) -> Self {
         Fault::new(ErrorCode::BudgetExhausted, e.to_string())

@@ -268,7 +268,7 @@ fn ctrl_c_lets_a_session_end_twice_cuts_it_and_the_run_goes_on_to_the_same_figur
     let folder = manifest::find(&home.evaluations(), &run).unwrap();
     let cut = Manifest::read(&folder).unwrap();
     assert_eq!((cut.tally().done, cut.tally().not_run), (1, 2));
-    let Standing::NotRun { why } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
+    let Standing::NotRun { why, .. } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
     assert!(why.contains("goes on where it stopped"), "{why}");
 
     let child = home.begin(&["resume", &run]);
@@ -318,7 +318,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     let (status, poor) = home.run(&capped);
     assert_eq!((status, poor.tally().done, poor.tally().not_run), (10, 1, 2), "{:?}", poor.spent());
     assert_eq!(poor.spent().0, 60_000);
-    let Standing::NotRun { why } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
+    let Standing::NotRun { why, .. } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
     assert!(why.contains("the cost cap has fired"), "{why}");
     let (status, _) = home.eval(&["resume", "last", "--budget", "cost=1"]);
     let rich = Manifest::read(&manifest::find(&home.evaluations(), "last").unwrap()).unwrap();

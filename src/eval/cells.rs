@@ -52,7 +52,7 @@ use crate::vocabulary::Vocabulary;
 /// The version of [`Inputs`].
 const FORMAT: u32 = 2;
 /// Attempts at one cell in one sitting.
-const ATTEMPTS: usize = 3;
+pub const ATTEMPTS: u64 = 3;
 /// How long darktable may take over one picture that is measured.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -262,6 +262,8 @@ pub struct Job<'a> {
     pub protocol: Option<&'a Protocol>,
     /// What it may spend.
     pub budget: &'a Budget,
+    /// Asked before an attempt is repeated, with what the failed one spent: whether the run has room for another.
+    pub again: &'a dyn Fn(Amounts) -> bool,
 }
 
 /// What is on disk about a finished cell, measured by the present metrics or not.
@@ -301,7 +303,8 @@ impl Job<'_> {
             match self.attempt(inputs, &origin, execute) {
                 Ok(Some(done)) => return Standing::Done(Box::new(done)),
                 Ok(None) => {
-                    return Standing::NotRun { why: "it was cut, and goes on where it stopped".into() };
+                    let why = "it was cut, and goes on where it stopped".into();
+                    return Standing::NotRun { why, failures: self.failures() };
                 }
                 Err((fault, spent)) => {
                     let helps = matches!(
@@ -309,7 +312,7 @@ impl Job<'_> {
                         ErrorCode::ProviderError | ErrorCode::DarktableError | ErrorCode::Interrupted
                     );
                     self.note(&fault, spent);
-                    if attempt >= ATTEMPTS || !helps {
+                    if attempt >= ATTEMPTS || !helps || !(self.again)(spent) {
                         break;
                     }
                 }
