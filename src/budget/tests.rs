@@ -74,7 +74,9 @@ fn what_is_used_up_refuses_a_call_that_wants_nothing() {
         ledger.wrap_up();
         ledger
     };
-    let fired = |ledger: &Ledger, want| ledger.admit(want, Duration::ZERO).err().map(|e| e.cap);
+    fn fired(ledger: &Ledger, want: &Amounts) -> Option<Cap> {
+        ledger.admit(want, Duration::ZERO).err().map(|e| e.cap)
+    }
     let cost = spent(Amounts { cost_micro_usd: 10_000, ..Amounts::default() });
     assert_eq!(fired(&cost, &call), Some(Cap::Cost));
     assert_eq!(fired(&cost, &Amounts { iterations: 1, ..Amounts::default() }), None, "a tool costs nothing");

@@ -493,6 +493,12 @@ impl Job<'_> {
         let _ = durable::append_line(&self.folder().join("failures.jsonl"), &line);
     }
 
+    /// What becomes of a cell that the program itself broke off.
+    pub fn broke(&self, fault: &Fault) -> Standing {
+        self.note(fault, Amounts::default());
+        Standing::Failed { failures: self.failures() }
+    }
+
     fn failures(&self) -> Vec<Failure> {
         let text = std::fs::read_to_string(self.folder().join("failures.jsonl")).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

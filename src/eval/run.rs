@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::clock::{Cancel, Clock, SystemClock};
-use crate::error::{Coded, ErrorCode, Fault};
+use crate::error::{Coded, ErrorCode, Fault, caught};
 use crate::eval::baselines;
 use crate::eval::cells::{self, ATTEMPTS, Execute, Inputs, Job, Seat, Surroundings};
 use crate::eval::file::FileError;
@@ -511,7 +511,7 @@ struct Paper<'a> {
 }
 
 impl<'a> Desk<'a> {
-    /// The paper; a worker that panicked has left at most a cell that is not run.
+    /// The paper; a job that panics is a failed cell, and nothing panics while the paper is held.
     fn paper(&self) -> MutexGuard<'_, Paper<'a>> {
         self.paper.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -541,7 +541,7 @@ impl<'a> Desk<'a> {
             budget: &task.budget,
             again: &|failed| self.again(at, task.most, failed),
         };
-        let standing = job.run(&task.inputs, self.execute);
+        let standing = caught(|| job.run(&task.inputs, self.execute)).unwrap_or_else(|fault| job.broke(&fault));
         self.put(at, CellRecord { standing, ..cell }, self.elapsed().saturating_sub(began));
         true
     }

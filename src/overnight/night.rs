@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::clock::{Cancel, Clock};
-use crate::error::Fault;
+use crate::error::{Fault, caught};
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::NightError;
 use crate::overnight::record::{Entry, Night, Order, Stamped, Standing, Track};
@@ -305,7 +305,8 @@ impl<'a> Desk<'a> {
     fn one(&self) -> bool {
         let Some((place, turn)) = self.take() else { return false };
         let Some(order) = self.orders.get(place) else { return false };
-        let entry = self.work(place, order, turn).unwrap_or_else(|fault| Some(Entry::failed(place, &fault)));
+        let entry = caught(|| self.work(place, order, turn)).flatten();
+        let entry = entry.unwrap_or_else(|fault| Some(Entry::failed(place, &fault)));
         self.put(place, entry);
         true
     }

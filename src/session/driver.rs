@@ -11,7 +11,7 @@ use crate::clock::{Deadline, Stop};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
 use crate::darktable::render::{Quality, Rendered};
 use crate::darktable::state::EditState;
-use crate::error::{ErrorCode, Fault};
+use crate::error::{ErrorCode, Fault, caught};
 use crate::gate::{Gate, Permit, Refusal};
 use crate::ids::{Hash, RefName};
 use crate::photo::Writer;
@@ -417,7 +417,8 @@ impl Session {
         let seq = permit.seq();
         let started = self.gate.elapsed();
         let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
-        let mut result = tool.run(&mut self.context(seq, &busy), arguments, permit);
+        let run = || tool.run(&mut self.context(seq, &busy), arguments, permit);
+        let mut result = caught(run).flatten();
         self.fold(host);
         if let Some(question) = self.state.question.clone()
             && let Some(answer) = host.answer(&question)
