@@ -318,7 +318,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     assert_eq!(resumed("cost=0.20"), (3, 3 * 40_500), "there is no room for another attempt");
     assert_eq!(resumed("cost=0.25"), (4, 4 * 40_500), "there is room for one");
 
-    // Six cents a session, at most ten: after the first, the second might pass fifteen and a half.
+    // Six cents a session, at most twenty: after the first, the second might pass twenty-five and a half.
     let model = "[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n";
     let confirm = r#"calls = [{ name = "confirm_session", arguments = '{"vectors": [{"name": "light", "restated": "brighter"}]}' }]"#;
     let end = r#"calls = [{ name = "end_mode_b_session", arguments = '{"session_summary": "Nothing."}' }]"#;
@@ -329,7 +329,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     let (status, refused) = home.eval(&[&["run", "--golden", "golden_test"], dear.as_slice()].concat());
     assert_eq!(status, 2);
     assert!(refused["error"]["message"].as_str().unwrap().contains("nothing limits"), "{refused}");
-    let capped = [dear.as_slice(), &["--cell-cost", "0.10", "--budget", "cost=0.155"]].concat();
+    let capped = [dear.as_slice(), &["--cell-cost", "0.20", "--budget", "cost=0.255"]].concat();
     let (status, poor) = home.run(&capped);
     assert_eq!((status, poor.tally().done, poor.tally().not_run), (10, 1, 2), "{:?}", poor.spent());
     assert_eq!(poor.spent().0, 60_200);

@@ -421,6 +421,11 @@ pub enum SessionVerb {
         /// Part of its id, four characters or more
         session: String,
     },
+    /// Make a session again from its transcript, in a scratch copy, and prove every snapshot and every pixel
+    Replay {
+        /// Part of its id, four characters or more
+        session: String,
+    },
     /// Ask a running session to wrap up; asked again, to stop at once
     Stop {
         /// Part of its id, four characters or more

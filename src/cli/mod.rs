@@ -140,7 +140,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::RunModeB(args) => run::run(app, args),
         Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::Overnight(args) => overnight::overnight(app, args),
-        Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
+        Verb::ModeB { verb } => mode_b::mode_b(app, verb),
         Verb::Promote { subject, branch, tag, to_main } => {
             done(history::promote(app, subject, branch, tag, *to_main))
         }

@@ -332,7 +332,7 @@ pub(super) fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
 }
 
 /// Everything a session works with.
-fn setup(
+pub(super) fn setup(
     app: &App,
     workspace: Workspace,
     provider: Arc<dyn Provider>,
@@ -356,7 +356,7 @@ fn setup(
 }
 
 /// Lets the previews come from a smaller copy of the raw; by how much it is smaller, if they do.
-fn preview_from_copy(
+pub(super) fn preview_from_copy(
     app: &App,
     setup: &mut Setup,
     choice: ProxyChoice,

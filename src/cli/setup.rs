@@ -31,7 +31,7 @@ use crate::session::listing;
 use crate::vocabulary::Vocabulary;
 
 /// How large the cache of rendered pictures may become.
-const CACHE_LIMIT: u64 = 4 << 30;
+pub const CACHE_LIMIT: u64 = 4 << 30;
 
 /// How long darktable may take over one picture that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -180,8 +180,13 @@ impl App {
 
     /// Eyes for many looks: a darktable that stays alive, behind the cache.
     pub fn steady_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
+        self.steady_renderer_with(self.cache())
+    }
+
+    /// [`Self::steady_renderer`] behind another cache.
+    pub fn steady_renderer_with(&self, cache: Cache) -> Result<Arc<dyn Renderer>, Failure> {
         let worker = Worker::new(self.darktable()?, &self.folders.darktable(), self.encoder())?;
-        Ok(Arc::new(Cached::new(Arc::new(worker), self.cache())))
+        Ok(Arc::new(Cached::new(Arc::new(worker), cache)))
     }
 
     /// Eyes for a single look: darktable behind the cache.

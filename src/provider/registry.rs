@@ -336,7 +336,7 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
         let mine = |name: &str, command: &str| {
             format!(
-                "name = \"{name}\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://h/v1\"\n\
+                "name = \"{name}\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"https://h/v1\"\n\
                  other_models = {{ vision = true }}\nkey_cmd = {command}\n"
             )
         };

@@ -508,7 +508,7 @@ pub(super) fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Resul
     Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
 }
 
-fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {
+pub(super) fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {
     let workspace = &setup.workspace;
     Ok(Engine {
         vocabulary: setup.vocabulary.clone(),
