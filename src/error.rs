@@ -152,3 +152,16 @@ impl Coded for Fault {
         self.halts
     }
 }
+
+/// Does one job; a panic in it is an error of this job alone, which says what went wrong.
+///
+/// # Errors
+/// `STATE_ERROR` when the job panicked.
+pub fn caught<T>(job: impl FnOnce() -> T) -> Result<T, Fault> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).map_err(|payload| {
+        let said = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
+        let message = format!("a defect of chemigram: {}", said.as_deref().unwrap_or("it panicked"));
+        Fault::new(ErrorCode::StateError, message).with("remedy", "please report it, with this message").fatal()
+    })
+}

@@ -157,7 +157,11 @@ impl Gate {
             };
             return Err(note.into());
         };
-        if let Err(exhausted) = self.check_render(&reserved, estimate(&intent)) {
+        let checked = match &intent {
+            Event::ModelIntent { keep, .. } => self.ledger.clone().keeping(*keep).admit(&reserved, self.elapsed()),
+            _ => self.check_render(&reserved, estimate(&intent)),
+        };
+        if let Err(exhausted) = checked {
             self.lease.refuse(exhausted);
             self.refusal = Some(exhausted);
             return Err(Refusal::Exhausted(exhausted));
@@ -266,6 +270,9 @@ fn mutates(event: &Event) -> bool {
 pub fn fold(ledger: &mut Ledger, line: &Line) {
     if let Some(amounts) = reserved(&line.event) {
         ledger.reserve(line.seq, amounts);
+        if let Event::ModelIntent { keep, .. } = &line.event {
+            ledger.keep(*keep);
+        }
         // What was begun ahead had nothing reserved; whoever asks for it pays.
         if let Event::RenderIntent { joins: Some(ahead), .. } = &line.event {
             ledger.settle(*ahead, Amounts::default());

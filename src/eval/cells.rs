@@ -53,7 +53,7 @@ use crate::vocabulary::Vocabulary;
 /// The version of [`Inputs`].
 const FORMAT: u32 = 2;
 /// Attempts at one cell in one sitting.
-const ATTEMPTS: usize = 3;
+pub const ATTEMPTS: u64 = 3;
 /// How long darktable may take over one picture that is measured.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -263,6 +263,8 @@ pub struct Job<'a> {
     pub protocol: Option<&'a Protocol>,
     /// What it may spend.
     pub budget: &'a Budget,
+    /// Asked before an attempt is repeated, with what the failed one spent: whether the run has room for another.
+    pub again: &'a dyn Fn(Amounts) -> bool,
 }
 
 /// What is on disk about a finished cell, measured by the present metrics or not.
@@ -302,7 +304,8 @@ impl Job<'_> {
             match self.attempt(inputs, &origin, execute) {
                 Ok(Some(done)) => return Standing::Done(Box::new(done)),
                 Ok(None) => {
-                    return Standing::NotRun { why: "it was cut, and goes on where it stopped".into() };
+                    let why = "it was cut, and goes on where it stopped".into();
+                    return Standing::NotRun { why, failures: self.failures() };
                 }
                 Err((fault, spent)) => {
                     let helps = matches!(
@@ -310,7 +313,7 @@ impl Job<'_> {
                         ErrorCode::ProviderError | ErrorCode::DarktableError | ErrorCode::Interrupted
                     );
                     self.note(&fault, spent);
-                    if attempt >= ATTEMPTS || !helps {
+                    if attempt >= ATTEMPTS || !helps || !(self.again)(spent) {
                         break;
                     }
                 }
@@ -489,6 +492,12 @@ impl Job<'_> {
         let line = json!(failure).to_string();
         // The failure itself is on its way to the person; a note that cannot be written changes nothing.
         let _ = durable::append_line(&self.folder().join("failures.jsonl"), &line);
+    }
+
+    /// What becomes of a cell that the program itself broke off.
+    pub fn broke(&self, fault: &Fault) -> Standing {
+        self.note(fault, Amounts::default());
+        Standing::Failed { failures: self.failures() }
     }
 
     fn failures(&self) -> Vec<Failure> {

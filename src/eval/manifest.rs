@@ -219,7 +219,20 @@ pub enum Standing {
     NotRun {
         /// Why.
         why: String,
+        /// What failed before, in this sitting or an earlier one.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failures: Vec<Failure>,
     },
+}
+
+impl Standing {
+    /// Every attempt that failed.
+    pub fn failures(&self) -> &[Failure] {
+        match self {
+            Self::Done(done) => &done.failures,
+            Self::Failed { failures } | Self::NotRun { failures, .. } => failures,
+        }
+    }
 }
 
 /// A finished cell.
@@ -414,14 +427,20 @@ impl CellRecord {
         }
     }
 
+    /// It is not run: why. What failed before stays.
+    pub fn leave(&mut self, why: &str) {
+        let failures = self.standing.failures().to_vec();
+        self.standing = Standing::NotRun { why: why.into(), failures };
+    }
+
     /// What the run `payer` paid for it, in millionths of a US dollar and in tokens; failed attempts included.
     pub fn spent(&self, payer: &str) -> (u64, u64) {
-        let (own, failures) = match &self.standing {
-            Standing::Done(done) if done.paid_by == payer => (done.spent, done.failures.as_slice()),
-            Standing::Failed { failures } => (Amounts::default(), failures.as_slice()),
-            Standing::Done(_) | Standing::NotRun { .. } => (Amounts::default(), [].as_slice()),
+        let own = match &self.standing {
+            Standing::Done(done) if done.paid_by == payer => done.spent,
+            Standing::Done(_) => return (0, 0),
+            Standing::Failed { .. } | Standing::NotRun { .. } => Amounts::default(),
         };
-        let all = failures.iter().map(|failure| failure.spent).chain([own]);
+        let all = self.standing.failures().iter().map(|failure| failure.spent).chain([own]);
         all.fold((0, 0), |(cost, tokens), one| (cost + one.cost_micro_usd, tokens + one.tokens))
     }
 }

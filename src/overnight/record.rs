@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -172,8 +173,12 @@ impl Entry {
 /// An entry with its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stamped {
-    /// When (UTC).
+    /// When (UTC), for people.
     pub t: Timestamp,
+    /// The night's own time in milliseconds: it does not run between sittings, and no change of the clock on the
+    /// wall moves it. Absent in what earlier builds wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mono_ms: Option<u64>,
     /// What.
     #[serde(flatten)]
     pub entry: Entry,
@@ -299,9 +304,10 @@ impl Night {
         self.entries.last().is_some_and(|stamped| stamped.entry == Entry::Closed)
     }
 
-    /// Writes down what happened, synced.
-    pub(super) fn append(&mut self, entry: Entry) -> Result<Stamped, NightError> {
-        let stamped = Stamped { t: Timestamp::now(), entry };
+    /// Writes down what happened at the night's time `at`, synced.
+    pub(super) fn append(&mut self, entry: Entry, at: Duration) -> Result<Stamped, NightError> {
+        let mono_ms = Some(u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
+        let stamped = Stamped { t: Timestamp::now(), mono_ms, entry };
         let path = self.folder.join(LEDGER);
         let line = serde_json::to_string(&stamped).unwrap_or_default();
         durable::append_line(&path, &line).map_err(NightError::io("append to", &path))?;
@@ -461,7 +467,7 @@ mod tests {
         let budget = Budget::parse("lite").unwrap();
         let photo: PhotoId = "a".parse().unwrap();
         let begun = Entry::Started { place: 0, photo, session: session.clone(), budget, again: false };
-        night.append(begun).unwrap();
+        night.append(begun, Duration::ZERO).unwrap();
         let ledger = night.folder.join(LEDGER);
         let mut text = fs::read_to_string(&ledger).unwrap();
         text.push_str("{\"t\":\"2026-11-22T01:00:00Z\",\"event\":\"ended\",\"pla");
@@ -469,7 +475,10 @@ mod tests {
         let mut night = find(&library, "last").unwrap();
         assert_eq!((night.entries.len(), &night.tracks()[0].standing), (1, &Standing::Begun));
         night
-            .append(Entry::failed(1, &Fault::new(ErrorCode::NotFound, "gone").with("remedy", "look")))
+            .append(
+                Entry::failed(1, &Fault::new(ErrorCode::NotFound, "gone").with("remedy", "look")),
+                Duration::ZERO,
+            )
             .unwrap();
         let tracks = find(&library, &night.record.night).unwrap().tracks();
         assert_eq!(tracks[0].session.as_ref().unwrap().1, session);
@@ -520,7 +529,7 @@ mod tests {
         assert_eq!(pid, std::process::id());
         drop(lock);
         first.lock().unwrap();
-        first.append(Entry::Closed).unwrap();
+        first.append(Entry::Closed, Duration::ZERO).unwrap();
         assert!(unfinished(&library, &sha256).is_none());
         let second = night(&library);
         assert_ne!(second.record.night, first.record.night);

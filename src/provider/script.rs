@@ -217,6 +217,8 @@ impl Script {
             message: fault.message.unwrap_or_else(|| "a scripted fault".to_owned()),
             remedy: None,
             retry_after: fault.retry_after_ms.map(Duration::from_millis),
+            // As on a wire: an error by its status is the server's refusal, anything else was worked on.
+            sent: fault.status.is_none_or(|status| (200..300).contains(&status)),
             usage: fault.usage,
             raw,
         })

@@ -14,6 +14,7 @@ pub mod listing;
 pub mod opinion;
 pub mod pricing;
 pub mod protocols;
+pub mod replay;
 pub mod start;
 pub mod state;
 pub mod steering;

@@ -147,7 +147,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     let protocol = ready.protocol;
     let reserve = reserve(&protocol);
     let mut plan = start::plan_with(setup, &request, branches)?;
-    // Where the guard rail keeps one call for the wrap-up on top, a cap keeps it within.
+    // The guard rail keeps some calls for the wrap-up by itself; a cap keeps one.
     let one = u64::from(request.budget.max_model_calls.is_some_and(|calls| calls > 1));
     plan.start.reserve = Reserve {
         time_seconds: reserve.time_seconds,
@@ -160,7 +160,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     plan.start.protocol = Some(ProtocolStart {
         name: protocol.name.clone(),
         file: asked.file.clone(),
-        source: Hash::of(&asked.text),
+        source: Hash::of(setup.redactor.clean(asked.text.clone())),
         variables: ready.variables,
         allowed: asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
     });
