@@ -18,6 +18,7 @@ const FLOORS: &[(u8, &[&str])] = &[
             "conversation",
             "durable",
             "error",
+            "files",
             "gate",
             "hint",
             "ids",

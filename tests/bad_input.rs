@@ -394,6 +394,81 @@ fn a_raw_that_went_away_ends_the_session_before_a_model_is_asked() {
 }
 
 #[test]
+fn a_file_without_an_end_is_refused_and_not_read() {
+    let home = Home::new();
+    let sparse = home.path("sparse.toml");
+    std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    assert!(Command::new("mkfifo").arg(home.path("pipe")).status().unwrap().success());
+    let set = home.path("golden_x");
+    std::fs::create_dir_all(set.join("raws")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", set.join("raws/zero.dng")).unwrap();
+    let manifest =
+        r#"{"version":"golden_x","shipped":"2026-01-01","primary":"recovery","weights":{},"files":{}}"#;
+    std::fs::write(set.join("manifest.json"), manifest).unwrap();
+    let (sparse, set) = (sparse.to_str().unwrap(), set.to_str().unwrap());
+    let session = |more: &[&str]| {
+        let words = ["run-mode-b", "cup", "--yes", "--budget", "lite"];
+        words.iter().chain(more).map(|w| (*w).to_owned()).collect::<Vec<_>>()
+    };
+    for (arguments, words) in [
+        (session(&["--brief", "@/dev/zero"]), "not a regular file"),
+        (session(&["--brief", "@pipe"]), "not a regular file"),
+        (session(&["--brief", &format!("@{sparse}")]), "larger than 1 MiB"),
+        (session(&["--provider", "script", "--model", sparse]), "larger than 64 MiB"),
+        (session(&["--provider", "script", "--model", "/dev/zero"]), "not a regular file"),
+        (["eval", "verify", set].map(str::to_owned).into(), "leads out of the set"),
+    ] {
+        let mut command = Command::new("bash");
+        home.dress(&mut command);
+        command.args(["-c", "ulimit -v 4000000; exec \"$@\"", "-", env!("CARGO_BIN_EXE_chemigram")]);
+        let started = Instant::now();
+        said(&command.args(&arguments).output().unwrap(), 2, &[words]);
+        assert!(started.elapsed() < Duration::from_secs(10), "{arguments:?}");
+    }
+    let manifest = Path::new(set).join("manifest.json");
+    std::fs::File::create(manifest).unwrap().set_len(1 << 40).unwrap();
+    home.fails(2, &["eval", "verify", set], &["larger than 64 MiB"]);
+}
+
+#[test]
+fn another_file_in_the_raws_place_is_refused_by_whatever_needs_the_raw() {
+    let home = Home::new();
+    std::fs::copy(home.path("cup.dng"), home.path("mug.dng")).unwrap();
+    flip(&home.path("mug.dng"));
+    home.ok(&["ingest", "mug.dng"]);
+    home.ok(&["apply", "cup", "exposure", "ev=0.5"]);
+    home.ok(&["apply", "mug", "clarity"]);
+    home.ok(&["render", "cup", "-o", "a.png", "--size", "128"]);
+    let right = std::fs::read(home.path("cup.dng")).unwrap();
+    std::fs::copy(home.path("mug.dng"), home.path("cup.dng")).unwrap();
+    let hashes = [&right, &std::fs::read(home.path("mug.dng")).unwrap()].map(|b| chemigram::ids::Hash::of(b));
+    let words = [hashes[0].as_str(), hashes[1].as_str()];
+    let session = home.session(CONFIRM);
+    let session: Vec<&str> = session.iter().map(String::as_str).collect();
+    let refused: [&[&str]; 7] = [
+        // From the cache, and not.
+        &["render", "cup", "-o", "b.png", "--size", "128"],
+        &["render", "cup", "-o", "b.png", "--size", "130"],
+        &["render", "cup", "baseline", "-o", "b.png", "--size", "128"],
+        &["export", "cup", "-o", "b.jpg"],
+        &["propagate", "cup", "mug"],
+        &["propagate", "mug", "cup"],
+        &session,
+    ];
+    for command in refused {
+        let told = home.fails(5, command, &words);
+        assert!(told.contains("put the original back") || command == ["propagate", "mug", "cup"], "{told}");
+        assert!(!home.path("b.png").exists() && !home.path("b.jpg").exists());
+    }
+    assert!(!home.photo("sessions/mode_b").read_dir().unwrap().any(|_| true), "a session was begun");
+    home.fails(5, &["fsck", "cup"], &["not those that were ingested"]);
+    std::fs::write(home.path("cup.dng"), right).unwrap();
+    home.whole();
+    home.ok(&["render", "cup", "-o", "b.png", "--size", "128"]);
+    assert_eq!(std::fs::read(home.path("a.png")).unwrap(), std::fs::read(home.path("b.png")).unwrap());
+}
+
+#[test]
 fn the_cost_cap_ends_a_session_and_is_never_passed() {
     let home = Home::new();
     let price = "[model]\nfree = false\nprice = { input = 2.0, output = 10.0, as_of = \"2026-11-01\" }\n";

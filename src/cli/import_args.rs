@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use crate::ids::{PhotoId, RefName};
 use crate::photo::IMPORTED;
+use crate::vocabulary::made::LUT_SPACES;
 
 /// `import-sidecar`.
 #[derive(Args, Debug)]
@@ -30,16 +32,25 @@ pub struct ImportArgs {
 /// `vocab import`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  chemigram vocab import \"Dusk & dawn.dtstyle\"\n  chemigram apply iguana dusk_dawn\n\n\
-                  A style is applied whole and cannot be adjusted; it may not take the name of a move or look."
+    after_help = "Examples:\n  chemigram vocab import \"Dusk & dawn.dtstyle\"\n  chemigram apply iguana dusk_dawn\n\n  \
+                  chemigram vocab import ~/luts/*.cube\n  chemigram apply iguana kodak_2383 opacity=60\n\n\
+                  A style is applied whole and cannot be adjusted. A LUT becomes a move, whose strength is its opacity. \
+                  Neither may take the name of another move or look."
 )]
-pub struct StyleArgs {
-    /// The style's file
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Its name here [default: made of its name in darktable]
+pub struct VocabImportArgs {
+    /// A style (.dtstyle), or LUTs: .cube, or Hald pictures (.png, 8 bits)
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Its name here [default: made of the style's name, or of the LUT's file name]
     #[arg(long)]
     pub name: Option<String>,
+    /// The colour space that the LUTs are made for
+    #[arg(long, value_name = "SPACE", default_value = "srgb", value_parser = lut_space())]
+    pub space: String,
+}
+
+fn lut_space() -> PossibleValuesParser {
+    PossibleValuesParser::new(LUT_SPACES.map(|(name, _)| name))
 }
 
 /// `bind-layers`.

@@ -162,6 +162,7 @@ impl Coded for PhotoError {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     ErrorCode::PermissionDenied
                 }
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ErrorCode::InvalidInput,
                 _ => ErrorCode::StateError,
             },
             Self::NoPhoto { .. } | Self::NoProposal(_) => ErrorCode::NotFound,
@@ -184,6 +185,14 @@ impl Coded for PhotoError {
         }
     }
 
+    fn halts(&self) -> bool {
+        match self {
+            Self::Lease(fault) => fault.halts(),
+            Self::Baseline(error) => error.halts(),
+            _ => false,
+        }
+    }
+
     fn remedy(&self) -> Option<String> {
         let text = match self {
             Self::Io { source, .. } => match source.kind() {
@@ -198,6 +207,9 @@ impl Coded for PhotoError {
                     "a file stands where a folder should be, or the reverse: move it away"
                 }
                 io::ErrorKind::NotFound => "check the path",
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                    "put a regular file of a reasonable size in its place"
+                }
                 _ => return None,
             },
             Self::NoPhoto { .. } => {

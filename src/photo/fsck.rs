@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
 use crate::error::Coded;
+use crate::files;
 use crate::ids::Hash;
 use crate::photo::error::PhotoError;
 use crate::photo::gaps::{self, Gap};
@@ -205,11 +205,14 @@ impl Workspace {
     fn check_raw(&self, report: &mut FsckReport) {
         let raw = self.raw();
         let original = &self.photo().raw.original;
-        match hash_file(&raw.path) {
+        match files::hash(&raw.path) {
             Ok((found, _)) if found == raw.sha256 => {}
-            Ok(_) => report.damage(
+            Ok((found, _)) => report.damage(
                 format!("raw/{}", self.photo().raw.name),
-                "its bytes are not those that were ingested",
+                format!(
+                    "its bytes are not those that were ingested: their SHA-256 is {found}, not {}",
+                    raw.sha256
+                ),
                 "put the original back",
             ),
             Err(e) => report.damage(
@@ -239,22 +242,6 @@ impl Workspace {
 
     fn relative(&self, path: &Path) -> String {
         path.strip_prefix(self.folder()).unwrap_or(path).display().to_string()
-    }
-}
-
-/// SHA-256 and length of a file, read in pieces.
-pub(super) fn hash_file(path: &Path) -> io::Result<(Hash, u64)> {
-    let mut file = File::open(path)?;
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut length = 0;
-    loop {
-        let n = file.read(&mut buffer)?;
-        if n == 0 {
-            return Ok((Hash::finish(digest), length));
-        }
-        digest.update(buffer.get(..n).unwrap_or_default());
-        length += n as u64;
     }
 }
 
@@ -317,7 +304,7 @@ fn reason(error: &PhotoError) -> String {
 mod tests {
     use super::*;
     use crate::photo::Operation;
-    use crate::photo::testing::{TestPhoto, exposure, name};
+    use crate::photo::testing::{TestPhoto, exposure, name, take_in};
 
     /// `main` one edit from the baseline, and an edit that no ref leads to.
     fn photo() -> TestPhoto {
@@ -382,6 +369,21 @@ mod tests {
         let photo = photo();
         fs::write(photo.dir.path().join("Iguana.DNG"), "other data").unwrap();
         assert_eq!(photo.workspace.fsck().unwrap().damages[0].what, "raw/Iguana.DNG");
+    }
+
+    #[test]
+    fn a_device_or_a_pipe_in_the_raws_place_is_damage_and_not_read_for_ever() {
+        let photo = photo();
+        let raw = photo.workspace.raw().path;
+        let pipe = photo.dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for place in [Path::new("/dev/zero"), &pipe] {
+            fs::remove_file(&raw).unwrap();
+            std::os::unix::fs::symlink(place, &raw).unwrap();
+            let report = photo.workspace.fsck().unwrap();
+            assert!(report.damages[0].problem.contains("not a regular file"), "{:?}", report.damages);
+            assert!(take_in(&photo.library, &raw).is_err());
+        }
     }
 
     #[test]

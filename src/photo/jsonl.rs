@@ -1,7 +1,7 @@
 //! Append-only files of one JSON value a line, read with patience: a line that a crash tore is skipped and
 //! reported, never a reason to refuse the rest.
 
-use std::fs::{self, File};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::durable;
+use crate::files;
 use crate::photo::error::PhotoError;
 
 /// What a file of lines holds.
@@ -37,7 +38,7 @@ pub(super) fn append(path: &Path, value: &impl Serialize) -> Result<(), PhotoErr
 
 /// Reads the whole file; a missing one is empty.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, PhotoError> {
-    match fs::read(path) {
+    match files::read_own(path, files::LARGEST) {
         Ok(bytes) => Ok(parse(&bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Lines { items: Vec::new(), bad: Vec::new() }),
         Err(e) => Err(PhotoError::io("read", path)(e)),
@@ -47,7 +48,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, PhotoEr
 /// Reads the last `n` values, oldest first, without reading the whole of a long file.
 pub(super) fn tail<T: DeserializeOwned>(path: &Path, n: usize) -> Result<Vec<T>, PhotoError> {
     let io = || PhotoError::io("read", path);
-    let mut file = match File::open(path) {
+    let mut file = match files::open_own(path, OpenOptions::new().read(true)) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(io()(e)),
@@ -93,6 +94,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Lines<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

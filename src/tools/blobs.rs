@@ -9,6 +9,7 @@ use jpeg_encoder::{ColorType, Encoder};
 
 use crate::conversation::ImageRef;
 use crate::darktable::render::Picture;
+use crate::files;
 use crate::ids::Hash;
 use crate::provider::Blobs;
 use crate::redact::Redactor;
@@ -64,7 +65,7 @@ impl BlobStore {
 
 impl Blobs for BlobStore {
     fn bytes(&self, name: &Hash) -> io::Result<Vec<u8>> {
-        let bytes = fs::read(self.path(name))?;
+        let bytes = files::read(&self.path(name), files::LARGEST_LIST)?;
         if Hash::of(&bytes) == *name {
             Ok(bytes)
         } else {

@@ -1,8 +1,7 @@
 //! The transcript as a file: append with a hash chain, read with proof.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read as _, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 use crate::redact::Redactor;
 use crate::transcript::Event;
@@ -89,6 +89,7 @@ pub fn file_code(source: &io::Error) -> ErrorCode {
     match source.kind() {
         io::ErrorKind::NotFound => ErrorCode::NotFound,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorCode::PermissionDenied,
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ErrorCode::InvalidInput,
         _ => ErrorCode::StateError,
     }
 }
@@ -101,6 +102,9 @@ pub fn file_remedy(source: &io::Error) -> &'static str {
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "make the photo's folder writable, or use another library"
+        }
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            "put a regular file of a reasonable size in its place"
         }
         _ => "check free space and permissions of the photo's folder",
     }
@@ -121,8 +125,7 @@ pub struct Read {
 /// out; damage anywhere else is an error that names the line.
 pub fn read(path: &Path) -> Result<Read, TranscriptError> {
     let io = |source| TranscriptError::Io { doing: "read", path: path.into(), source };
-    let mut bytes = Vec::new();
-    BufReader::new(File::open(path).map_err(io)?).read_to_end(&mut bytes).map_err(io)?;
+    let bytes = files::read_own(path, files::LARGEST).map_err(io)?;
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let torn = bytes.len() - whole;
     let mut lines = Vec::new();
@@ -161,7 +164,8 @@ impl Transcript {
     /// Starts a new file, readable by its owner only; an existing one is an error.
     pub fn create(path: &Path, clock: Arc<dyn Clock>, redactor: Redactor) -> Result<Self, TranscriptError> {
         let io = |source| TranscriptError::Io { doing: "create", path: path.into(), source };
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path).map_err(io)?;
+        let mut options = OpenOptions::new();
+        let file = files::open_own(path, options.append(true).create_new(true)).map_err(io)?;
         if let Some(folder) = path.parent() {
             crate::durable::sync_folder(folder).map_err(io)?;
         }
@@ -179,7 +183,7 @@ impl Transcript {
         redactor: Redactor,
     ) -> Result<Self, TranscriptError> {
         let io = |source| TranscriptError::Io { doing: "open", path: path.into(), source };
-        let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(io)?;
+        let mut file = files::open_own(path, OpenOptions::new().read(true).append(true)).map_err(io)?;
         file.set_len(read.length).map_err(io)?;
         file.seek(SeekFrom::End(0)).map_err(io)?;
         let origin = clock.monotonic();
@@ -275,6 +279,22 @@ mod tests {
             again.append(note("more"), true).unwrap();
             assert_eq!(read(&path).unwrap().lines.len(), back.lines.len() + 1);
         }
+    }
+
+    #[test]
+    fn a_transcript_is_not_gone_on_with_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("t.jsonl"), dir.path().join("link"));
+        sample(&path, 2);
+        let mut torn = std::fs::read(&path).unwrap();
+        torn.pop();
+        std::fs::write(&path, &torn).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let (clock, redactor) = (Arc::new(ManualClock::default()), Redactor::default());
+        let back = read(&path).unwrap();
+        assert!(read(&link).is_err());
+        assert!(Transcript::resume(&link, &back, clock, redactor).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), torn);
     }
 
     #[test]

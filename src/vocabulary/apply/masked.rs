@@ -24,7 +24,8 @@ impl Work<'_> {
         let op = &self.entry.module;
         let layer = self.rules.layer;
         let target = (op.as_str(), layer.map_or(self.module.blend_colorspace, Layer::space));
-        let Encoded { forms, blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
+        let Encoded { forms, mut blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
+        blend.opacity *= self.opacity(values) / 100.0;
         let blend = match layer {
             Some(layer) => layer.over(blend),
             None => blend,

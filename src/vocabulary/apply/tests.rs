@@ -2,6 +2,7 @@ use super::*;
 use crate::assets::Overlay;
 use crate::darktable::blend::Layer;
 use crate::darktable::layout::BlendSpace;
+use crate::error::Coded as _;
 
 fn module(op: &str, modversion: u32, fields: &[(&str, f64)]) -> Module {
     let layouts = Layouts::new(Overlay::vocabulary(None));
@@ -315,4 +316,19 @@ fn whole_frame_modules_refuse_masks_and_nothing_cannot_be_removed() {
         assert!(matches!(error, VocabularyError::NothingToRemove { .. }), "{error}");
     }
     assert!(photo.remove(Selector::Move("velviaa".into())).unwrap_err().to_string().contains("`velvia`"));
+}
+
+#[test]
+fn a_module_of_an_unknown_version_takes_masked_moves_only_and_the_refusal_says_what_to_do() {
+    let mut photo = Photo::new();
+    for state in [&mut photo.facts.baseline, &mut photo.state] {
+        let exposure = state.module_mut("exposure", 0).unwrap();
+        (exposure.modversion, exposure.params) = (5, Params::Opaque("00".repeat(20)));
+    }
+    let error = photo.try_apply("exposure", &[("ev", 0.3)], None).unwrap_err();
+    let (said, remedy) = (error.to_string(), error.remedy().unwrap());
+    assert!(said.contains("exposure is of version 5"), "{said}");
+    assert!(remedy.contains("import the sidecar again") && remedy.contains("change exposure"), "{remedy}");
+    let circle = r#"{"shape":"circle","center":[0.5,0.5],"radius":0.2}"#;
+    assert_eq!(photo.apply("exposure", &[("ev", 0.3)], Some(circle)).instance, 1);
 }
