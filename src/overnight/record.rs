@@ -511,7 +511,7 @@ mod tests {
         for name in [LOCK, LEDGER] {
             std::os::unix::fs::symlink(&precious, night.folder.join(name)).unwrap();
         }
-        assert!(night.lock().is_err() && night.append(Entry::Closed).is_err());
+        assert!(night.lock().is_err() && night.append(Entry::Closed, Duration::ZERO).is_err());
         assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
     }
 

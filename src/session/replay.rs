@@ -94,6 +94,10 @@ pub fn replay(
     let original = setup.workspace.clone();
     let lines = transcript::read(&original.session_folder(id).join("transcript.jsonl"))?.lines;
     let made = commits(&lines);
+    // What the session left must be what it says, byte for byte.
+    for commit in &made {
+        original.state_of(commit)?;
+    }
     setup.workspace = copy(&original, &lines, &made, scratch)?;
     let protocol = protocols::of(&original, &lines)?;
     let mut session = stage(&setup, id, &lines, protocol)?;
@@ -124,10 +128,6 @@ pub fn replay(
             found.commits += now.len() as u64;
         }
         session.state.fold(line);
-    }
-    // What the session left must be what it says, byte for byte.
-    for commit in &made {
-        original.state_of(commit)?;
     }
     if found.darktable[0] != found.darktable[1] {
         found.proof = Proof::SameEdits;
