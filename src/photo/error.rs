@@ -70,6 +70,18 @@ pub enum PhotoError {
         /// Where it is.
         found: Hash,
     },
+    /// A branch of a session that is taken up again was moved by somebody else.
+    #[error("branch `{branch}` was moved since the session was cut: {}", moved_since(found.as_ref(), to.as_ref()))]
+    MovedSince {
+        /// The photo.
+        photo: PhotoId,
+        /// The branch.
+        branch: RefName,
+        /// Where it is; `None` if it is gone.
+        found: Option<Hash>,
+        /// Where the session needs it; `None` if it is to make it.
+        to: Option<Hash>,
+    },
     /// A branch or tag of that name, or one in its way, stands already.
     #[error("{0}")]
     RefTaken(String),
@@ -171,6 +183,7 @@ impl Coded for PhotoError {
             | Self::Ambiguous { .. }
             | Self::Damaged { .. }
             | Self::Moved { .. }
+            | Self::MovedSince { .. }
             | Self::RefTaken(_) => ErrorCode::VersioningError,
             Self::Busy { .. }
             | Self::AlreadyIngested { .. }
@@ -221,6 +234,22 @@ impl Coded for PhotoError {
                 "run `chemigram fsck PHOTO`: it lists each damage and what to do about it"
             }
             Self::Moved { .. } => "read where the branch is now and start from there",
+            Self::MovedSince { photo, branch, found, to } => {
+                let mut steps = Vec::new();
+                if found.is_some() {
+                    steps.push(format!(
+                        "keep what is on it as a branch of your own: `chemigram branch {photo} NAME {branch}`"
+                    ));
+                    steps.push(format!("delete it: `chemigram branch {photo} {branch} --delete`"));
+                }
+                if let Some(to) = to {
+                    steps.push(format!(
+                        "make it where the session had it: `chemigram branch {photo} {branch} {}`",
+                        to.short()
+                    ));
+                }
+                return Some(steps.join("; "));
+            }
             Self::RefTaken(_) => "choose another name",
             Self::Busy { holder: Some(holder), .. } if holder.purpose.contains("session") => {
                 "wait for it to end, or ask it to wrap up: `chemigram mode-b stop SESSION`"
@@ -244,5 +273,14 @@ impl Coded for PhotoError {
             }
         };
         Some(text.to_owned())
+    }
+}
+
+/// Where a branch is and where it was to be, in words.
+fn moved_since(found: Option<&Hash>, to: Option<&Hash>) -> String {
+    let found = found.map_or_else(|| "it is gone".to_owned(), |at| format!("it is at {}", at.short()));
+    match to {
+        Some(to) => format!("{found}, and the session goes on from {}", to.short()),
+        None => format!("{found}, and the session is about to make it"),
     }
 }

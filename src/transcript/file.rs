@@ -13,6 +13,7 @@ use crate::error::{Coded, ErrorCode};
 use crate::files;
 use crate::ids::Hash;
 use crate::redact::Redactor;
+use crate::seal::{self, Seal};
 use crate::transcript::Event;
 
 /// The most that one line may hold; what is larger belongs into a blob.
@@ -134,6 +135,9 @@ pub fn read(path: &Path) -> Result<Read, TranscriptError> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let seq = index as u64;
         let damaged = |reason: String| TranscriptError::Damaged { path: path.into(), line: seq + 1, reason };
+        if seal::check(b"", text) == Seal::Broken {
+            return Err(damaged("it was changed".into()));
+        }
         let line: Line = serde_json::from_slice(text).map_err(|e| damaged(e.to_string()))?;
         if line.seq != seq {
             return Err(damaged(format!("it says that it is number {}", line.seq + 1)));
@@ -228,6 +232,8 @@ impl Transcript {
         } else {
             serde_json::from_str(&text).map_err(|e| io(io::Error::other(e)))?
         };
+        // The chain proves every line but the last.
+        text = seal::seal(b"", &text);
         let hash = Hash::of(&text);
         text.push('\n');
         let before = self.file.metadata().map_err(io)?.len();
@@ -306,10 +312,30 @@ mod tests {
         std::fs::write(&path, good.replace("line 2", "line X")).unwrap();
         match read(&path) {
             Err(TranscriptError::Damaged { line, .. }) => {
-                assert_eq!(line, 4, "the chain breaks at the next line")
+                assert_eq!(line, 3)
             }
             other => panic!("{other:?}"),
         }
+        // Every bit of the last line too, which no chain proves.
+        let last = good.trim_end().rfind('\n').unwrap() + 1;
+        for at in last * 8..(good.len() - 1) * 8 {
+            let mut bytes = good.clone().into_bytes();
+            bytes[at / 8] ^= 1 << (at % 8);
+            std::fs::write(&path, bytes).unwrap();
+            assert!(read(&path).is_err(), "bit {at}");
+        }
+        // An earlier build wrote lines without a hash of their own.
+        let plain: String = (0..2)
+            .scan(Hash::of(b""), |prev, seq| {
+                let t = jiff::Timestamp::UNIX_EPOCH;
+                let line = Line { seq, t, mono_ms: 0, prev: prev.clone(), event: note("x") };
+                let text = serde_json::to_string(&line).unwrap();
+                *prev = Hash::of(&text);
+                Some(text + "\n")
+            })
+            .collect();
+        std::fs::write(&path, plain).unwrap();
+        assert_eq!(read(&path).unwrap().lines.len(), 2);
         let mut lines: Vec<&str> = good.lines().collect();
         lines.remove(1);
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
