@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::darktable::render::RenderError;
 use crate::darktable::xmp::XmpError;
 use crate::error::{Coded, ErrorCode, Fault};
+use crate::files;
 use crate::ids::{Hash, InvalidName, PhotoId, RefName};
 use crate::photo::lock::Holder;
 
@@ -202,15 +203,20 @@ impl Coded for PhotoError {
         match self {
             Self::Lease(fault) => fault.halts(),
             Self::Baseline(error) => error.halts(),
+            Self::Io { source, .. } => files::is_full(source),
             _ => false,
         }
     }
 
     fn remedy(&self) -> Option<String> {
         let text = match self {
-            Self::Io { source, .. } => match source.kind() {
+            Self::Io { source, path, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                    "free some space on that disk and try again; nothing was left half-written"
+                    let disk = files::disk(path);
+                    return Some(format!(
+                        "free some space on the disk at {} and try again; nothing was left half-written",
+                        disk.display()
+                    ));
                 }
                 io::ErrorKind::ReadOnlyFilesystem => {
                     "that disk is mounted read-only: mount it writable, or use another library folder"

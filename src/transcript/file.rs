@@ -75,8 +75,16 @@ impl Coded for TranscriptError {
         }
     }
 
+    /// Nothing may happen that cannot be written down.
+    fn halts(&self) -> bool {
+        matches!(self, Self::Io { .. })
+    }
+
     fn remedy(&self) -> Option<String> {
         Some(match self {
+            Self::Io { source, path, .. } if files::is_full(source) => {
+                format!("free some space on the disk at {}", files::disk(path).display())
+            }
             Self::Io { source, .. } => file_remedy(source).into(),
             Self::Damaged { .. } => {
                 "the branches and snapshots are safe: `chemigram fsck` checks them; the session itself cannot be resumed".into()
@@ -162,6 +170,8 @@ pub struct Transcript {
     base: Duration,
     seq: u64,
     prev: Hash,
+    /// Why nothing is written any more.
+    broken: Option<(io::ErrorKind, String)>,
 }
 
 impl Transcript {
@@ -175,7 +185,7 @@ impl Transcript {
         }
         let origin = clock.monotonic();
         let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
     }
 
     /// Goes on with a file that was read: a torn last line is cut, the session clock goes on where the last
@@ -193,7 +203,7 @@ impl Transcript {
         let origin = clock.monotonic();
         let base = read.lines.last().map_or(Duration::ZERO, Line::at);
         let (seq, prev) = (read.lines.len() as u64, read.end.clone());
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
     }
 
     /// Session time now.
@@ -216,9 +226,14 @@ impl Transcript {
         self.clock.clone()
     }
 
-    /// Appends a line; with `sync` it is on the disk when this returns.
+    /// Appends a line; with `sync` it is on the disk when this returns. What cannot be written is the end: nobody
+    /// knows how much of it the disk has, and a line of the same number after it would make the file a damaged one.
     pub fn append(&mut self, event: Event, sync: bool) -> Result<Line, TranscriptError> {
-        let io = |source| TranscriptError::Io { doing: "write", path: self.path.clone(), source };
+        let path = self.path.clone();
+        let io = move |source| TranscriptError::Io { doing: "write", path: path.clone(), source };
+        if let Some((kind, why)) = &self.broken {
+            return Err(io(io::Error::new(*kind, why.clone())));
+        }
         let mono_ms = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
         let line = Line { seq: self.seq, t: self.clock.wall(), mono_ms, prev: self.prev.clone(), event };
         let plain = serde_json::to_string(&line).map_err(|e| io(io::Error::other(e)))?;
@@ -236,17 +251,22 @@ impl Transcript {
         text = seal::seal(b"", &text);
         let hash = Hash::of(&text);
         text.push('\n');
-        let before = self.file.metadata().map_err(io)?.len();
-        if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // A full disk may have taken half of it: leave the file as it was.
-            let _ = self.file.set_len(before);
+        if let Err(error) = self.write(text.as_bytes(), sync) {
+            self.broken = Some((error.kind(), error.to_string()));
             return Err(io(error));
-        }
-        if sync {
-            self.file.sync_data().map_err(io)?;
         }
         (self.prev, self.seq) = (hash, self.seq + 1);
         Ok(line)
+    }
+
+    fn write(&mut self, text: &[u8], sync: bool) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(text) {
+            // A full disk may have taken half of it: leave the file as it was.
+            let _ = self.file.set_len(before);
+            return Err(error);
+        }
+        if sync { self.file.sync_data() } else { Ok(()) }
     }
 }
 
@@ -285,6 +305,30 @@ mod tests {
             again.append(note("more"), true).unwrap();
             assert_eq!(read(&path).unwrap().lines.len(), back.lines.len() + 1);
         }
+    }
+
+    #[test]
+    fn after_a_line_that_could_not_be_written_none_is_and_the_file_stays_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        sample(&path, 2);
+        let back = read(&path).unwrap();
+        let (clock, redactor) = (Arc::new(ManualClock::default()), Redactor::default());
+        let mut transcript = Transcript::resume(&path, &back, clock.clone(), redactor.clone()).unwrap();
+        let whole =
+            std::mem::replace(&mut transcript.file, File::options().write(true).open("/dev/full").unwrap());
+        let first = transcript.append(note("lost"), true).unwrap_err();
+        assert!(first.halts());
+        // There is space again; what was lost is lost all the same.
+        transcript.file = whole;
+        let second = transcript.append(note("after"), true).unwrap_err();
+        let source = |error: &TranscriptError| std::error::Error::source(error).unwrap().to_string();
+        assert_eq!(source(&first), source(&second));
+        assert!(second.remedy().unwrap().contains("free some space on the disk at "));
+        let back = read(&path).unwrap();
+        assert_eq!(back.lines.len(), 2);
+        Transcript::resume(&path, &back, clock, redactor).unwrap().append(note("again"), true).unwrap();
+        assert_eq!(read(&path).unwrap().lines.len(), 3);
     }
 
     #[test]
