@@ -88,6 +88,17 @@ impl Coded for Refusal {
             Self::Transcript(e) => e.code(),
         }
     }
+
+    fn halts(&self) -> bool {
+        matches!(self, Self::Transcript(e) if e.halts())
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Exhausted(_) => None,
+            Self::Transcript(e) => e.remedy(),
+        }
+    }
 }
 
 /// The gate.
