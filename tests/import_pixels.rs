@@ -507,7 +507,13 @@ fn aged(sidecar: &str) -> String {
 fn moves_go_on_from_an_edit_of_an_older_darktable() {
     let bench = &*BENCH;
     let judge =
-        Judge { cli: &bench.cli, base: &bench.base, layouts: &bench.layouts, deadline: &Deadline::never() };
+        Judge {
+        cli: &bench.cli,
+        base: &bench.base,
+        luts: &bench.made,
+        layouts: &bench.layouts,
+        deadline: &Deadline::never(),
+    };
     // One exposure for the whole picture, and two under masks.
     let old = aged(&bench.sidecar(&bench.masked()));
     assert_eq!(old.matches("blendop_version=\"10\"").count(), 3);

@@ -6,6 +6,8 @@
 //! machine within the state, and `carry` does what the machine asks for; the gate, the driver and the fold are
 //! the same. [`generate`] has the model write a protocol before there is a session.
 
+#[cfg(test)]
+mod agents;
 mod carry;
 pub mod driver;
 mod effect;
