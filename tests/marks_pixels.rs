@@ -40,13 +40,16 @@ fn words_stand_where_and_as_strongly_as_asked_and_are_the_same_every_time() {
     home.reload();
     for (size, id) in sizes.iter().zip(["wide", "tall"]) {
         let [width, height] = *size;
-        image::RgbImage::from_pixel(width, height, image::Rgb([GREY; 3])).save(home.path("grey.png")).unwrap();
+        image::RgbImage::from_pixel(width, height, image::Rgb([GREY; 3]))
+            .save(home.path("grey.png"))
+            .unwrap();
         std::fs::rename(home.path("grey.png"), home.path(id).with_extension("png")).unwrap();
         let workspace = home.ingest(&format!("{id}.png"), id);
         let (state, facts) = home.facts(&workspace);
         let raw = workspace.raw();
         let see = |name: &'static str, opacity: f64| {
-            let marked = home.apply(&state, &facts, &[(name, Box::leak(Box::new([("opacity", opacity)])))]).unwrap();
+            let marked =
+                home.apply(&state, &facts, &[(name, Box::leak(Box::new([("opacity", opacity)])))]).unwrap();
             home.render(&raw, &marked)
         };
         assert_eq!(ink(&home.render(&raw, &state)), None);
@@ -74,10 +77,11 @@ fn words_stand_where_and_as_strongly_as_asked_and_are_the_same_every_time() {
         // A darktable of its own, and one that stays alive and has shown another mark meanwhile.
         let steps: &[frames::Step] = &[("large", &[("opacity", 70.0)])];
         let marked = home.apply(&state, &facts, steps).unwrap();
-        let hashes = [home.worker() as &dyn Renderer, &home.oneshot, home.worker(), &home.oneshot].map(|renderer| {
-            see("small", 30.0);
-            home.try_render(renderer, &raw, &marked).unwrap().pixel_hash()
-        });
+        let hashes =
+            [home.worker() as &dyn Renderer, &home.oneshot, home.worker(), &home.oneshot].map(|renderer| {
+                see("small", 30.0);
+                home.try_render(renderer, &raw, &marked).unwrap().pixel_hash()
+            });
         assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
 
         // One at a time, and gone without a trace.

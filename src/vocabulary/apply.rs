@@ -18,6 +18,7 @@ use crate::vocabulary::form::Target;
 use crate::vocabulary::geometry::{self, Geometry};
 use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
 use crate::vocabulary::mask::{Frame, MaskSpec};
+use crate::vocabulary::warps;
 
 /// What the vocabulary must know about a photo.
 #[derive(Clone, Debug)]
@@ -113,8 +114,10 @@ impl Vocabulary {
         let entry = self.get(request.move_name)?;
         let values = entry.resolve(request.values)?;
         let idle = entry.is_idle(&values);
-        // A direction counts for nothing while the move is idle, so that idle is one state and not many.
-        let effective = if idle { entry.neutral() } else { values.clone() };
+        // A direction counts for nothing while the move is idle, so that idle is one state and not many. Where a move
+        // stands in many places, idle is of one of them.
+        let many = self.rules(&entry.module).geometry == Some(Geometry::Warp);
+        let effective = if idle && !many { entry.neutral() } else { values.clone() };
         let (module, layout) = match self.layout(entry, layouts, darktable_version)? {
             Some((module, modversion)) => {
                 let layout = module.version(modversion).cloned();
@@ -292,7 +295,16 @@ impl Work<'_> {
             Some(module) => module.clone(),
             None => self.fresh()?,
         };
-        if idle {
+        if self.rules.geometry == Some(Geometry::Warp) {
+            let Params::Fields(fields) = &mut module.params else {
+                return Err(unencodable(
+                    self.entry,
+                    "the module's parameters are of a version that is not known",
+                ));
+            };
+            let frame = Frame::of(state, self.facts);
+            warps::put(fields, self.entry, values, &frame).map_err(|e| unencodable(self.entry, &e))?;
+        } else if idle {
             rest(self.entry, &self.rules, base, &mut module, self.facts);
         } else {
             self.set(&mut module, values, base)?;
@@ -334,8 +346,8 @@ impl Work<'_> {
         }
         for (target, rest) in &self.rules.driven {
             self.field(&self.layout, target)?;
-            if let Some(rest) = rest {
-                put(&mut fields, target, *rest as f32);
+            if let Some(rest) = rest.filter(|_| self.rules.geometry != Some(Geometry::Warp)) {
+                put(&mut fields, target, rest as f32);
             }
         }
         let faded = || Blend { opacity: 0.0, ..blend::normal(self.module.blend_colorspace) };
@@ -477,6 +489,9 @@ fn rest(
         blend.opacity = 0.0;
     }
     let Params::Fields(fields) = &mut module.params else { return };
+    if rules.geometry == Some(Geometry::Warp) {
+        return warps::take_off(fields, entry, base);
+    }
     for target in entry.set.keys().chain(entry.scale.keys()) {
         let (target, _) = seen(rules, target, facts);
         if let Some(value) = rest_value(rules, base, &target) {
@@ -502,6 +517,9 @@ pub(super) fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>
         return module.blend.as_ref().is_some_and(|blend| blend.opacity == 0.0);
     }
     let Params::Fields(fields) = &module.params else { return false };
+    if rules.geometry == Some(Geometry::Warp) {
+        return warps::at_rest(fields, base);
+    }
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
 }
 

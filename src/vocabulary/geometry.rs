@@ -23,6 +23,9 @@ pub enum Geometry {
     /// The fields are those of the photo as it is shown, and `cl`, `cr`, `ct`, `cb` become the largest upright part
     /// of the photo's own shape without empty corners, which darktable itself works out in its window only.
     Perspective,
+    /// The fields say of one place on the displayed picture what is done there; the module holds many: see
+    /// [`crate::vocabulary::warps`].
+    Warp,
 }
 
 /// How much smaller than exact the kept part is: interpolation reaches a little over the edge.

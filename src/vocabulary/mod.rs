@@ -39,6 +39,7 @@ pub mod styles;
 pub mod table;
 #[cfg(test)]
 mod testing;
+mod warps;
 mod white_balance;
 
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
