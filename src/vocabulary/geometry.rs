@@ -16,19 +16,22 @@ use crate::vocabulary::mask::Frame;
 /// What has to be worked out for a module when a move sets its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Geometry {
+pub enum WorkedOut {
     /// The form says by how many quarter turns clockwise the picture turns from how the photo lies, plus 4 to mirror
     /// it left to right afterwards; the field becomes darktable's orientation.
     Orientation,
     /// The fields are those of the photo as it is shown, and `cl`, `cr`, `ct`, `cb` become the largest upright part
     /// of the photo's own shape without empty corners, which darktable itself works out in its window only.
     Perspective,
+    /// The forms of `x` and `y` say how much warmer (in mired) and more magenta (in Duv) the picture becomes; the
+    /// fields become the light that does it, under CAT16: see [`crate::vocabulary::illuminant`].
+    Illuminant,
 }
 
 /// How much smaller than exact the kept part is: interpolation reaches a little over the edge.
 const INSIDE: f64 = 0.996;
 
-/// darktable's orientation of the photo turned as `code` says: see [`Geometry::Orientation`].
+/// darktable's orientation of the photo turned as `code` says: see [`WorkedOut::Orientation`].
 pub(crate) fn turned(facts: &PhotoFacts, code: f64) -> f64 {
     let code = code as u8;
     let turned = facts.orientation_of(&facts.baseline).quarter_turns(code % 4);
