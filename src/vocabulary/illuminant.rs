@@ -8,12 +8,16 @@ use std::collections::BTreeMap;
 
 use crate::darktable::state::Value;
 use crate::vocabulary::load::{Constant, ModuleRules};
+use crate::vocabulary::white_balance::daylight;
 
 /// The white to which `channelmixerrgb` adapts, CIE x and y.
 const D50: [f64; 2] = [0.345_67, 0.358_51];
 
-/// The module's numbers for no light at all, for one told by x and y, for no adaptation, and for CAT16.
+/// The module's numbers for no light at all, for those told by kelvin, for one told by x and y, for no adaptation, and
+/// for CAT16.
 const PIPE: i64 = 0;
+const DAYLIGHT: i64 = 2;
+const BLACK_BODY: i64 = 6;
 const CUSTOM: i64 = 7;
 const RGB: i64 = 4;
 const CAT16: i64 = 1;
@@ -56,10 +60,21 @@ pub(crate) fn put_back(
 
 /// The light of an instance; `None` where it adapts nothing.
 fn light(fields: &BTreeMap<String, Value>) -> Option<[f64; 2]> {
-    match ["illuminant", "adaptation", "x", "y"].map(|name| fields.get(name)) {
-        [Some(Value::Int(PIPE)), ..] | [_, Some(Value::Int(RGB)), ..] => None,
-        [_, _, Some(Value::Float(x)), Some(Value::Float(y))] => Some([f64::from(*x), f64::from(*y)]),
+    let whole = |name: &str| match fields.get(name) {
+        Some(Value::Int(value)) => Some(*value),
         _ => None,
+    };
+    let float = |name: &str| match fields.get(name) {
+        Some(Value::Float(value)) => Some(f64::from(*value)),
+        _ => None,
+    };
+    let kelvin = float("temperature")?;
+    match (whole("illuminant")?, whole("adaptation")?) {
+        (PIPE, _) | (_, RGB) => None,
+        // There is no daylight below 4000 K; darktable takes a black body then.
+        (DAYLIGHT, _) if kelvin > 4000.0 => Some(daylight(1.0e6 / kelvin)),
+        (DAYLIGHT | BLACK_BODY, _) => Some(to_xy(black_body(1.0e6 / kelvin))),
+        _ => Some([float("x")?, float("y")?]),
     }
 }
 
@@ -151,14 +166,20 @@ mod tests {
     #[test]
     fn the_light_starts_from_the_baselines_own_and_goes_back_to_it() {
         let mut photo = Photo::new();
-        let light = [("illuminant", 2.0), ("adaptation", 1.0), ("x", 0.403_3), ("y", 0.392_7)];
+        let light = [
+            ("illuminant", 2.0),
+            ("adaptation", 1.0),
+            ("temperature", 3552.6),
+            ("x", 0.403_3),
+            ("y", 0.392_7),
+        ];
         let base = module(&photo.layouts, "channelmixerrgb", 3, &light);
         photo.facts.baseline.modules.push(base);
         crate::darktable::order::sort(&mut photo.facts.baseline);
         photo.state = photo.facts.baseline.clone();
         photo.apply("illuminant", &[("shift", 1.0), ("magenta", 0.0)], None);
         let lit = photo.state.module("channelmixerrgb", 0).unwrap();
-        assert!((float(lit, "x") - 0.402_6).abs() < 0.001, "{}", float(lit, "x"));
+        assert!((float(lit, "x") - 0.401_7).abs() < 0.000_3, "{}", float(lit, "x"));
         photo.apply("illuminant", &[("shift", 0.0), ("magenta", 0.0)], None);
         assert_eq!(photo.state, photo.facts.baseline);
     }
