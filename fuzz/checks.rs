@@ -13,7 +13,7 @@ use chemigram::darktable::frame::{Orientation, StoredSize};
 use chemigram::darktable::layout::{BlendSpace, Layouts};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::xmp::Foreign;
-use chemigram::darktable::{blend, dtstyle, forms, params, xmp};
+use chemigram::darktable::{blend, dtstyle, forms, luts, params, xmp};
 use chemigram::ids::Hash;
 use chemigram::protocol::checks::Measured;
 use chemigram::protocol::machine::{self, Run};
@@ -31,12 +31,13 @@ static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| Layouts::new(Overlay::vocab
 pub type Check = fn(&[u8]);
 
 /// The targets, by name.
-pub const ALL: [(&str, Check); 8] = [
+pub const ALL: [(&str, Check); 9] = [
     ("sidecar", sidecar),
     ("style", style),
     ("params", params),
     ("blend", blend),
     ("form", form),
+    ("lut", lut),
     ("mask", mask),
     ("vocabulary", vocabulary),
     ("protocol", protocol),
@@ -132,6 +133,13 @@ pub fn vocabulary(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = bindings::parse("fuzz.toml", text);
     let _ = Vocabulary::load_with(&Overlay::vocabulary(None), Path::new("fuzz.toml"), text);
+}
+
+/// A LUT that is taken over is the same LUT when its own file is.
+pub fn lut(data: &[u8]) {
+    if let Ok(lut) = luts::read(data) {
+        assert_eq!(luts::read(&lut.bytes).unwrap().name, lut.name);
+    }
 }
 
 /// A protocol loads or is refused with findings, and one that loads ends whatever happens in its run.

@@ -8,6 +8,7 @@ mod contract;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chemigram::darktable::dng::{DngOptions, demo_photo};
 use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use chemigram::metrics::axes::{Axis, measure};
@@ -15,6 +16,7 @@ use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::vocabulary::Selector;
 use contract::{Verdict, change, contract};
+use demo::photos::aberrated;
 use demo::{Demo, deadline, only};
 
 #[test]
@@ -71,6 +73,43 @@ fn check_photo(demo: &Demo, seen: &mut BTreeSet<String>) -> usize {
     }
     seen.extend(modules.into_iter().flatten().map(|module| (*module).to_owned()));
     outcomes.len()
+}
+
+#[test]
+fn a_high_pass_sharpens_edges_and_leaves_flat_surfaces_of_every_brightness() {
+    // Stripes of five greys, the last nearly white: on the way to the tone mapper it is far beyond white.
+    let grey = |x: u32| [20, 70, 130, 190, 245][(x / 120) as usize];
+    let rgb = (0..600 * 120).flat_map(|at| [grey(at % 600); 3]).collect();
+    let demo = Demo::with(
+        &Picture { width: 600, height: 120, rgb },
+        &DngOptions { noise: 0.0, ..DngOptions::default() },
+    );
+    let baseline = &demo.facts.baseline;
+    let sharp = demo.apply(baseline, "high_pass", &[("contrast", 40.0)], None).state;
+    let pictures = demo.render_all(&[baseline.clone(), sharp]);
+    let edge = |x: f64| (x - 120.0 * (x / 120.0).round().clamp(1.0, 4.0)).abs();
+    let flat = change(&pictures[0], &pictures[1], 2, |x, _| edge(x) > 40.0);
+    assert!(flat < 0.001, "{flat} of the flat surfaces changed");
+    // Beside the edge between the two middle greys, where nothing fades out yet.
+    let sharpened = change(&pictures[0], &pictures[1], 8, |x, _| (x - 240.0).abs() < 3.0);
+    assert!(sharpened > 0.5, "{sharpened} of an edge changed");
+}
+
+#[test]
+fn red_and_blue_of_a_raw_come_back_into_place_where_the_lens_has_shifted_them() {
+    let photo = demo_photo().unwrap();
+    let taken = |share| {
+        let demo = Demo::of(&aberrated(&photo, 3.0, share));
+        let baseline = &demo.facts.baseline;
+        let corrected = demo.apply(baseline, "raw_fringes", &[], None).state;
+        demo.render_all(&[baseline.clone(), corrected])
+    };
+    let (perfect, simple) = (taken(0.0), taken(0.003));
+    let between = |a: &Picture, b: &Picture| Difference::between(a, b).unwrap().mean;
+    let untouched = between(&perfect[0], &perfect[1]);
+    assert!(untouched < 0.1, "a perfect lens is corrected by {untouched}");
+    let (before, after) = (between(&perfect[0], &simple[0]), between(&perfect[0], &simple[1]));
+    assert!(after < 0.5 * before, "{before} from a perfect lens, {after} when corrected");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
-use super::import_args::{BindArgs, ImportArgs, StyleArgs};
+use super::import_args::{BindArgs, ImportArgs, MarkArgs, VocabImportArgs};
 use super::overnight_args::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::protocol_args::ProtocolVerb;
 use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
@@ -22,7 +22,7 @@ Environment:
   CHEMIGRAM_LIBRARY          the library, as --library
   CHEMIGRAM_PROVIDER         the provider of run-mode-b, as --provider
   CHEMIGRAM_MODEL            its model, as --model
-  CHEMIGRAM_BASE_URL         another address for a provider that is reached over HTTP
+  CHEMIGRAM_BASE_URL         another address for the provider that --provider names
   CHEMIGRAM_DARKTABLE_CLI    another darktable-cli than the first on PATH
   CHEMIGRAM_REQUIRE_SANDBOX  1 stands for --require-sandbox
   CHEMIGRAM_GOLDEN_RAWS_DIR  where raws of golden sets are, as --raws of eval
@@ -421,6 +421,11 @@ pub enum SessionVerb {
         /// Part of its id, four characters or more
         session: String,
     },
+    /// Make a session again from its transcript, in a scratch copy, and prove every snapshot and every pixel
+    Replay {
+        /// Part of its id, four characters or more
+        session: String,
+    },
     /// Ask a running session to wrap up; asked again, to stop at once
     Stop {
         /// Part of its id, four characters or more
@@ -498,8 +503,10 @@ pub enum VocabVerb {
         /// The TOML file
         file: PathBuf,
     },
-    /// Take a style over that darktable exported (.dtstyle)
-    Import(StyleArgs),
+    /// Take over a style that darktable exported (.dtstyle), or LUTs (.cube, Hald .png)
+    Import(VocabImportArgs),
+    /// Make a move that writes your name, or other words, into a corner of the picture
+    Mark(MarkArgs),
     /// List the styles that were taken over
     Styles,
 }

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use crate::ids::{PhotoId, RefName};
 use crate::photo::IMPORTED;
+use crate::vocabulary::made::{LUT_SPACES, MARK_PLACES};
 
 /// `import-sidecar`.
 #[derive(Args, Debug)]
@@ -30,16 +32,57 @@ pub struct ImportArgs {
 /// `vocab import`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  chemigram vocab import \"Dusk & dawn.dtstyle\"\n  chemigram apply iguana dusk_dawn\n\n\
-                  A style is applied whole and cannot be adjusted; it may not take the name of a move or look."
+    after_help = "Examples:\n  chemigram vocab import \"Dusk & dawn.dtstyle\"\n  chemigram apply iguana dusk_dawn\n\n  \
+                  chemigram vocab import ~/luts/*.cube\n  chemigram apply iguana kodak_2383 opacity=60\n\n\
+                  A style is applied whole and cannot be adjusted. A LUT becomes a move, whose strength is its opacity. \
+                  Neither may take the name of another move or look."
 )]
-pub struct StyleArgs {
-    /// The style's file
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Its name here [default: made of its name in darktable]
+pub struct VocabImportArgs {
+    /// A style (.dtstyle), or LUTs: .cube, or Hald pictures (.png, 8 bits)
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Its name here [default: made of the style's name, or of the LUT's file name]
     #[arg(long)]
     pub name: Option<String>,
+    /// The colour space that the LUTs are made for
+    #[arg(long, value_name = "SPACE", default_value = "srgb", value_parser = lut_space())]
+    pub space: String,
+}
+
+fn lut_space() -> PossibleValuesParser {
+    PossibleValuesParser::new(LUT_SPACES.map(|(name, _)| name))
+}
+
+/// `vocab mark`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  chemigram vocab mark \"© Ann Example\" --name signature\n  chemigram apply iguana signature opacity=60\n\n\
+                  Only what you wrote here can be written into a picture, by you or by a session. The move's file, \
+                  moves/mark_NAME.toml in your vocabulary folder, also has the font and the colour."
+)]
+pub struct MarkArgs {
+    /// The words: one line of 60 characters at most
+    pub text: String,
+    /// The move's name [default: made of the words]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where they stand
+    #[arg(long, value_name = "PLACE", default_value = "bottom-right", value_parser = mark_place())]
+    pub place: String,
+    /// The height of the letters, in percent of the picture's shorter side
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
+    pub size: f64,
+}
+
+fn mark_place() -> PossibleValuesParser {
+    PossibleValuesParser::new(MARK_PLACES.map(|(name, ..)| name))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(size) if (0.5..=10.0).contains(&size) => Ok(size),
+        _ => Err("it goes from 0.5 to 10".into()),
+    }
 }
 
 /// `bind-layers`.

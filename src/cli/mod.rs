@@ -23,6 +23,7 @@ mod import_args;
 mod layers;
 mod learn;
 mod logging;
+mod made;
 mod mode_b;
 mod output;
 mod overnight;
@@ -49,7 +50,6 @@ use clap::Parser as _;
 use args::{Cli, Globals, Verb};
 use failure::Failure;
 use output::Output;
-use paths::Folders;
 use setup::App;
 
 /// Runs the program with the process's own arguments and returns its exit status.
@@ -93,8 +93,8 @@ fn run(globals: &Globals, verb: &Verb, output: Output) -> Result<u8, Failure> {
         Verb::Man { dir } => return generate::man(&output, dir.as_deref()).map(|()| 0),
         _ => {}
     }
-    logging::start(globals, setup::redactor(&Folders::find()?))?;
     let app = App::new(output, globals)?;
+    logging::start(globals, app.redactor.clone())?;
     dispatch(&app, verb)
 }
 
@@ -141,13 +141,13 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::RunModeB(args) => run::run(app, args),
         Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::Overnight(args) => overnight::overnight(app, args),
-        Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
+        Verb::ModeB { verb } => mode_b::mode_b(app, verb),
         Verb::Promote { subject, branch, tag, to_main } => {
             done(history::promote(app, subject, branch, tag, *to_main))
         }
         Verb::Proposals { verb } => done(learn::proposals(app, verb)),
         Verb::Gaps { verb } => done(learn::gaps(app, verb)),
-        Verb::Vocab { verb } => done(stores::vocab(app, verb)),
+        Verb::Vocab { verb } => stores::vocab(app, verb),
         Verb::Providers { verb } => stores::providers(app, verb),
         Verb::Prompts { verb } => prompts::run(app, verb),
         Verb::Protocol { verb } => protocol::protocol(app, verb),

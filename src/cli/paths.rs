@@ -46,6 +46,11 @@ impl Folders {
         self.data.join("vocabulary")
     }
 
+    /// The LUTs of the user's own moves: darktable's LUT folder.
+    pub fn luts(&self) -> PathBuf {
+        self.vocabulary().join("luts")
+    }
+
     /// Runs of evaluations, with their sessions.
     pub fn evaluations(&self) -> PathBuf {
         self.data.join("evaluations")

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::args::{CacheVerb, ProviderVerb, VocabVerb};
 use super::failure::Failure;
 use super::import;
+use super::made;
 use super::resolve;
 use super::setup::App;
 use super::signals;
@@ -18,8 +19,8 @@ use crate::provider::{Choice, connect};
 use crate::review::line;
 use crate::vocabulary::{Filter, ListedMove};
 
-/// `vocab`.
-pub fn vocab(app: &App, verb: &VocabVerb) -> Result<(), Failure> {
+/// `vocab`; the status is that of the first file that could not be taken over.
+pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {
     let layouts = app.layouts();
     match verb {
         VocabVerb::List { tag, axis, module } => {
@@ -33,7 +34,7 @@ pub fn vocab(app: &App, verb: &VocabVerb) -> Result<(), Failure> {
                 let row =
                     |m: &ListedMove<'_>| format!("{:wide$}  {}  {}\n", m.name, m.kind, line(m.description));
                 moves.iter().map(row).collect()
-            })
+            })?;
         }
         VocabVerb::Show { name } => {
             let vocabulary = app.vocabulary()?;
@@ -48,12 +49,14 @@ pub fn vocab(app: &App, verb: &VocabVerb) -> Result<(), Failure> {
                 let message = format!("darktable {version} does not have every module of `{name}`");
                 Failure::new(ErrorCode::SynthesizerError, message)
             })?;
-            app.output.result(&shown, || format!("{}file        {}\n", move_text(&shown), line(&file)))
+            app.output.result(&shown, || format!("{}file        {}\n", move_text(&shown), line(&file)))?;
         }
-        VocabVerb::Check { file } => check_moves(app, file),
-        VocabVerb::Import(args) => import::import_style(app, args),
-        VocabVerb::Styles => import::styles(app),
+        VocabVerb::Check { file } => check_moves(app, file)?,
+        VocabVerb::Import(args) => return made::import(app, args),
+        VocabVerb::Mark(args) => made::mark(app, args)?,
+        VocabVerb::Styles => import::styles(app)?,
     }
+    Ok(0)
 }
 
 fn move_text(shown: &ListedMove<'_>) -> String {
@@ -153,7 +156,8 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
             app.output.result(&result, || provider_text(profile, ready))?;
         }
         ProviderVerb::Check { name, model } => {
-            let choice = Choice { provider: name.clone(), model: model.clone(), ..Choice::default() };
+            let (provider, model) = (name.clone(), model.clone());
+            let choice = Choice { provider, model, base_url: super::run::base_url(), seed: 0 };
             let provider = connect(&registry, &choice)?;
             let info = provider.info().clone();
             app.output.remark(&format!("calling {} ({}) once", line(&info.provider), line(&info.model)));

@@ -1,7 +1,7 @@
 //! Whether what darktable left behind may be believed.
 //!
 //! darktable ends with status 0 on nearly every sidecar it cannot read in full, and says so only in passing.
-//! The lines below were measured on 4.2.1 (and the last two `Dropped` ones also occur on 5.4.1).
+//! The lines below were measured on 4.2.1 (and the last four `Dropped` ones also occur on 5.4.1).
 
 use std::fs;
 use std::io::{self, Cursor};
@@ -12,15 +12,18 @@ use image::{DynamicImage, ImageFormat, ImageReader};
 use crate::darktable::process::Ended;
 use crate::darktable::render::{Picture, RenderError};
 use crate::darktable::scratch::LARGEST_EDGE;
+use crate::files;
 
 /// Lines that mean: part of the edit was dropped or misread.
-const DROPPED: [&str; 6] = [
+const DROPPED: [&str; 8] = [
     "version mismatch",
     "is not installed",
     "history module not used but enabled",
     "parsed with errors",
     "cannot get iop-order",
     "can't find history entry",
+    "[lut3d] invalid",
+    "[lut3d] error",
 ];
 /// Lines that mean: the photograph itself is damaged, or of a kind that darktable cannot read. The first
 /// two come with status 0 and half a picture.
@@ -113,7 +116,7 @@ pub fn only_file(folder: &Path, name: &str) -> Result<Vec<u8>, RenderError> {
         return Err(RenderError::Untrusted(format!("darktable wrote {names:?} instead of {name}")));
     }
     let path = folder.join(name);
-    fs::read(&path).map_err(|source| RenderError::Io { path, source })
+    files::read(&path, files::LARGEST).map_err(|source| RenderError::Io { path, source })
 }
 
 /// Decodes an 8-bit RGB picture in full, within limits of size and memory. The error says what is wrong with it.
@@ -245,6 +248,8 @@ mod tests {
             "[dt_ioppr_check_iop_order] history module not used but enabled!! exposure (2147483647) image 1",
             "[_dev_read_masks_history] can't find history entry 42 while adding mask x(5)",
             "XML '/tmp/edit.xmp' parsed with errors",
+            "[lut3d] invalid cube file: /luts/a.cube",
+            "[lut3d] error - cube LUT lines number 7 is not correct, should be 8",
         ] {
             let error = judge(0, line).unwrap_err();
             assert!(matches!(&error, RenderError::Dropped { line: l } if l == line), "{error}");

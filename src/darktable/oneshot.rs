@@ -38,7 +38,13 @@ impl OneShot {
         Ok(Self { cli, base: Base::new(base)?, encode })
     }
 
-    /// Renders `raw` with the sidecar text given. Nothing that lies beside the raw is read or written.
+    /// The same with a folder of LUTs that edits may name. Without one, an edit that names a LUT is refused.
+    #[must_use]
+    pub fn with_luts(self, folder: &Path) -> Self {
+        Self { base: self.base.with_luts(folder), ..self }
+    }
+
+    /// Renders `raw` with the sidecar text given. Its LUTs are not held against anything. Nothing that lies beside the raw is read or written.
     pub fn render_sidecar(
         &self,
         raw: &Path,
@@ -88,6 +94,7 @@ impl OneShot {
 
 impl Renderer for OneShot {
     fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        self.base.check_luts(request.state)?;
         let raw = request.raw.path.as_path();
         let name = raw.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;

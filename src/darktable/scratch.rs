@@ -13,6 +13,7 @@
 //! base/home            its HOME                       written by darktable
 //! base/given/render-…  photograph and sidecar         read by darktable
 //! base/scratch/render-… its working folder, and `out`  written by darktable
+//! elsewhere            the folder of the LUTs         read by darktable
 //! ```
 
 use std::ffi::OsString;
@@ -27,11 +28,14 @@ use crate::clock::Deadline;
 use crate::darktable::checks;
 use crate::darktable::export::{Profile, Settings};
 use crate::darktable::live::Live;
+use crate::darktable::luts;
 use crate::darktable::preload;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::{self, Ended, Job, RunError, arguments};
 use crate::darktable::render::{Quality, RenderError};
 use crate::darktable::sandbox::Reach;
+use crate::darktable::state::EditState;
+use crate::files;
 
 /// The name of the picture that darktable writes.
 pub const PICTURE: &str = "picture.png";
@@ -52,6 +56,7 @@ const STALE: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug)]
 pub struct Base {
     folder: PathBuf,
+    luts: Option<PathBuf>,
 }
 
 impl Base {
@@ -59,12 +64,34 @@ impl Base {
     /// more than a day ago are removed.
     pub fn new(folder: &Path) -> Result<Self, RenderError> {
         let folder = std::path::absolute(folder).map_err(at(folder))?;
-        let base = Self { folder };
+        let base = Self { folder, luts: None };
         for folder in [base.given(), base.scratch(), base.home()] {
             make_private(&folder)?;
         }
         base.sweep();
         Ok(base)
+    }
+
+    /// The same with the folder of the LUTs that edits may name, which is made if need be.
+    pub(super) fn with_luts(self, folder: &Path) -> Self {
+        // A folder that cannot be made has no LUTs, and an edit that needs one is told so.
+        let _ = fs::create_dir_all(folder);
+        Self { luts: std::path::absolute(folder).ok(), ..self }
+    }
+
+    /// Whether the LUTs of a state are there, as they were imported.
+    pub(super) fn check_luts(&self, state: &EditState) -> Result<(), RenderError> {
+        Ok(luts::check(state, self.luts.as_deref())?)
+    }
+
+    /// How darktable is told where LUTs lie.
+    fn lut_setting(&self) -> Vec<OsString> {
+        let setting = |folder: &PathBuf| {
+            let mut setting = OsString::from(format!("{}=", luts::FOLDER_SETTING));
+            setting.push(folder);
+            vec![OsString::from("--conf"), setting]
+        };
+        self.luts.as_ref().map(setting).unwrap_or_default()
     }
 
     fn given(&self) -> PathBuf {
@@ -130,6 +157,9 @@ impl Base {
         }
         // The working directory is `folder`.
         args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
+        args.extend(self.lut_setting());
+        let given = self.given();
+        let readable: Vec<&Path> = self.luts.iter().chain([&given]).map(PathBuf::as_path).collect();
         let mut env = preload::repeatable(cli, folder).map_err(RunError::Watch)?;
         env.push(preload::WITHOUT_EXIF);
         // Pictures of full quality are few, and their buffers some gigabytes.
@@ -144,7 +174,7 @@ impl Base {
             env: &env,
             sandbox: cli.sandbox().ok(),
             // Whatever it will be asked for.
-            reach: Reach { read: &[&self.given()], write: &[&self.scratch(), &config] },
+            reach: Reach { read: &readable, write: &[&self.scratch(), &config] },
             memory: process::memory(),
             watch,
         })
@@ -302,15 +332,18 @@ impl Scratch {
         let config = base.config(cli);
         make_private(&config)?;
         let given = self.given.as_ref().map(TempDir::path);
+        let readable: Vec<&Path> = base.luts.iter().map(PathBuf::as_path).chain(given).collect();
+        let mut args = self.command_line(order, &config);
+        args.extend(base.lut_setting());
         let env = preload::repeatable(cli, self.dir.path()).map_err(at(self.dir.path()))?;
         let job = Job {
             program: cli.path(),
-            args: self.command_line(order, &config),
+            args,
             home: &self.home,
             temp: self.dir.path(),
             env: &env,
             sandbox: cli.sandbox().ok(),
-            reach: Reach { read: given.as_slice(), write: &[&config] },
+            reach: Reach { read: &readable, write: &[&config] },
             memory: process::memory(),
             watch: checks::is_telling,
         };
@@ -383,10 +416,7 @@ fn extension(raw: &Path) -> Option<String> {
 /// Whether `raw` is a readable, non-empty file, with an extension.
 fn check_raw(raw: &Path) -> Result<(), RenderError> {
     let refuse = |reason: &str| RenderError::Raw { path: raw.to_owned(), reason: reason.to_owned() };
-    let about = fs::File::open(raw).and_then(|f| f.metadata()).map_err(|e| unreadable(raw, &e))?;
-    if !about.is_file() {
-        return Err(refuse("it is not a file"));
-    }
+    let about = files::open(raw).and_then(|f| f.metadata()).map_err(|e| unreadable(raw, &e))?;
     if about.len() == 0 {
         return Err(refuse("it is empty"));
     }

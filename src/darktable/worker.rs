@@ -10,7 +10,6 @@
 //! pixels, and about errors. After trouble the children rest for a while, and after much of it for good.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use crate::darktable::live::{Live, LiveError};
 use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::RunError;
+use crate::darktable::raw::FileIdentity;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 use crate::darktable::scratch::{Base, SERVED, Scratch, at, name_of};
 use crate::darktable::state::{EditState, Params, Value};
@@ -88,27 +88,6 @@ impl Place {
     }
 }
 
-/// What tells a file from others, and from itself at another time.
-#[derive(Debug, PartialEq, Eq)]
-struct FileIdentity {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-}
-
-impl FileIdentity {
-    fn of(path: &Path) -> std::io::Result<Self> {
-        let about = fs::metadata(path)?;
-        Ok(Self {
-            device: about.dev(),
-            inode: about.ino(),
-            bytes: about.len(),
-            modified: (about.mtime(), about.mtime_nsec()),
-        })
-    }
-}
-
 /// What went wrong lately.
 #[derive(Debug, Default)]
 struct Trouble {
@@ -139,6 +118,12 @@ impl Worker {
             trouble: Mutex::default(),
             notes: Mutex::default(),
         })
+    }
+
+    /// The same with a folder of LUTs: see [`OneShot::with_luts`].
+    #[must_use]
+    pub fn with_luts(self, folder: &Path) -> Self {
+        Self { oneshot: self.oneshot.with_luts(folder), base: self.base.with_luts(folder), ..self }
     }
 
     /// How many children live and wait for work.
@@ -286,6 +271,7 @@ impl Worker {
 
 impl Renderer for Worker {
     fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        self.base.check_luts(request.state)?;
         let raw = request.raw.path.as_path();
         let name = raw.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;

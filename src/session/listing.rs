@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::budget::{Amounts, Ledger};
 use crate::error::{Coded as _, ErrorCode, Fault};
+use crate::files;
 use crate::gate;
 use crate::ids::{PhotoId, SessionId};
 use crate::photo::{Library, Workspace};
@@ -265,7 +266,7 @@ pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<Halt, Sessio
 
 /// What was asked of the session in `folder` from outside.
 pub fn asked_to_stop(folder: &Path) -> Halt {
-    match std::fs::read(folder.join(STOP_FILE)) {
+    match files::read(&folder.join(STOP_FILE), 64) {
         Ok(text) if text == STOP_NOW => Halt::Now,
         Ok(_) => Halt::WrapUp,
         Err(_) => Halt::No,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::darktable::baseline::FileFacts;
+use crate::darktable::blend;
 use crate::darktable::forms;
 use crate::darktable::frame::{DisplayedSize, Orientation, StoredSize};
 use crate::darktable::layout::{FieldType, Layout, Layouts, ModuleLayout};
@@ -210,8 +211,7 @@ impl Vocabulary {
             unencodable(entry, &format!("nothing is known about module {}", entry.module))
         })?;
         let rules = self.rules(&entry.module);
-        let fields: Vec<&str> =
-            rules.driven.keys().chain(rules.start.keys()).map(|t| t.field.as_str()).collect();
+        let fields: Vec<&str> = rules.targets().map(|t| t.field.as_str()).collect();
         let lowest = module.lowest_with(fields.iter().copied()).map(|layout| layout.modversion);
         Ok(lowest.filter(|v| module.accepts(darktable_version, *v)).map(|modversion| (module, modversion)))
     }
@@ -252,8 +252,9 @@ impl Vocabulary {
     fn take_off(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
         state.modules.retain(|m| m.op != entry.module || m.instance == 0 || m.name != entry.name);
         let rules = self.rules(&entry.module);
-        let base = base_fields(facts, &entry.module);
-        let Some(module) = state.module_mut(&entry.module, 0).filter(|m| m.enabled) else { return };
+        let base = base_fields(facts, &entry.module).filter(|_| entry.fixed.is_empty());
+        let carries = |m: &&mut Module| m.enabled && entry.is_in(m);
+        let Some(module) = state.module_mut(&entry.module, 0).filter(carries) else { return };
         rest(entry, &rules, base, module, facts);
         if at_rest(&rules, base, module) {
             self.restore(state, facts, &entry.module);
@@ -280,12 +281,14 @@ impl Work<'_> {
         idle: bool,
     ) -> Result<(), VocabularyError> {
         let op = &self.entry.module;
-        let base = base_fields(self.facts, op);
-        let current = state.module(op, 0).filter(|module| module.enabled);
+        // A move of fixed fields stands by itself: another one of its kind, the baseline's own too, makes way for it.
+        let alone = !self.entry.fixed.is_empty();
+        let base = base_fields(self.facts, op).filter(|_| !alone);
+        let current = state.module(op, 0).filter(|module| module.enabled && self.entry.is_in(module));
         if current.is_none() && idle {
             return Ok(());
         }
-        let from_baseline = || self.facts.baseline.module(op, 0).filter(|module| module.enabled);
+        let from_baseline = || self.facts.baseline.module(op, 0).filter(|module| module.enabled && !alone);
         let mut module = match current.or_else(from_baseline) {
             Some(module) => module.clone(),
             None => self.fresh()?,
@@ -294,6 +297,10 @@ impl Work<'_> {
             rest(self.entry, &self.rules, base, &mut module, self.facts);
         } else {
             self.set(&mut module, values, base)?;
+            if self.entry.opacity.is_some() {
+                let blend = module.blend.get_or_insert_with(|| blend::normal(self.module.blend_colorspace));
+                blend.opacity = self.opacity(values);
+            }
         }
         if at_rest(&self.rules, base, &module) {
             self.vocabulary.restore(state, self.facts, op);
@@ -332,8 +339,12 @@ impl Work<'_> {
                 put(&mut fields, target, *rest as f32);
             }
         }
+        let faded = || Blend { opacity: 0.0, ..blend::normal(self.module.blend_colorspace) };
         Ok(Module {
-            blend: None,
+            blend: match self.rules.layer {
+                Some(layer) => Some(layer.over(blend::normal(layer.space()))),
+                None => self.rules.fades.then(faded),
+            },
             enabled: true,
             instance: 0,
             modversion: self.layout.modversion,
@@ -351,15 +362,20 @@ impl Work<'_> {
         base: Option<&BTreeMap<String, Value>>,
     ) -> Result<(), VocabularyError> {
         let modversion = module.modversion;
-        let Params::Fields(fields) = &mut module.params else {
-            return Err(unencodable(
-                self.entry,
-                "the module's parameters are of a version that is not known",
-            ));
-        };
-        let layout = self.module.version(modversion).ok_or_else(|| {
-            unencodable(self.entry, &format!("version {modversion} of its module is not known"))
+        let layout = self.module.version(modversion).ok_or_else(|| VocabularyError::OldModule {
+            name: self.entry.name.clone(),
+            module: self.entry.module.clone(),
+            version: modversion,
         })?;
+        let Params::Fields(fields) = &mut module.params else {
+            return Err(unencodable(self.entry, "its module holds a value that is not a number"));
+        };
+        for (target, fixed) in &self.entry.fixed {
+            let value = fixed.value(layout, target);
+            let value = value
+                .ok_or_else(|| unencodable(self.entry, &format!("`{target}` does not take its value")))?;
+            fields.insert(target.field.clone(), value);
+        }
         let neutral = self.entry.neutral();
         for (target, form) in &self.entry.set {
             let (target, sign) = seen(&self.rules, target, self.facts);
@@ -397,6 +413,11 @@ impl Work<'_> {
             Some(WorkedOut::Orientation) | None => {}
         }
         Ok(())
+    }
+
+    /// How strongly the result of an instance is blended with the picture beneath, in percent.
+    fn opacity(&self, values: &BTreeMap<String, f64>) -> f32 {
+        self.entry.opacity.as_ref().map_or(100.0, |form| form.value(values) as f32)
     }
 
     fn write(
@@ -463,6 +484,9 @@ fn rest(
     module: &mut Module,
     facts: &PhotoFacts,
 ) {
+    if let (Some(_), Some(blend)) = (&entry.opacity, &mut module.blend) {
+        blend.opacity = 0.0;
+    }
     let Params::Fields(fields) = &mut module.params else { return };
     for target in entry.set.keys().chain(entry.scale.keys()) {
         let (target, _) = seen(rules, target, facts);
@@ -487,8 +511,11 @@ fn seen(rules: &ModuleRules, target: &Target, facts: &PhotoFacts) -> (Target, f6
     }
 }
 
-/// Whether every field that any move drives rests.
+/// Whether every field that any move drives rests, or nothing of the module's result is seen.
 pub(super) fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>>, module: &Module) -> bool {
+    if rules.fades {
+        return module.blend.as_ref().is_some_and(|blend| blend.opacity == 0.0);
+    }
     let Params::Fields(fields) = &module.params else { return false };
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
 }

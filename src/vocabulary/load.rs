@@ -6,7 +6,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::assets::{Origin, Overlay};
-use crate::darktable::layout::{FieldType, Layouts};
+use crate::darktable::blend::Layer;
+use crate::darktable::layout::{FieldType, Layout, Layouts};
+use crate::darktable::params;
+use crate::darktable::state::{Module, Params, Value};
 use crate::metrics::axes::Axis;
 use crate::vocabulary::bindings::{self, Binding};
 use crate::vocabulary::error::VocabularyError;
@@ -49,6 +52,10 @@ pub struct Move {
     pub set: BTreeMap<Target, Form>,
     /// The fields whose baseline value it multiplies, and by what.
     pub scale: BTreeMap<Target, Form>,
+    /// How strongly the module's result is blended with the picture beneath, 0…100; `None` for wholly.
+    pub opacity: Option<Form>,
+    /// The fields that it gives one value each. The module carries one move of the kind at a time.
+    pub fixed: BTreeMap<Target, Fixed>,
     /// Why more of it does not always go further along its axes; `None` for a move of which it does.
     pub not_monotonic: Option<String>,
     /// The kind of photo on which it shows what it does (`overexposed`, `noisy`…); `None` for any.
@@ -89,6 +96,10 @@ pub struct ModuleRules {
     /// The fields that moves drive, each with the value at which it rests; `None` for one that is only ever
     /// multiplied, and so rests at the baseline's own value.
     pub driven: BTreeMap<Target, Option<f64>>,
+    /// The fields that moves give one value each.
+    pub fixed: BTreeSet<Target>,
+    /// Whether a move blends the module's result with the picture beneath: without opacity it is at rest.
+    pub fades: bool,
     /// The fields that a fresh instance has other than darktable's defaults.
     pub start: BTreeMap<Target, Constant>,
     /// The group of modules of which one at most is on (the tone mappers).
@@ -97,6 +108,20 @@ pub struct ModuleRules {
     pub worked_out: Option<WorkedOut>,
     /// Why its moves take no mask, though darktable would let them.
     pub whole_frame: Option<String>,
+    /// How an instance is laid over the picture before it; in its place without.
+    pub layer: Option<Layer>,
+}
+
+/// What a move gives a field.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Fixed {
+    /// A text: a file, some words.
+    Text(String),
+    /// A number: a place, a choice.
+    Number(f64),
+    /// An array of numbers: a colour.
+    List(Vec<f64>),
 }
 
 /// A fixed value of a field.
@@ -131,6 +156,8 @@ struct ModuleEntry {
     worked_out: Option<WorkedOut>,
     #[serde(default)]
     whole_frame: Option<String>,
+    #[serde(default)]
+    layer: Option<Layer>,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +173,10 @@ struct MoveEntry {
     set: BTreeMap<String, String>,
     #[serde(default)]
     scale: BTreeMap<String, String>,
+    #[serde(default)]
+    opacity: Option<String>,
+    #[serde(default)]
+    fixed: BTreeMap<String, Fixed>,
     #[serde(default)]
     not_monotonic: Option<String>,
     #[serde(default)]
@@ -240,7 +271,7 @@ impl Vocabulary {
             .collect()
     }
 
-    fn add(&mut self, file: &str, text: &str) -> Result<(), VocabularyError> {
+    pub(super) fn add(&mut self, file: &str, text: &str) -> Result<(), VocabularyError> {
         let bad = |reason: String| VocabularyError::File { file: file.to_owned(), reason };
         let parsed: MoveFile =
             toml::from_str(text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
@@ -252,8 +283,9 @@ impl Vocabulary {
             for (field, constant) in entry.start {
                 start.insert(field.parse().map_err(bad)?, constant);
             }
-            let ModuleEntry { exclusive, worked_out, whole_frame, .. } = entry;
-            let rules = ModuleRules { driven: BTreeMap::new(), start, exclusive, worked_out, whole_frame };
+            let ModuleEntry { exclusive, worked_out, whole_frame, layer, .. } = entry;
+            let rules =
+                ModuleRules { start, exclusive, worked_out, whole_frame, layer, ..ModuleRules::default() };
             self.modules.insert(op, rules);
         }
         for entry in parsed.moves {
@@ -297,6 +329,8 @@ impl Vocabulary {
             };
             let neutral = entry.neutral();
             let rules = self.modules.entry(entry.module.clone()).or_default();
+            rules.fades |= entry.opacity.is_some();
+            rules.fixed.extend(entry.fixed.keys().cloned());
             let set = entry.set.iter().map(|(target, form)| (target, Some(form.value(&neutral))));
             let scale = entry.scale.keys().map(|target| (target, None));
             for (target, rest) in set.chain(scale) {
@@ -306,6 +340,21 @@ impl Vocabulary {
                 if *rules.driven.entry(target.clone()).or_insert(rest) != rest {
                     return Err(bad(format!("field {target} rests at another value in another move")));
                 }
+            }
+        }
+        for (op, rules) in &self.modules {
+            let twice =
+                rules.fixed.iter().find(|t| rules.start.contains_key(t) || rules.driven.contains_key(t));
+            if let Some(target) = twice {
+                let named = |entry: &&Move| entry.module == *op && entry.fixed.contains_key(target);
+                let entry = self.moves.values().find(named);
+                return Err(VocabularyError::Move {
+                    file: entry.map(|entry| entry.file.clone()).unwrap_or_default(),
+                    name: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
+                    reason: format!(
+                        "field {target} is fixed here, and set by another move or the module's `start`"
+                    ),
+                });
             }
         }
         Ok(())
@@ -325,7 +374,10 @@ impl Vocabulary {
                 .map_err(|error| bad(error.to_string()))?
                 .ok_or_else(|| bad(format!("darktable has no module `{}`", entry.module)))?;
             let rules = self.modules.get(&entry.module).cloned().unwrap_or_default();
-            let targets = || rules.driven.keys().chain(rules.start.keys());
+            if rules.layer.is_some() && !module.masks {
+                return Err(bad(format!("module {} does not blend", entry.module)));
+            }
+            let targets = || rules.targets();
             let layout = module.lowest_with(targets().map(|t| t.field.as_str()).collect::<Vec<_>>());
             let Some(layout) = layout else {
                 let known = |t: &&Target| module.versions.iter().any(|v| v.field(&t.field).is_some());
@@ -333,6 +385,17 @@ impl Vocabulary {
                     targets().find(|t| !known(t)).map_or("such set of fields".to_owned(), Target::to_string);
                 return Err(bad(format!("module {} has no `{stranger}`", entry.module)));
             };
+            if entry.opacity.is_some() && !module.masks {
+                return Err(bad(format!("darktable does not blend {}: it has no `opacity`", entry.module)));
+            }
+            for (target, fixed) in &entry.fixed {
+                if fixed.value(layout, target).is_none() {
+                    return Err(bad(format!(
+                        "`fixed.{target}` does not fit into that field of {}",
+                        entry.module
+                    )));
+                }
+            }
             for (target, form) in entry.set.iter().chain(&entry.scale) {
                 let field = layout.field(&target.field).filter(|field| match (field.count, target.index) {
                     (None, None) => field.kind != FieldType::Text,
@@ -359,7 +422,47 @@ impl Vocabulary {
     }
 }
 
+impl ModuleRules {
+    /// Every field that a layout must have for the module's moves.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.driven.keys().chain(self.start.keys()).chain(&self.fixed)
+    }
+}
+
+impl Fixed {
+    /// As the field takes it; `None` where it does not fit.
+    pub(super) fn value(&self, layout: &Layout, target: &Target) -> Option<Value> {
+        let field = layout.field(&target.field).filter(|_| target.index.is_none())?;
+        let value = match self {
+            Self::Text(text) => Value::Text(text.clone()),
+            Self::Number(number) => params::number(layout, field, *number).ok()?,
+            Self::List(list) => Value::Floats(list.iter().map(|number| *number as f32 + 0.0).collect()),
+        };
+        params::check_value(layout, field, &value).ok().map(|()| value)
+    }
+
+    /// Whether a field has it.
+    fn is(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Text(text), Value::Text(value)) => text == value,
+            (Self::Number(number), Value::Float(value)) => *number as f32 == *value,
+            (Self::Number(number), Value::Int(value)) => *number == *value as f64,
+            (Self::List(list), Value::Floats(values)) => {
+                list.len() == values.len() && list.iter().zip(values).all(|(a, b)| *a as f32 == *b)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Move {
+    /// Whether a module instance carries this move rather than another one of its kind.
+    pub(super) fn is_in(&self, module: &Module) -> bool {
+        let Params::Fields(fields) = &module.params else { return self.fixed.is_empty() };
+        let has = |(target, fixed): (&Target, &Fixed)| fields.get(&target.field).is_some_and(|v| fixed.is(v));
+        self.fixed.iter().all(has)
+    }
+
     /// All parameters at their neutral values.
     pub fn neutral(&self) -> BTreeMap<String, f64> {
         self.parameters.iter().map(|(name, p)| (name.clone(), p.neutral)).collect()
@@ -498,6 +601,12 @@ impl MoveEntry {
         let checked = Move {
             set: forms(&self.set)?,
             scale: forms(&self.scale)?,
+            opacity: self.opacity.as_deref().map(str::parse).transpose()?,
+            fixed: self
+                .fixed
+                .into_iter()
+                .map(|(f, value)| Ok((f.parse()?, value)))
+                .collect::<Result<_, String>>()?,
             name: self.name,
             module: self.module,
             description: self.description,
@@ -508,7 +617,7 @@ impl MoveEntry {
             shown_on: self.shown_on,
             file: file.to_owned(),
         };
-        let all = || checked.set.values().chain(checked.scale.values());
+        let all = || checked.set.values().chain(checked.scale.values()).chain(&checked.opacity);
         let used: BTreeSet<&str> = all().flat_map(Form::parameters).collect();
         if let Some(name) = used.iter().find(|name| !checked.parameters.contains_key(**name)) {
             return Err(format!("`{name}` is not one of its parameters"));
@@ -524,6 +633,18 @@ impl MoveEntry {
         let neutral = checked.neutral();
         if let Some((target, _)) = checked.scale.iter().find(|(_, form)| form.value(&neutral) != 1.0) {
             return Err(format!("the factor for {target} must be 1 when the move is neutral"));
+        }
+        let ends = || {
+            checked.strength().map(|(name, p)| [p.min, p.max].map(|x| BTreeMap::from([(name.to_owned(), x)])))
+        };
+        if let Some(form) = &checked.opacity
+            && (form.value(&neutral) != 0.0
+                || !ends().is_some_and(|ends| ends.iter().all(|at| (0.0..=100.0).contains(&form.value(at)))))
+        {
+            return Err(
+                "`opacity` is 0 when the move is neutral, goes from 0 to 100, and takes the only strength"
+                    .into(),
+            );
         }
         Ok(checked)
     }

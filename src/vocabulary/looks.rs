@@ -187,7 +187,7 @@ impl Vocabulary {
             if entry.is_idle(&values) {
                 return Err(format!("its move `{name}` does nothing at these values"));
             }
-            for target in entry.set.keys().chain(entry.scale.keys()) {
+            for target in entry.set.keys().chain(entry.scale.keys()).chain(entry.fixed.keys()) {
                 if !set.insert((&entry.module, target)) {
                     return Err(format!("two of its moves set `{target}` of {}", entry.module));
                 }

@@ -12,6 +12,9 @@
 //! 4. **A mask makes an instance.** A masked move works on an instance of its own, named after the move, that
 //!    starts from rest; the global one is left alone.
 //!
+//! A move may also *fix* fields (a LUT's file, the words of a mark): then it is one of a kind, and the module carries
+//! one of these at a time. Its strength may be the `opacity` with which the module's result lies over the picture beneath.
+//!
 //! A *look* is several moves under one name: each as far from its neutral value as the look's one strength says.
 //!
 //! Tone mappers (`filmicrgb`, `sigmoid`) exclude each other: a move on one switches the other off, and at rest
@@ -28,6 +31,7 @@ mod illuminant;
 mod list;
 mod load;
 mod looks;
+pub mod made;
 pub mod mask;
 mod propagate;
 mod regions;
@@ -44,7 +48,7 @@ pub use error::VocabularyError;
 pub use form::{Form, Target};
 pub use geometry::WorkedOut;
 pub use list::{Filter, ListedMove, ListedParameter};
-pub use load::{ModuleRules, Move, Parameter, Vocabulary};
+pub use load::{Fixed, ModuleRules, Move, Parameter, Vocabulary};
 pub use looks::{AppliedLook, Look, STRENGTH};
 pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, ShownMask};
 pub use propagate::{Edits, Extra, PhotoEdit, PropagateError, Selection};

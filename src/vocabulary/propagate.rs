@@ -199,7 +199,9 @@ impl Vocabulary {
             let mine = moves.iter().filter(|entry| entry.module == module.op);
             let mine: Vec<_> = if module.instance == 0 {
                 let touched = self.changes(module, source, None);
-                mine.filter(|entry| driven(entry).any(|target| touched.contains(target))).collect()
+                let moved = |entry: &&Move| driven(entry).any(|target| touched.contains(target));
+                mine.filter(|entry| entry.is_in(module) && (moved(entry) || entry.opacity.is_some()))
+                    .collect()
             } else {
                 mine.filter(|entry| entry.name == module.name).collect()
             };
@@ -312,14 +314,14 @@ impl Vocabulary {
             return Ok(());
         }
         let moved = with_forms(edit.module, &source.state.masks, transfer, new)?;
-        let (Params::Fields(given), None | Some(Extra::Crop | Extra::Perspective | Extra::Lens)) =
-            (&moved.params, Extra::of(op))
+        let rules = self.rules(op);
+        let (Params::Fields(given), None | Some(Extra::Crop | Extra::Perspective | Extra::Lens), true) =
+            (&moved.params, Extra::of(op), rules.fixed.is_empty())
         else {
-            // Spots, and what is not modelled, go over whole.
+            // Spots, moves that stand by themselves, and what is not modelled, go over whole.
             replace(new, moved);
             return Ok(());
         };
-        let rules = self.rules(op);
         let from = base_fields(source.facts, op);
         let to = base_fields(target.facts, op);
         let at_work = |state: &EditState| state.module(op, 0).filter(|module| module.enabled).cloned();
@@ -383,9 +385,9 @@ fn lie(photo: PhotoEdit<'_>) -> [[f64; 2]; 2] {
     [[1.0, 0.0], [0.0, 1.0]].map(|step| frame.step([0.5, 0.5], step).map(f64::round))
 }
 
-/// The fields that a move drives.
+/// The fields that a move drives or fixes.
 fn driven(entry: &Move) -> impl Iterator<Item = &Target> {
-    entry.set.keys().chain(entry.scale.keys())
+    entry.set.keys().chain(entry.scale.keys()).chain(entry.fixed.keys())
 }
 
 /// A field, or each element of a list of floats: the grain in which moves drive.

@@ -17,8 +17,9 @@ use std::time::Duration;
 use chemigram::assets::Overlay;
 use chemigram::clock::{Deadline, SystemClock};
 use chemigram::darktable::layout::Layouts;
+use chemigram::darktable::oneshot::OneShot;
 use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
+use chemigram::darktable::render::{Picture, Quality, RawFile, RenderError, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use chemigram::darktable::worker::Worker;
 use chemigram::darktable::xmp;
@@ -39,8 +40,10 @@ const EDGE: u32 = LONG;
 /// A user's home with a library, and a darktable that stays alive.
 pub struct Home {
     pub vocabulary: Vocabulary,
-    layouts: Arc<Layouts>,
+    pub layouts: Arc<Layouts>,
     worker: Worker,
+    /// A darktable for each picture, which exports too.
+    pub oneshot: OneShot,
     // Dropped last: the photos and darktable's configuration live in it.
     folder: tempfile::TempDir,
 }
@@ -53,9 +56,17 @@ impl Home {
         let encode =
             move |state: &EditState, name: &str| xmp::write(state, &known, name).map_err(|e| e.to_string());
         let cli = DarktableCli::find(&Deadline::never()).unwrap();
-        let worker = Worker::new(cli, &folder.path().join("darktable"), Arc::new(encode)).unwrap();
+        let base = folder.path().join("darktable");
+        let luts = folder.path().join(OWN).join("luts");
+        let worker = Worker::new(cli.clone(), &base, Arc::new(encode.clone())).unwrap().with_luts(&luts);
+        let oneshot = OneShot::new(cli, &base, Arc::new(encode)).unwrap().with_luts(&luts);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, worker, folder }
+        Self { vocabulary, layouts, worker, oneshot, folder }
+    }
+
+    /// Reads the vocabulary again, with what commands have put into the user's own folder.
+    pub fn reload(&mut self) {
+        self.vocabulary = Vocabulary::load(&Overlay::vocabulary(Some(self.path(OWN)))).unwrap();
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -101,12 +112,18 @@ impl Home {
     }
 
     pub fn render(&self, raw: &RawFile, state: &EditState) -> Arc<Picture> {
-        let deadline = Deadline::after(Arc::new(SystemClock), Duration::from_secs(120));
+        self.try_render(&self.worker, raw, state).unwrap_or_else(|e| panic!("{}: {e}", raw.path.display()))
+    }
+
+    /// By this renderer, or by the darktable that stays alive.
+    pub fn try_render(
+        &self,
+        renderer: &dyn Renderer,
+        raw: &RawFile,
+        state: &EditState,
+    ) -> Result<Arc<Picture>, RenderError> {
         let request = RenderRequest { raw, state, long_edge: EDGE, quality: Quality::Preview };
-        self.worker
-            .render(&request, &deadline)
-            .unwrap_or_else(|e| panic!("{}: {e}", raw.path.display()))
-            .picture
+        renderer.render(&request, &patience()).map(|rendered| rendered.picture)
     }
 
     /// The baseline of a photo and what the program knows of it.
@@ -124,9 +141,21 @@ impl Home {
         })
     }
 
-    fn version(&self) -> &str {
+    pub fn version(&self) -> &str {
         self.worker.darktable_version()
     }
+
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+}
+
+/// The user's own vocabulary, below the home folder.
+pub const OWN: &str = ".local/share/chemigram/vocabulary";
+
+/// How long a picture may take.
+pub fn patience() -> Deadline {
+    Deadline::after(Arc::new(SystemClock), Duration::from_secs(120))
 }
 
 /// A move and its values.

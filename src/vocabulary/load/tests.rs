@@ -78,12 +78,27 @@ fn fields_are_held_to_darktables_layouts() {
         ("set.blacks", "set.\"blacks[0]\"", "`blacks[0]` is not a number"),
         ("set.blacks", "set.iterations", "`iterations` takes whole numbers"),
         ("\"toneequal\"", "\"tonequal\"", "no module `tonequal`"),
+        (GOOD, LAYER, "module demosaic does not blend"),
     ] {
         let vocabulary = read(&GOOD.replacen(from, to, 1)).unwrap();
         let error = vocabulary.check_fields(&layouts).unwrap_err().to_string();
         assert!(error.contains(expected), "{from} -> {to}: {error}");
     }
 }
+
+/// A layer of a module that darktable does not blend.
+const LAYER: &str = r#"
+[module.demosaic]
+layer = "grey_multiplies"
+[[move]]
+name = "smooth"
+module = "demosaic"
+description = "Smooth."
+axes = { noise = -1 }
+tags = ["detail"]
+parameters.passes = { unit = "", min = 0, max = 5, default = 2, whole = true }
+set.color_smoothing = "passes"
+"#;
 
 #[test]
 fn a_users_own_file_adds_moves_and_may_not_take_a_name() {
@@ -135,6 +150,54 @@ fn a_field_of_whole_numbers_wants_whole_numbers() {
     };
     assert!(with("amount").is_ok() && with("1 + 3*amount").is_ok());
     assert!(with("0.5*amount").unwrap_err().to_string().contains("takes whole numbers"));
+}
+
+/// A move that fixes fields and blends.
+const FIXED: &str = r#"
+[[move]]
+name = "print"
+module = "lut3d"
+description = "A print."
+axes = {}
+tags = ["lut"]
+not_monotonic = "its maker's choice"
+parameters.amount = { unit = "", min = 0, max = 2, default = 1 }
+opacity = "50*amount"
+fixed.filepath = "print.cube"
+fixed.colorspace = 2
+"#;
+
+#[test]
+fn what_is_fixed_fits_its_field_and_an_opacity_is_one() {
+    let layouts = Layouts::new(Overlay::vocabulary(None));
+    let check = |text: &str| read(text).and_then(|vocabulary| vocabulary.check_fields(&layouts));
+    check(FIXED).unwrap();
+    let long = format!("filepath = \"{}\"", "x".repeat(512));
+    for (from, to, expected) in [
+        ("50*amount", "51*amount", "from 0 to 100"),
+        ("50*amount", "1 + 20*amount", "0 when the move is neutral"),
+        (
+            "fixed.colorspace",
+            "parameters.more = { unit = \"\", min = 0, max = 1, default = 1 }\nset.nb_keypoints = \"more\"\nfixed.colorspace",
+            "the only strength",
+        ),
+        ("filepath = \"print.cube\"", &long, "`fixed.filepath` does not fit"),
+        ("filepath = \"print.cube\"", "filepath = 3", "`fixed.filepath` does not fit"),
+        ("colorspace = 2", "colorspace = 9", "`fixed.colorspace` does not fit"),
+        ("colorspace = 2", "colourspace = 2", "has no `colourspace`"),
+        ("[[move]]", "[module.lut3d]\nstart.colorspace = 1\n[[move]]", "fixed here"),
+        ("\"lut3d\"", "\"rawprepare\"", "has no `colorspace`"),
+    ] {
+        assert!(FIXED.contains(from), "{from}");
+        let error = check(&FIXED.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{from} -> {to}: {error}");
+    }
+    let unblended = GOOD
+        .replace("\"toneequal\"", "\"ashift\"")
+        .replace("set.shadows = \"amount\"\nset.blacks", "set.rotation");
+    let faded = unblended.replace("[\"tone\"]", "[\"tone\"]\nopacity = \"50*amount\"");
+    check(&unblended).unwrap();
+    assert!(check(&faded).unwrap_err().to_string().contains("does not blend ashift"));
 }
 
 #[test]

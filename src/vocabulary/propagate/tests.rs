@@ -33,6 +33,37 @@ fn other() -> Photo {
 }
 
 #[test]
+fn a_move_that_stands_by_itself_takes_the_place_of_another() {
+    let lut = |name: &str, space: u8| {
+        format!(
+            "[[move]]\nname = \"{name}\"\nmodule = \"lut3d\"\ndescription = \"x\"\naxes = {{}}\ntags = [\"lut\"]\n\
+             not_monotonic = \"x\"\nparameters.opacity = {{ unit = \"%\", min = 0, max = 100, default = 80 }}\n\
+             opacity = \"opacity\"\nfixed.filepath = \"{name}.cube\"\nfixed.colorspace = {space}\n"
+        )
+    };
+    let photo = || {
+        let mut photo = other();
+        let text = lut("dusk", 0) + &lut("dawn", 1);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("moves")).unwrap();
+        std::fs::write(folder.path().join("moves/mine.toml"), text).unwrap();
+        let files = crate::assets::Overlay::vocabulary(Some(folder.path().to_owned()));
+        photo.vocabulary = Vocabulary::load(&files).unwrap();
+        photo
+    };
+    let (mut source, mut target) = (photo(), photo());
+    source.apply("dusk", &[("opacity", 30.0)], None);
+    target.apply("dawn", &[], None);
+    assert!(take(&source, &selection(&["dawn"], &[], &[]), &mut target).is_err());
+    for chosen in [everything(), selection(&["dusk"], &[], &[])] {
+        let mut reached = photo();
+        reached.state = target.state.clone();
+        take(&source, &chosen, &mut reached).unwrap();
+        assert_eq!(reached.state, source.state, "{chosen:?}");
+    }
+}
+
+#[test]
 fn white_balance_and_exposure_are_shifts_and_not_numbers() {
     let mut source = Photo::new();
     source.apply("exposure", &[("ev", 0.5)], None);
