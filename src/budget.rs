@@ -587,7 +587,8 @@ impl Ledger {
             let reserved = open.saturating_add(keep);
             let passes = used.saturating_add(reserved).saturating_add(wanted) > limit;
             // A call whose bound is nothing may cost something all the same.
-            let spent = want.model_calls > 0 && matches!(cap, Cap::Tokens | Cap::Cost) && used >= limit.max(1);
+            let spent =
+                want.model_calls > 0 && matches!(cap, Cap::Tokens | Cap::Cost) && used >= limit.max(1);
             if limit != unlimited && (wanted > 0 && passes || spent) {
                 return Err(Exhausted { cap, used, reserved, limit, wanted });
             }

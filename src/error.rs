@@ -162,6 +162,8 @@ pub fn caught<T>(job: impl FnOnce() -> T) -> Result<T, Fault> {
         let said = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
         let message = format!("a defect of chemigram: {}", said.as_deref().unwrap_or("it panicked"));
-        Fault::new(ErrorCode::StateError, message).with("remedy", "please report it, with this message").fatal()
+        Fault::new(ErrorCode::StateError, message)
+            .with("remedy", "please report it, with this message")
+            .fatal()
     })
 }

@@ -169,7 +169,9 @@ impl Gate {
             return Err(note.into());
         };
         let checked = match &intent {
-            Event::ModelIntent { keep, .. } => self.ledger.clone().keeping(*keep).admit(&reserved, self.elapsed()),
+            Event::ModelIntent { keep, .. } => {
+                self.ledger.clone().keeping(*keep).admit(&reserved, self.elapsed())
+            }
             _ => self.check_render(&reserved, estimate(&intent)),
         };
         if let Err(exhausted) = checked {
@@ -399,7 +401,14 @@ mod tests {
     #[test]
     fn what_is_paid_for_is_on_the_disk_before_it_is_asked_for() {
         let (reserved, max_output_tokens, messages) = (Amounts::default(), 1, 1);
-        let call = Event::ModelIntent { turn: 1, attempt: 1, reserved, max_output_tokens, messages, keep: Reserve::default() };
+        let call = Event::ModelIntent {
+            turn: 1,
+            attempt: 1,
+            reserved,
+            max_output_tokens,
+            messages,
+            keep: Reserve::default(),
+        };
         assert!(is_synced(&call) && is_synced(&mutation(0)));
         assert!(!is_synced(&Event::BudgetReminder { percent: 50 }));
     }

@@ -133,6 +133,9 @@ mod tests {
     #[test]
     fn a_dummy_key_that_is_a_word_breaks_no_line() {
         let redactor = Redactor::new(["llamacpp".into(), "budget_exhausted".into(), "Llamacpp1".into()]);
-        assert_eq!(redactor.clean("llamacpp budget_exhausted Llamacpp1".into()), "llamacpp budget_exhausted [redacted]");
+        assert_eq!(
+            redactor.clean("llamacpp budget_exhausted Llamacpp1".into()),
+            "llamacpp budget_exhausted [redacted]"
+        );
     }
 }

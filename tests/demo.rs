@@ -61,7 +61,11 @@ fn the_demo_twice_from_nothing_is_the_same_to_the_pixel() {
     // Made again from its transcript, by the command that a person would give.
     let session = std::fs::read_dir(first.sessions_folder()).unwrap().next().unwrap().unwrap().file_name();
     let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
-    command.arg("--library").arg(one.path().join("demo/photos")).args(["--json", "mode-b", "replay"]).arg(session);
+    command
+        .arg("--library")
+        .arg(one.path().join("demo/photos"))
+        .args(["--json", "mode-b", "replay"])
+        .arg(session);
     settle(&mut command, one.path());
     let output = command.output().unwrap();
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -87,7 +87,8 @@ fn an_attempt_that_is_cut_or_makes_no_sense_is_charged_its_reservation() {
 fn a_server_that_always_breaks_off_serves_no_more_than_the_caps() {
     let studio = Studio::new();
     let cut = StubReply::events("data: {\"choices\":[{\"delta\":{\"content\":\"Some\"}}]}\n\n");
-    let replies = (0..40).map(|n| if n % 3 == 2 { StubReply::call("read_context", json!({})) } else { cut.clone() });
+    let replies =
+        (0..40).map(|n| if n % 3 == 2 { StubReply::call("read_context", json!({})) } else { cut.clone() });
     let stub = ChatStub::start(replies.collect());
     let mut session = session(&studio, &stub, "time=60s,iterations=50,branches=1,tokens=120k");
     let end = support::run(&mut session);

@@ -4,10 +4,10 @@
 
 #[path = "common/chat_stub.rs"]
 mod chat_stub;
-#[path = "common/pictures.rs"]
-mod pictures;
 #[path = "provider/hostile.rs"]
 mod hostile;
+#[path = "common/pictures.rs"]
+mod pictures;
 #[path = "provider/replies.rs"]
 mod replies;
 

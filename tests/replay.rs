@@ -34,7 +34,10 @@ fn worked(studio: &Studio) -> SessionId {
         + &reply(&[("compare", "{}")])
         + &judged("branch_b_tone")
         + &reply(&[("branch", r#"{"name": "branch_b_bold"}"#)])
-        + &reply(&[("apply_primitive", r#"{"primitive_name": "exposure", "parameter_values": {"ev": 1.0}}"#)])
+        + &reply(&[(
+            "apply_primitive",
+            r#"{"primitive_name": "exposure", "parameter_values": {"ev": 1.0}}"#,
+        )])
         + &judged("branch_b_bold")
         + &reply(&[("end_mode_b_session", r#"{"session_summary": "Two."}"#)]);
     let (end, lines) = studio.run(&script, &request("time=5m,iterations=40,branches=2", &[("tone", "open")]));

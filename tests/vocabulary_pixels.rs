@@ -168,3 +168,28 @@ fn a_mask_may_stand_beside_a_global_edit_of_its_module_and_may_be_turned_inside_
     let (within, without) = changed(&pictures[0], &pictures[3]);
     assert!(within < 0.01 && without > 0.8, "{within} {without}");
 }
+
+#[test]
+fn two_lights_in_one_picture_are_balanced_apart() {
+    // Grey, and the same grey in the light of a black body of 4000 K, as a camera sees it that is balanced for D65.
+    let (width, height) = (600, 400);
+    let rgb = (0..width * height)
+        .flat_map(|at| if at % width < width / 2 { [137, 137, 137] } else { [160, 132, 102] })
+        .collect();
+    let demo = Demo::of(&Picture { width, height, rgb });
+    let baseline = &demo.facts.baseline;
+    let shift = [("shift", 1.0e6 / 6504.0 - 1.0e6 / 4000.0)];
+    let right = r#"{"shape":"rectangle","from":[0.5,0],"to":[1,1],"feather":0}"#;
+    let lamp = demo.apply(baseline, "illuminant", &shift, Some(right)).state;
+    let everywhere = demo.apply(baseline, "illuminant", &shift, None).state;
+    let colour = |picture: &Picture, column: usize| {
+        let first = 3 * (picture.width as usize * picture.height as usize / 2 + column);
+        let pixel = &picture.rgb[first..first + 3];
+        pixel.iter().max().unwrap() - pixel.iter().min().unwrap()
+    };
+    let pictures = demo.render_all(&[baseline.clone(), lamp, everywhere]);
+    let [before, apart, all] = [0, 1, 2].map(|at| [150, 450].map(|column| colour(&pictures[at], column)));
+    assert!(before[0] < 8 && before[1] > 50, "{before:?}");
+    assert!(apart[0] < 8 && apart[1] < 12, "{apart:?}");
+    assert!(all[0] > 50 && all[1] < 12, "{all:?}");
+}

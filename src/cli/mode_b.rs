@@ -85,7 +85,10 @@ fn replayed(found: &Replay) -> String {
     let calls = format!("{calls} calls made again, {commits} snapshots the same");
     match (&found.difference, found.proof) {
         (Some(Difference { line, what }), _) => {
-            format!("differs: line {line} of the transcript: {}\n{calls}, {pictures} pictures the same\n", plain(what))
+            format!(
+                "differs: line {line} of the transcript: {}\n{calls}, {pictures} pictures the same\n",
+                plain(what)
+            )
         }
         (None, Proof::SameEdits) => {
             format!("same edits, another renderer: darktable {now} is here, and {then} was then\n{calls}\n")

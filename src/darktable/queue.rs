@@ -277,7 +277,9 @@ impl Shared {
             drop(board);
             if let Some(rendered) = rendered {
                 let finished = caught(|| (order.finish)(&rendered));
-                drop(finished.inspect_err(|fault| tracing::error!(%fault, "a picture was not measured ahead")));
+                drop(
+                    finished.inspect_err(|fault| tracing::error!(%fault, "a picture was not measured ahead")),
+                );
             }
         }
     }

@@ -541,7 +541,8 @@ impl<'a> Desk<'a> {
             budget: &task.budget,
             again: &|failed| self.again(at, task.most, failed),
         };
-        let standing = caught(|| job.run(&task.inputs, self.execute)).unwrap_or_else(|fault| job.broke(&fault));
+        let standing =
+            caught(|| job.run(&task.inputs, self.execute)).unwrap_or_else(|fault| job.broke(&fault));
         self.put(at, CellRecord { standing, ..cell }, self.elapsed().saturating_sub(began));
         true
     }

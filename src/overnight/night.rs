@@ -65,12 +65,7 @@ impl Spent {
 type Runs = VecDeque<Duration>;
 
 /// What the sessions of one order have spent; how long they ran goes to `ran`.
-fn bill(
-    library: &Library,
-    order: &Order,
-    track: &Track,
-    ran: &mut BTreeMap<SessionId, Runs>,
-) -> Amounts {
+fn bill(library: &Library, order: &Order, track: &Track, ran: &mut BTreeMap<SessionId, Runs>) -> Amounts {
     let sessions = track.all.iter().map(|(photo, id, budget)| match read(library, photo, id) {
         Ok(Some(session)) => {
             ran.insert(id.clone(), runs(&session.lines));
@@ -389,11 +384,7 @@ impl<'a> Desk<'a> {
         let begins = |photo: &PhotoId, session: &SessionId, budget: &Budget, again: bool| {
             let (photo, session, budget) = (photo.clone(), session.clone(), budget.clone());
             let mut paper = self.paper();
-            paper.note(
-                Entry::Started { place, photo, session, budget, again },
-                self.elapsed(),
-                self.house,
-            );
+            paper.note(Entry::Started { place, photo, session, budget, again }, self.elapsed(), self.house);
             // A session that the ledger does not know must not begin.
             paper.error.as_ref().map_or(Ok(()), |error| Err(Fault::from(error)))
         };
@@ -456,7 +447,8 @@ mod tests {
 
     fn entry(mono_ms: Option<u64>, entry: Entry) -> Stamped {
         // What the clock on the wall says goes back from entry to entry.
-        let wall = jiff::Timestamp::UNIX_EPOCH - jiff::SignedDuration::from_millis(mono_ms.unwrap_or(0) as i64);
+        let wall =
+            jiff::Timestamp::UNIX_EPOCH - jiff::SignedDuration::from_millis(mono_ms.unwrap_or(0) as i64);
         Stamped { t: wall, mono_ms, entry }
     }
 

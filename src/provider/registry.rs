@@ -153,11 +153,7 @@ impl Registry {
 
     /// The address: the argument's, else the file's.
     fn base_url(&self, profile: &Profile, choice: &Choice) -> Result<reqwest::Url, SetupError> {
-        let text = choice
-            .base_url
-            .clone()
-            .or_else(|| profile.base_url.clone())
-            .unwrap_or_default();
+        let text = choice.base_url.clone().or_else(|| profile.base_url.clone()).unwrap_or_default();
         let bad =
             |url: String, cause: String| SetupError::BadUrl { provider: profile.name.clone(), url, cause };
         let mut url = reqwest::Url::parse(&text).map_err(|e| bad(text.clone(), e.to_string()))?;
@@ -297,13 +293,16 @@ mod tests {
     fn no_key_goes_over_plain_http_to_another_host() {
         let with_key = registry(None, &[("OPENAI_API_KEY", "sk-canary-123456")]);
         let at = |url: &str| Choice { base_url: Some(url.to_owned()), ..choice("openai", None) };
-        for open in ["http://gpu-box:8080/v1", "http://10.0.0.7/v1", "http://[fe80::1]/v1", "http://localhost.net/v1"]
+        for open in
+            ["http://gpu-box:8080/v1", "http://10.0.0.7/v1", "http://[fe80::1]/v1", "http://localhost.net/v1"]
         {
             let error = refusal(&with_key, &at(open));
             assert!(matches!(error, SetupError::Insecure { .. }), "{open}: {error}");
             assert!(error.remedy().unwrap().contains("insecure_http = true"));
         }
-        for fine in ["https://gpu-box/v1", "http://localhost:1/v1", "http://127.0.0.9:1/v1", "http://[::1]:1/v1"] {
+        for fine in
+            ["https://gpu-box/v1", "http://localhost:1/v1", "http://127.0.0.9:1/v1", "http://[::1]:1/v1"]
+        {
             connect(&with_key, &at(fine)).unwrap();
         }
         // A server that wants no key may be anywhere.
@@ -324,7 +323,8 @@ mod tests {
                     other_models = { vision = true }\nkey_cmd = [\"printf\", \"sk-from-a-command-7\"]\n";
         std::fs::write(dir.path().join("mine.toml"), text).unwrap();
         let redactor = Redactor::default();
-        let registry = registry(Some(dir.path()), &[("OPENAI_API_KEY", "sk-canary-123456")]).telling(&redactor);
+        let registry =
+            registry(Some(dir.path()), &[("OPENAI_API_KEY", "sk-canary-123456")]).telling(&redactor);
         connect(&registry, &choice("mine", Some("m"))).unwrap();
         let clean = redactor.clean("sk-canary-123456 sk-from-a-command-7".into());
         assert_eq!(clean, "[redacted] [redacted]");

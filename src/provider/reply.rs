@@ -119,10 +119,7 @@ impl Draft {
 
     /// Whether the model has said anything.
     pub fn said_anything(&self) -> bool {
-        self.size > 0
-            || !self.calls.is_empty()
-            || !self.refusal.is_empty()
-            || !self.reasoning.is_empty()
+        self.size > 0 || !self.calls.is_empty() || !self.refusal.is_empty() || !self.reasoning.is_empty()
     }
 
     /// Tokens reported so far.

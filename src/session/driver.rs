@@ -316,8 +316,10 @@ impl Session {
             .ok()
             .and_then(|v| v.as_str().map(str::to_owned))
             .unwrap_or_default();
-        let later = fault.retry_after.filter(|asked| pause.is_none() && *asked >= self.gate.deadline().remaining());
-        let later = later.map(|asked| format!("; it asks to come back in {} minutes", asked.as_secs().div_ceil(60)));
+        let later =
+            fault.retry_after.filter(|asked| pause.is_none() && *asked >= self.gate.deadline().remaining());
+        let later =
+            later.map(|asked| format!("; it asks to come back in {} minutes", asked.as_secs().div_ceil(60)));
         let later = later.unwrap_or_default();
         let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
         self.record(Event::Attempt {

@@ -100,7 +100,13 @@ fn text_bytes(system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
 
 /// What has to stay for the call that closes the session after the next one: that one's worst case, and a reply.
 /// Half of a cap at most, so that a small one leaves room to work.
-pub fn closing(info: &ModelInfo, state: &State, budget: &Budget, system: &str, tools: &[ToolSpec]) -> Reserve {
+pub fn closing(
+    info: &ModelInfo,
+    state: &State,
+    budget: &Budget,
+    system: &str,
+    tools: &[ToolSpec],
+) -> Reserve {
     if info.free && budget.max_tokens.is_none() {
         return Reserve::default();
     }

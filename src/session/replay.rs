@@ -142,7 +142,8 @@ pub fn replay(
             long_edge: picture.long_edge,
             quality: picture.quality,
         };
-        let deadline = Deadline::after(Arc::clone(&setup.clock), PATIENCE).with_cancel(setup.stop.soft.clone());
+        let deadline =
+            Deadline::after(Arc::clone(&setup.clock), PATIENCE).with_cancel(setup.stop.soft.clone());
         let rendered = session.engine.renderer.render(&request, &deadline).map_err(|e| Fault::from(&e))?;
         if rendered.pixel_hash != *picture.pixel_hash {
             let what = format!(
@@ -189,9 +190,9 @@ fn commits(lines: &[Line]) -> BTreeSet<Hash> {
 /// The snapshots that a call made, by its lines; one that a crash cut in the middle may say the same twice.
 fn between(lines: &[Line], intent: u64) -> Vec<(String, Hash, Hash)> {
     let after = lines.iter().skip_while(|line| line.seq <= intent);
-    let until = after.take_while(|line| {
-        !matches!(&line.event, Event::ToolResult { intent: Some(of), .. } if *of == intent)
-    });
+    let until = after.take_while(
+        |line| !matches!(&line.event, Event::ToolResult { intent: Some(of), .. } if *of == intent),
+    );
     let mut made = Vec::new();
     for line in until {
         if let Event::SnapshotCreated { name, commit, state, .. } = &line.event {
@@ -209,7 +210,8 @@ fn pictures(lines: &[Line]) -> Vec<Pictured<'_>> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for line in lines {
-        let Event::Render { state, long_edge, quality, pixel_hash: Some(pixel_hash), .. } = &line.event else {
+        let Event::Render { state, long_edge, quality, pixel_hash: Some(pixel_hash), .. } = &line.event
+        else {
             continue;
         };
         let known = [Quality::Preview, Quality::Judge].into_iter().find(|known| known.as_str() == quality);

@@ -421,21 +421,19 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
         let remedy = "name what to add, for example `--raise time=10m,iterations=20`";
         Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into())
     };
-    let more = Budget::parse(&format!("time=1s,iterations=1,branches=1,{spec}")).map_err(|e| Fault::from(&e))?;
+    let more =
+        Budget::parse(&format!("time=1s,iterations=1,branches=1,{spec}")).map_err(|e| Fault::from(&e))?;
     let parts = spec.split(',').filter_map(|part| Some(part.split_once('=')?.0.trim()));
     let named: std::collections::BTreeSet<&str> = parts.collect();
-    for (name, cap) in [
-        ("tokens", budget.max_tokens),
-        ("cost", budget.max_cost_micro_usd),
-        ("renders", budget.max_renders),
-    ] {
+    for (name, cap) in
+        [("tokens", budget.max_tokens), ("cost", budget.max_cost_micro_usd), ("renders", budget.max_renders)]
+    {
         if named.contains(name) && cap.is_none() {
             return refused(format!("`{spec}` raises the cap on {name}, and this session has none"));
         }
     }
-    let more_of = |name: &str, cap: u64, more: u64| {
-        cap.saturating_add(if named.contains(name) { more } else { 0 })
-    };
+    let more_of =
+        |name: &str, cap: u64, more: u64| cap.saturating_add(if named.contains(name) { more } else { 0 });
     let optional = |cap: Option<u64>, more: Option<u64>| cap.map(|cap| cap.saturating_add(more.unwrap_or(0)));
     let raised = Budget {
         time_seconds: more_of("time", budget.time_seconds, more.time_seconds),
@@ -445,7 +443,10 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
         max_cost_micro_usd: optional(budget.max_cost_micro_usd, more.max_cost_micro_usd),
         max_renders: optional(budget.max_renders, more.max_renders),
         // A cap on calls grows with what the calls are for.
-        max_model_calls: optional(budget.max_model_calls, named.contains("iterations").then_some(more.max_iterations)),
+        max_model_calls: optional(
+            budget.max_model_calls,
+            named.contains("iterations").then_some(more.max_iterations),
+        ),
     };
     if raised == *budget {
         return refused(format!("`{spec}` raises no cap that this session has"));

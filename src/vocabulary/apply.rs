@@ -15,7 +15,8 @@ use crate::darktable::params::{self, ParamError};
 use crate::darktable::state::{Blend, EditState, Module, Params, Value};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::Target;
-use crate::vocabulary::geometry::{self, Geometry};
+use crate::vocabulary::geometry::{self, WorkedOut};
+use crate::vocabulary::illuminant;
 use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
 use crate::vocabulary::mask::{Frame, MaskSpec};
 use crate::vocabulary::warps;
@@ -394,7 +395,7 @@ impl Work<'_> {
             let start = base.and_then(|base| read(base, &target)).map(f64::from);
             let choice = matches!(self.field(layout, &target)?.kind, FieldType::Enum | FieldType::Bool);
             let value = match start {
-                _ if self.rules.geometry == Some(Geometry::Orientation) => {
+                _ if self.rules.worked_out == Some(WorkedOut::Orientation) => {
                     geometry::turned(self.facts, asked)
                 }
                 // A choice is not so much more than another.
@@ -410,8 +411,18 @@ impl Work<'_> {
                 .ok_or_else(|| unencodable(self.entry, &format!("the photo's baseline has no `{target}`")))?;
             self.write(layout, fields, target, f64::from(start) * form.value(values))?;
         }
-        if self.rules.geometry == Some(Geometry::Perspective) {
-            geometry::keep_whole_corners(fields, self.facts);
+        match self.rules.worked_out {
+            Some(WorkedOut::Perspective) => geometry::keep_whole_corners(fields, self.facts),
+            Some(WorkedOut::Illuminant) => {
+                let further = |name: &str| {
+                    let form = self.entry.set.iter().find(|(target, _)| target.field == name)?.1;
+                    Some(form.value(values) - form.value(&neutral))
+                };
+                if let (Some(warmer), Some(magenta)) = (further("x"), further("y")) {
+                    illuminant::set(fields, base, warmer, magenta);
+                }
+            }
+            Some(WorkedOut::Orientation) | None => {}
         }
         Ok(())
     }
@@ -498,15 +509,19 @@ fn rest(
             put(fields, &target, value);
         }
     }
-    if rules.geometry == Some(Geometry::Perspective) {
-        geometry::keep_whole_corners(fields, facts);
+    match rules.worked_out {
+        Some(WorkedOut::Perspective) => geometry::keep_whole_corners(fields, facts),
+        Some(WorkedOut::Illuminant) if entry.set.keys().any(|target| target.field == "x") => {
+            illuminant::put_back(fields, base, rules);
+        }
+        _ => {}
     }
 }
 
 /// The field that stands for `target` on this photo, and with which sign.
 fn seen(rules: &ModuleRules, target: &Target, facts: &PhotoFacts) -> (Target, f64) {
-    match rules.geometry {
-        Some(Geometry::Perspective) => geometry::as_seen(target, facts),
+    match rules.worked_out {
+        Some(WorkedOut::Perspective) => geometry::as_seen(target, facts),
         _ => (target.clone(), 1.0),
     }
 }

@@ -14,7 +14,7 @@ use crate::metrics::axes::Axis;
 use crate::vocabulary::bindings::{self, Binding};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Form, Target, is_name};
-use crate::vocabulary::geometry::Geometry;
+use crate::vocabulary::geometry::WorkedOut;
 use crate::vocabulary::looks::{Look, LookEntry};
 use crate::vocabulary::mask::NamedMasks;
 use crate::vocabulary::styles::{self, SavedStyle};
@@ -105,7 +105,7 @@ pub struct ModuleRules {
     /// The group of modules of which one at most is on (the tone mappers).
     pub exclusive: Option<String>,
     /// What has to be worked out beyond what forms can say.
-    pub geometry: Option<Geometry>,
+    pub worked_out: Option<WorkedOut>,
     /// Why its moves take no mask, though darktable would let them.
     pub whole_frame: Option<String>,
     /// How an instance is laid over the picture before it; in its place without.
@@ -153,7 +153,7 @@ struct ModuleEntry {
     #[serde(default)]
     start: BTreeMap<String, Constant>,
     #[serde(default)]
-    geometry: Option<Geometry>,
+    worked_out: Option<WorkedOut>,
     #[serde(default)]
     whole_frame: Option<String>,
     #[serde(default)]
@@ -283,9 +283,9 @@ impl Vocabulary {
             for (field, constant) in entry.start {
                 start.insert(field.parse().map_err(bad)?, constant);
             }
-            let ModuleEntry { exclusive, geometry, whole_frame, layer, .. } = entry;
+            let ModuleEntry { exclusive, worked_out, whole_frame, layer, .. } = entry;
             let rules =
-                ModuleRules { start, exclusive, geometry, whole_frame, layer, ..ModuleRules::default() };
+                ModuleRules { start, exclusive, worked_out, whole_frame, layer, ..ModuleRules::default() };
             self.modules.insert(op, rules);
         }
         for entry in parsed.moves {

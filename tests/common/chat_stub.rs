@@ -79,7 +79,9 @@ fn usage_of(request: &Value) -> Value {
             Value::String(text) if text.starts_with("data:") => 1000,
             Value::String(text) => text.len() as u64 / 4,
             Value::Array(items) => items.iter().map(tokens).sum(),
-            Value::Object(fields) => fields.iter().map(|(key, value)| key.len() as u64 / 4 + tokens(value)).sum(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| key.len() as u64 / 4 + tokens(value)).sum()
+            }
             _ => 1,
         }
     }

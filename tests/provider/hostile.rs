@@ -52,15 +52,14 @@ async fn an_event_of_a_hundred_thousand_lines_is_read_in_linear_time() {
 async fn streams_of_tens_of_thousands_of_pieces_are_read_in_linear_time() {
     let piece = json!({"reasoning_details": [{"index": 0, "type": "reasoning.text", "text": "m"}]});
     takes_linear_time(|n| StubReply::events(&delta(&piece).repeat(n * 15_000))).await;
-    let call = |n: usize| json!({"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": " ".repeat(n)}}]});
+    let call =
+        |n: usize| json!({"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": " ".repeat(n)}}]});
     takes_linear_time(|n| StubReply::events(&delta(&call(1)).repeat(n * 15_000))).await;
 }
 
 #[tokio::test]
 async fn a_reply_makes_sixty_four_calls_at_most() {
-    let call = |n: usize, id: usize| {
-        json!({"tool_calls": [{"index": n, "id": format!("c{id}"), "function": {"name": "render_preview"}}]})
-    };
+    let call = |n: usize, id: usize| json!({"tool_calls": [{"index": n, "id": format!("c{id}"), "function": {"name": "render_preview"}}]});
     let made = |count: usize| -> String { (0..count).map(|n| delta(&call(n, n))).collect() };
     let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
     let stub = ChatStub::start(vec![StubReply::events(&format!("{}{end}", made(64)))]);
@@ -78,10 +77,9 @@ async fn a_reply_makes_sixty_four_calls_at_most() {
 #[tokio::test]
 async fn what_is_too_large_is_refused_before_it_is_built() {
     let long = |n: usize| "x".repeat(n);
-    let message = |content: Value| json!({"choices": [{"message": content, "finish_reason": "stop"}]}).to_string();
-    let with_arguments = |n: usize| {
-        json!({"tool_calls": [{"id": "c", "function": {"name": "render_preview", "arguments": long(n)}}]})
-    };
+    let message =
+        |content: Value| json!({"choices": [{"message": content, "finish_reason": "stop"}]}).to_string();
+    let with_arguments = |n: usize| json!({"tool_calls": [{"id": "c", "function": {"name": "render_preview", "arguments": long(n)}}]});
     let event = |n: usize| StubReply::events(&format!("data: {{\"x\": \"{}\"}}\n\n", long(n)));
     for (reply, why) in [
         (whole(message(json!({"content": long(5 << 20)}))), "the body has more than 4194304 bytes"),

@@ -20,9 +20,11 @@ mod tone;
 pub(crate) use ellipse::Ellipse;
 pub(crate) use frame::Frame;
 pub use named::{ListedMask, NamedMask, NamedMasks};
+pub(crate) use projection::Projection;
 pub(crate) use shapes::Drawn;
 pub use shown::{MaskProbe, ShownMask};
 pub use spec::{End, MaskSpec, Radius, RangeKind, ShapeKind};
+pub(crate) use tilt::warp;
 
 use crate::darktable::blend;
 use crate::darktable::layout::BlendSpace;
