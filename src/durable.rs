@@ -72,7 +72,11 @@ pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
     }
     text.push_str(line);
     text.push('\n');
-    file.write_all(text.as_bytes())?;
+    if let Err(error) = file.write_all(text.as_bytes()) {
+        // A full disk may have taken half of it: leave the file as it was.
+        let _ = file.set_len(length);
+        return Err(error);
+    }
     file.sync_data()?;
     match (length, path.parent()) {
         // The file may be new, and its name is on disk with its folder.

@@ -5,8 +5,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
@@ -124,6 +124,27 @@ pub fn hash_open(file: &mut File) -> io::Result<(Hash, u64)> {
     }
 }
 
+/// Whether the system took no more bytes, whoever asks: the disk is full or may not be written.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge
+            | io::ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// Where the disk is mounted that `path` lies on, or would.
+pub fn disk(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let device = |path: &Path| path.metadata().ok().map(|about| about.dev());
+    let mut above = path.ancestors().skip_while(|path| device(path).is_none()).peekable();
+    let own = above.peek().and_then(|path| device(path));
+    let within = above.take_while(|path| device(path) == own);
+    within.last().map_or_else(|| path.clone(), Path::to_owned)
+}
+
 /// A limit, as a person reads it.
 fn words(bytes: u64) -> String {
     let whole = |unit: u64| bytes >= unit && bytes.is_multiple_of(unit);
@@ -173,6 +194,12 @@ mod tests {
         assert_eq!(read(&at("sparse"), 1 << 20).unwrap_err().to_string(), "it is larger than 1 MiB");
         fs::write(at("bytes"), [0xff]).unwrap();
         assert_eq!(read_text(&at("bytes"), 9).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_disk_is_named_by_where_it_is_mounted() {
+        assert_eq!(disk(Path::new("/proc/self/none/at/all")), Path::new("/proc"));
+        assert_eq!(disk(Path::new("/")), Path::new("/"));
     }
 
     #[test]

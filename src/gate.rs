@@ -88,6 +88,17 @@ impl Coded for Refusal {
             Self::Transcript(e) => e.code(),
         }
     }
+
+    fn halts(&self) -> bool {
+        matches!(self, Self::Transcript(e) if e.halts())
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Exhausted(_) => None,
+            Self::Transcript(e) => e.remedy(),
+        }
+    }
 }
 
 /// The gate.
@@ -388,7 +399,7 @@ mod tests {
     #[test]
     fn what_is_paid_for_is_on_the_disk_before_it_is_asked_for() {
         let (reserved, max_output_tokens, messages) = (Amounts::default(), 1, 1);
-        let call = Event::ModelIntent { turn: 1, attempt: 1, reserved, max_output_tokens, messages };
+        let call = Event::ModelIntent { turn: 1, attempt: 1, reserved, max_output_tokens, messages, keep: Reserve::default() };
         assert!(is_synced(&call) && is_synced(&mutation(0)));
         assert!(!is_synced(&Event::BudgetReminder { percent: 50 }));
     }

@@ -18,7 +18,7 @@
 //!     provider     wires to language models, and the offline explorer
 //!     prompts      the template store
 //!     metrics      numbers from pixels; the arithmetic is crates/pixels
-//!  0  budget  gate  transcript  conversation  clock  ids  error  hint  redact  durable  files  assets
+//!  0  budget  gate  transcript  conversation  clock  ids  error  hint  redact  durable  files  seal  assets
 //! ```
 //!
 //! Three invariants hold the program together:
@@ -51,6 +51,7 @@ pub mod provider;
 pub mod redact;
 pub mod referee;
 pub mod review;
+pub mod seal;
 pub mod session;
 pub mod tools;
 pub mod transcript;

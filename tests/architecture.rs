@@ -23,6 +23,7 @@ const FLOORS: &[(u8, &[&str])] = &[
             "hint",
             "ids",
             "redact",
+            "seal",
             "transcript",
         ],
     ),

@@ -136,6 +136,15 @@ impl Home {
         self.fails(status, &arguments, words)
     }
 
+    /// Runs the program where no file may have more KiB than that, as if the disk were full at that point.
+    fn limited(&self, blocks: u32, arguments: &[String]) -> Output {
+        let mut command = Command::new("bash");
+        self.dress(&mut command);
+        let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+        command.args(["-c", &limit, "-", env!("CARGO_BIN_EXE_chemigram")]).args(arguments);
+        command.output().unwrap()
+    }
+
     fn whole(&self) {
         let told = self.ok(&["fsck", "cup"]);
         assert!(told.starts_with("cup: whole"), "{told}");
@@ -557,13 +566,7 @@ fn a_session_that_runs_out_of_space_says_so_and_goes_on_when_there_is_some() {
     let home = Home::new();
     home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
     home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
-    let limited = |blocks: u32, arguments: &[String]| {
-        let mut command = Command::new("bash");
-        home.dress(&mut command);
-        let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
-        command.args(["-c", &limit, "-", env!("CARGO_BIN_EXE_chemigram")]).args(arguments);
-        command.output().unwrap()
-    };
+    let limited = |blocks: u32, arguments: &[String]| home.limited(blocks, arguments);
     // Not even the prompt can be stored: there is no session then.
     let before = home.newest().0;
     let told = said(&limited(2, &home.session(&wordy())), 4, &["File too large", "free some space"]);
@@ -576,6 +579,48 @@ fn a_session_that_runs_out_of_space_says_so_and_goes_on_when_there_is_some() {
     assert!(home.ok(&["mode-b", "list"]).contains("interrupted"));
     home.resume(0, &wordy(), &[], &["completed", "Score: 4/5"]);
     home.whole();
+}
+
+#[test]
+fn a_disk_that_fills_up_under_a_tool_ends_the_session_and_the_call_is_made_again() {
+    let home = Home::new();
+    let look = "[[reply]]\ncalls = [{ name = \"render_preview\", arguments = {} }]\n";
+    let script = format!("{CONFIRM}{EDIT}{look}{CLOSE}");
+    let mut arguments = home.session(&script);
+    // Pictures are the largest files then, and all of them are in the cache after the first run.
+    let at = arguments.iter().position(|argument| argument == "256").unwrap();
+    arguments[at] = "1024".into();
+    let made = || {
+        let branches: Value = serde_json::from_str(&home.ok(&["branch", "cup", "--json"])).unwrap();
+        branches["branches"]["branch_b_tone"].as_str().unwrap().to_owned()
+    };
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    home.ok(&words);
+    let undisturbed = made();
+    let picture = kinds_of_results(&home.lines());
+    let mut cut_at = std::collections::BTreeSet::new();
+    for blocks in [60, 80, 100, 130, 170, 1000] {
+        home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+        let output = home.limited(blocks, &arguments);
+        if !output.status.success() {
+            let told = said(&output, 4, &["File too large", "free some space on the disk", "--resume"]);
+            assert!(told.contains(home.library.to_str().unwrap()), "the file is not named: {told}");
+            let lines = home.lines();
+            assert!(lines.iter().all(|line| line["code"].is_null()), "the model was told of it");
+            cut_at.insert(lines.last().unwrap()["kind"].as_str().unwrap().to_owned());
+            home.resume(0, &script, &[], &["completed", "Score: 4/5"]);
+        }
+        assert_eq!(made(), undisturbed, "at {blocks} KiB");
+        assert_eq!(kinds_of_results(&home.lines()), picture, "at {blocks} KiB");
+        home.whole();
+    }
+    assert!(cut_at.contains("render") || cut_at.contains("tool_call"), "no tool was cut: {cut_at:?}");
+}
+
+/// The tools that answered, in order.
+fn kinds_of_results(lines: &[Value]) -> Vec<String> {
+    let results = lines.iter().filter(|line| line["kind"] == "tool_result");
+    results.map(|line| line["result"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// A small file system, taken away at the end.
@@ -612,9 +657,32 @@ fn a_disk_that_is_full_or_read_only_loses_nothing() {
     home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
     home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
 
-    let free = rustix::fs::statvfs(&disk.0).unwrap();
-    let filler = usize::try_from((free.f_bavail * free.f_frsize).saturating_sub(160 << 10)).unwrap();
-    std::fs::write(home.path("disk/filler"), vec![1; filler]).unwrap();
+    let fill = |but: u64| {
+        let free = rustix::fs::statvfs(&disk.0).unwrap();
+        let filler = usize::try_from((free.f_bavail * free.f_frsize).saturating_sub(but)).unwrap();
+        std::fs::write(home.path("disk/filler"), vec![1; filler]).unwrap();
+    };
+    // Whatever it is that finds no room: an object, a ref, a picture or the transcript.
+    for left in [112, 128, 144, 176, 208] {
+        fill(left << 10);
+        let arguments = home.session(&format!("{CONFIRM}{EDIT}{CLOSE}"));
+        let output = home.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        std::fs::remove_file(home.path("disk/filler")).unwrap();
+        if !output.status.success() {
+            let told = said(&output, 4, &["No space left on device", "free some space on the disk at"]);
+            assert!(told.contains(disk.0.to_str().unwrap()), "{told}");
+            if told.contains("--resume") {
+                assert!(home.lines().iter().all(|line| line["code"].is_null()), "{left}: the model was told");
+                home.resume(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), &[], &["completed", "Score: 4/5"]);
+            }
+        }
+        home.whole();
+        let _ = home.run(&["branch", "cup", "branch_b_tone", "--delete"]);
+        std::fs::remove_dir_all(home.photo("sessions/mode_b")).unwrap();
+        std::fs::create_dir(home.photo("sessions/mode_b")).unwrap();
+        home.ok(&["gc", "cup", "--yes"]);
+    }
+    fill(160 << 10);
     home.session_ends(4, &wordy(), BUDGET, &["No space left on device", "free some space", "--resume"]);
     home.whole();
     let kept = home.lines().len();

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use chemigram::budget::Ledger;
 use chemigram::error::{Coded as _, ErrorCode};
+use chemigram::photo::Authority;
 use chemigram::provider::script::Script;
-use chemigram::session::driver::{Host, Session};
+use chemigram::session::SessionError;
+use chemigram::session::driver::{Host, Session, Unwatched};
 use chemigram::session::start::{self, Resume};
 use chemigram::session::state::State;
-use chemigram::transcript::{Event, Flag, Line, Outcome};
+use chemigram::transcript::{Event, Flag, Line, Outcome, SessionEnd};
 use support::{Studio, confirm, reply, request, results};
 
 #[test]
@@ -188,6 +190,62 @@ impl Host for Exchanger {
             std::fs::write(&self.0, bytes).unwrap();
         }
     }
+}
+
+fn ran(session: &mut Session, host: &dyn Host) -> Result<SessionEnd, SessionError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(session.run(host))
+}
+
+#[test]
+fn a_resume_takes_nothing_back_that_a_person_did_on_the_branch_meanwhile() {
+    let studio = Studio::new();
+    let script = [
+        confirm(&["tone"]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
+        reply(&[(
+            "apply_primitive",
+            r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.7}}"#,
+        )]),
+        reply(&[(
+            "record_judgment",
+            r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open.", "key_moves": ["shadows_lift amount=0.7"]}"#,
+        )]),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Opened."}"#)]),
+    ]
+    .concat();
+    let asked = request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]);
+    let (_, lines) = studio.run(&script, &asked);
+    let made = studio.tip("branch_b_tone");
+    // As if it had been killed when the edit was made and its result not yet written.
+    let Event::SessionStart(start) = &lines[0].event else { panic!() };
+    let id = start.session.parse().unwrap();
+    let file = studio.workspace.session_folder(&id).join("transcript.jsonl");
+    let call =
+        |line: &Line| matches!(&line.event, Event::ToolCall(intent) if intent.call.name == "apply_primitive");
+    let cut = lines.iter().position(call).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text: String = text.split_inclusive('\n').take(cut + 1).collect();
+    std::fs::write(&file, &text).unwrap();
+
+    let branch = "branch_b_tone".parse().unwrap();
+    let person = studio.workspace.lock(Authority::Person, "a person").unwrap().reset(&branch).unwrap();
+    let provider = Arc::new(Script::parse("test script", &script).unwrap());
+    let resume = || start::resume(studio.setup(provider.clone()), &id, Resume::default()).unwrap();
+    for _ in 0..2 {
+        let error = ran(&mut resume(), &Unwatched).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::VersioningError);
+        assert!(error.to_string().contains("was moved since the session was cut"), "{error}");
+        assert!(error.remedy().unwrap().contains("chemigram branch coffee NAME branch_b_tone"));
+        assert_eq!(studio.tip("branch_b_tone").unwrap(), person.commit.to_string());
+    }
+    // With the branch where the session had it, it goes on as if nothing had been.
+    let mut writer = studio.workspace.lock(Authority::Person, "a person").unwrap();
+    writer.delete_branch(&branch).unwrap();
+    writer.create_branch(&branch, &start.baseline).unwrap();
+    drop(writer);
+    assert_eq!(support::run(&mut resume()).outcome, Outcome::Completed);
+    assert_eq!(studio.tip("branch_b_tone"), made);
+    assert!(studio.workspace.fsck().unwrap().is_whole());
 }
 
 #[test]

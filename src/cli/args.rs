@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
-use super::import_args::{BindArgs, ImportArgs, VocabImportArgs};
+use super::import_args::{BindArgs, ImportArgs, MarkArgs, VocabImportArgs};
 use super::overnight_args::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::protocol_args::ProtocolVerb;
 use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
@@ -505,6 +505,8 @@ pub enum VocabVerb {
     },
     /// Take over a style that darktable exported (.dtstyle), or LUTs (.cube, Hald .png)
     Import(VocabImportArgs),
+    /// Make a move that writes your name, or other words, into a corner of the picture
+    Mark(MarkArgs),
     /// List the styles that were taken over
     Styles,
 }

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::ids::{PhotoId, RefName};
 use crate::photo::IMPORTED;
-use crate::vocabulary::made::LUT_SPACES;
+use crate::vocabulary::made::{LUT_SPACES, MARK_PLACES};
 
 /// `import-sidecar`.
 #[derive(Args, Debug)]
@@ -51,6 +51,38 @@ pub struct VocabImportArgs {
 
 fn lut_space() -> PossibleValuesParser {
     PossibleValuesParser::new(LUT_SPACES.map(|(name, _)| name))
+}
+
+/// `vocab mark`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  chemigram vocab mark \"© Ann Example\" --name signature\n  chemigram apply iguana signature opacity=60\n\n\
+                  Only what you wrote here can be written into a picture, by you or by a session. The move's file, \
+                  moves/mark_NAME.toml in your vocabulary folder, also has the font and the colour."
+)]
+pub struct MarkArgs {
+    /// The words: one line of 60 characters at most
+    pub text: String,
+    /// The move's name [default: made of the words]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where they stand
+    #[arg(long, value_name = "PLACE", default_value = "bottom-right", value_parser = mark_place())]
+    pub place: String,
+    /// The height of the letters, in percent of the picture's shorter side
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
+    pub size: f64,
+}
+
+fn mark_place() -> PossibleValuesParser {
+    PossibleValuesParser::new(MARK_PLACES.map(|(name, ..)| name))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(size) if (0.5..=10.0).contains(&size) => Ok(size),
+        _ => Err("it goes from 0.5 to 10".into()),
+    }
 }
 
 /// `bind-layers`.

@@ -23,7 +23,7 @@ mod import_args;
 mod layers;
 mod learn;
 mod logging;
-mod luts;
+mod made;
 mod mode_b;
 mod output;
 mod overnight;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::args::{CacheVerb, ProviderVerb, VocabVerb};
 use super::failure::Failure;
 use super::import;
-use super::luts;
+use super::made;
 use super::resolve;
 use super::setup::App;
 use super::signals;
@@ -52,7 +52,8 @@ pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {
             app.output.result(&shown, || format!("{}file        {}\n", move_text(&shown), line(&file)))?;
         }
         VocabVerb::Check { file } => check_moves(app, file)?,
-        VocabVerb::Import(args) => return luts::import(app, args),
+        VocabVerb::Import(args) => return made::import(app, args),
+        VocabVerb::Mark(args) => made::mark(app, args)?,
         VocabVerb::Styles => import::styles(app)?,
     }
     Ok(0)

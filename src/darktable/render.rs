@@ -11,6 +11,7 @@ use crate::clock::Deadline;
 use crate::darktable::luts::LutError;
 use crate::darktable::state::EditState;
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 
 /// A decoded picture: 8-bit sRGB, interleaved, row by row.
@@ -222,7 +223,11 @@ impl Coded for RenderError {
     }
 
     fn halts(&self) -> bool {
-        matches!(self, Self::Replaced { .. })
+        match self {
+            Self::Replaced { .. } => true,
+            Self::Io { source, .. } => files::is_full(source),
+            _ => false,
+        }
     }
 
     fn remedy(&self) -> Option<String> {
@@ -241,6 +246,9 @@ impl Coded for RenderError {
                  nothing was rendered from it"
                     .into(),
             ),
+            Self::Io { source, path } if files::is_full(source) => {
+                Some(format!("free some space on the disk at {}", files::disk(path).display()))
+            }
             Self::Io { .. } => Some("check free space and permissions".into()),
             _ => None,
         }

@@ -496,7 +496,7 @@ mod tests {
         fs::write(&ledger, bytes).unwrap();
         let mut night = find(&library, "last").unwrap();
         assert_eq!(night.tracks(), tracks);
-        night.append(Entry::Closed).unwrap();
+        night.append(Entry::Closed, Duration::ZERO).unwrap();
         assert!(find(&library, "last").unwrap().is_over());
         fs::write(&ledger, "nonsense\n").unwrap();
         assert!(matches!(find(&library, "last"), Err(NightError::Damaged { .. })));

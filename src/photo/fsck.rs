@@ -1,6 +1,6 @@
 //! Proving a photo's folder whole, or listing each damage with what to do about it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -16,6 +16,7 @@ use crate::photo::error::PhotoError;
 use crate::photo::gaps::{self, Gap};
 use crate::photo::jsonl;
 use crate::photo::objects::{Commit, Kind};
+use crate::photo::op::Operation;
 use crate::photo::oplog::{self, OpLine};
 use crate::photo::proposals;
 use crate::photo::refs::{Head, RefKind};
@@ -72,8 +73,6 @@ impl FsckReport {
     }
 }
 
-const REPLAY: &str =
-    "if a session made it, `chemigram mode-b replay` writes it again; else restore it from a backup";
 const BACKUP: &str = "restore it from a backup";
 
 impl Workspace {
@@ -84,9 +83,11 @@ impl Workspace {
         let mut report = FsckReport::default();
         let good_states = self.check_states(&mut report)?;
         let commits = self.check_commits(&good_states, &mut report)?;
-        self.check_refs(&commits, &mut report)?;
-        self.check_head(&mut report);
-        self.check_log(&commits, &mut report)?;
+        let log = check_lines::<OpLine>(self.folder(), oplog::FILE, &mut report)?;
+        report.log_lines = log.len();
+        let log = Log::of(&log, &mut report);
+        self.check_refs(&commits, &log, &mut report)?;
+        self.check_head(&log, &mut report);
         check_lines::<Gap>(self.folder(), gaps::FILE, &mut report)?;
         check_lines::<serde_json::Value>(self.folder(), proposals::FILE, &mut report)?;
         self.check_raw(&mut report);
@@ -113,7 +114,7 @@ impl Workspace {
         for hash in names {
             match self.state(&hash) {
                 Ok(_) => drop(good.insert(hash)),
-                Err(e) => report.damage(format!("state {hash}"), reason(&e), REPLAY),
+                Err(e) => report.damage(format!("state {hash}"), reason(&e), BACKUP),
             }
         }
         report.states = good.len();
@@ -131,7 +132,7 @@ impl Workspace {
         for hash in names {
             match self.commit(&hash) {
                 Ok(commit) => good.push((hash, commit)),
-                Err(e) => report.damage(format!("commit {hash}"), reason(&e), REPLAY),
+                Err(e) => report.damage(format!("commit {hash}"), reason(&e), BACKUP),
             }
         }
         let known: HashSet<Hash> = good.iter().map(|(hash, _)| hash.clone()).collect();
@@ -139,67 +140,67 @@ impl Workspace {
             let what = format!("commit {hash}");
             if !states.contains(&commit.state) {
                 let problem = format!("its state {} is missing or damaged", commit.state);
-                report.damage(what.clone(), problem, REPLAY);
+                report.damage(what.clone(), problem, BACKUP);
             }
             for parent in commit.parents.iter().filter(|parent| !known.contains(*parent)) {
-                report.damage(what.clone(), format!("its parent {parent} is missing or damaged"), REPLAY);
+                report.damage(what.clone(), format!("its parent {parent} is missing or damaged"), BACKUP);
             }
         }
         report.commits = known.len();
         Ok(known)
     }
 
-    fn check_refs(&self, commits: &HashSet<Hash>, report: &mut FsckReport) -> Result<(), PhotoError> {
+    fn check_refs(
+        &self,
+        commits: &HashSet<Hash>,
+        log: &Log<'_>,
+        report: &mut FsckReport,
+    ) -> Result<(), PhotoError> {
+        let mut there = HashSet::new();
         for kind in [RefKind::Branch, RefKind::Tag] {
             let (names, strange) = self.refs().names(kind)?;
             self.note_strange(&strange, report);
             for name in names {
                 let what = format!("{kind} `{name}`");
-                let remedy = "the op-log's last line for it says where it should be";
+                let full = kind.full(&name);
+                let (logged, remedy) = log.remedy(&full);
                 match self.refs().read(kind, &name) {
-                    Ok(Some(hash)) if commits.contains(&hash) => report.refs += 1,
+                    Ok(Some(hash)) if commits.contains(&hash) => {
+                        report.refs += 1;
+                        let baseline = full == BASELINE && hash == *self.baseline();
+                        log.compare(&full, Some(&hash), baseline, &remedy, report);
+                    }
                     Ok(Some(hash)) => {
+                        let remedy = if logged == Some(&hash) { BACKUP } else { &remedy };
                         report.damage(what, format!("its commit {hash} is missing or damaged"), remedy)
                     }
-                    Ok(None) => report.damage(what, "it cannot be read", remedy),
-                    Err(e) => report.damage(what, reason(&e), remedy),
+                    Ok(None) => report.damage(what, "it cannot be read", &remedy),
+                    Err(e) => report.damage(what, reason(&e), &remedy),
                 }
+                there.insert(full);
             }
+        }
+        for full in log.last.keys().filter(|full| !there.contains(**full)) {
+            log.compare(full, None, false, &log.remedy(full).1, report);
         }
         if !commits.contains(self.baseline()) {
             let problem = format!("its commit {} is missing or damaged", self.baseline());
-            report.damage("the baseline", problem, "ingest the raw again under another id");
+            let remedy =
+                format!("{BACKUP}, or move the photo's folder out of the library and ingest the raw again");
+            report.damage("the baseline", problem, &remedy);
         }
         Ok(())
     }
 
-    fn check_head(&self, report: &mut FsckReport) {
-        let remedy = "`chemigram checkout` a branch";
+    fn check_head(&self, log: &Log<'_>, report: &mut FsckReport) {
+        let remedy = &format!("go where you want to be: `chemigram checkout {} main`", self.id());
         match (self.head(), self.head_commit()) {
             (Err(e), _) | (_, Err(e)) => report.damage("HEAD", reason(&e), remedy),
             (Ok(Head::Detached(commit)), _) if self.commit(&commit).is_err() => {
                 report.damage("HEAD", format!("its commit {commit} is missing or damaged"), remedy);
             }
-            _ => {}
+            (Ok(head), _) => log.compare_head(&head, remedy, report),
         }
-    }
-
-    fn check_log(&self, commits: &HashSet<Hash>, report: &mut FsckReport) -> Result<(), PhotoError> {
-        let lines = check_lines::<OpLine>(self.folder(), oplog::FILE, report)?;
-        report.log_lines = lines.len();
-        if let Some(last) = lines.last() {
-            let now = match last.reference.as_str() {
-                "HEAD" => self.head_commit().ok(),
-                full => self.resolve(full).ok(),
-            };
-            // A session that was cut between line and ref repeats its call, and then they agree.
-            if now != last.after && last.after.as_ref().is_none_or(|after| commits.contains(after)) {
-                let problem =
-                    format!("its last line (`{}` on {}) did not come into effect", last.op, last.reference);
-                report.note(oplog::FILE, problem, "repeat it if it is still wanted");
-            }
-        }
-        Ok(())
     }
 
     fn check_raw(&self, report: &mut FsckReport) {
@@ -243,6 +244,92 @@ impl Workspace {
     fn relative(&self, path: &Path) -> String {
         path.strip_prefix(self.folder()).unwrap_or(path).display().to_string()
     }
+}
+
+/// The tag that ingest makes, of which no line tells.
+const BASELINE: &str = "refs/tags/baseline";
+
+/// What the op-log says of each ref: every one moves from where the line before left it.
+struct Log<'a> {
+    /// The last line about each branch and tag.
+    last: BTreeMap<&'a str, &'a OpLine>,
+    /// Where HEAD went, in order.
+    heads: Vec<Head>,
+}
+
+impl<'a> Log<'a> {
+    fn of(lines: &'a [OpLine], report: &mut FsckReport) -> Self {
+        let mut log = Self { last: BTreeMap::new(), heads: Vec::new() };
+        for line in lines {
+            if let Operation::Checkout { branch } = &line.op {
+                log.heads.extend(
+                    branch.clone().map(Head::Branch).or_else(|| line.after.clone().map(Head::Detached)),
+                );
+                continue;
+            }
+            // A line is written before its ref is: where a crash came between, the ref is where it was.
+            let known = match log.last.insert(&line.reference, line) {
+                Some(last) => line.before == last.after || line.before == last.before,
+                None => line.before.is_none(),
+            };
+            if !known {
+                let problem = format!(
+                    "lines are missing before `{}` of {:.0}: {} was not at {}",
+                    line.op,
+                    line.t,
+                    line.reference,
+                    place(line.before.as_ref())
+                );
+                report.damage(oplog::FILE, problem, BACKUP);
+            }
+        }
+        log
+    }
+
+    /// Where the log has a ref, and how it gets there.
+    fn remedy(&self, full: &str) -> (Option<&Hash>, String) {
+        let at = self.last.get(full).and_then(|line| line.after.as_ref());
+        let write =
+            |at| format!("the op-log has it at {at}: write that, and a line end, into its file {full}");
+        (at, at.map_or_else(|| BACKUP.to_owned(), write))
+    }
+
+    /// Holds a ref against its last line.
+    fn compare(&self, full: &str, now: Option<&Hash>, unlogged: bool, remedy: &str, report: &mut FsckReport) {
+        match self.last.get(full) {
+            Some(line) if line.after.as_ref() == now => {}
+            Some(line) if line.before.as_ref() == now => {
+                let problem = format!("its last line about {full} (`{}`) did not come into effect", line.op);
+                report.note(oplog::FILE, problem, "repeat it if it is still wanted");
+            }
+            Some(line) => {
+                let (now, then) = (place(now), place(line.after.as_ref()));
+                let problem = format!("{full} is at {now}, and its last line leaves it at {then}");
+                report.damage(oplog::FILE, problem, remedy);
+            }
+            None if unlogged => {}
+            None => report.damage(oplog::FILE, format!("no line tells of {full}"), BACKUP),
+        }
+    }
+
+    fn compare_head(&self, head: &Head, remedy: &str, report: &mut FsckReport) {
+        let first = "main".parse().ok().map(Head::Branch);
+        let mut went = self.heads.iter().rev().chain(&first);
+        if went.next() == Some(head) {
+            return;
+        }
+        if went.next() == Some(head) {
+            let problem = "its last line about HEAD (`checkout`) did not come into effect";
+            report.note(oplog::FILE, problem, "repeat it if it is still wanted");
+        } else {
+            report.damage("HEAD", "no line of the op-log leads to where it is", remedy);
+        }
+    }
+}
+
+/// Where a ref is, in words.
+fn place(at: Option<&Hash>) -> String {
+    at.map_or_else(|| "no commit".to_owned(), |at| at.short().to_owned())
 }
 
 /// The temporary files that a crash left in the folders that are written to.
@@ -404,6 +491,49 @@ mod tests {
         fs::remove_file(photo.workspace.folder().join("refs/heads/cut")).unwrap();
         let report = photo.workspace.fsck().unwrap();
         assert!(report.is_whole() && report.notes[1].problem.contains("create branch"), "{:?}", report.notes);
+    }
+
+    #[test]
+    fn lost_lines_of_the_log_are_found_wherever_they_were_and_every_remedy_helps() {
+        let photo = photo();
+        let mut person = photo.person();
+        person.checkout("baseline").unwrap();
+        person.create_branch(&name("last"), &photo.tip("main")).unwrap();
+        drop(person);
+        assert!(photo.workspace.fsck().unwrap().is_whole());
+        let log = photo.read("log.jsonl");
+        let lines: Vec<&str> = log.lines().collect();
+        for lost in 0..lines.len() {
+            let mut fewer = lines.clone();
+            fewer.remove(lost);
+            // As an earlier build wrote them: without a hash that tells.
+            let plain = |line: &&str| line.split(",\"own_sha256\"").next().unwrap().to_owned() + "}\n";
+            for text in [fewer.join("\n") + "\n", fewer.iter().map(plain).collect()] {
+                photo.write("log.jsonl", &text);
+                let report = photo.workspace.fsck().unwrap();
+                assert!(!report.is_whole(), "line {lost}: {:?}", report.notes);
+            }
+        }
+        photo.write("log.jsonl", &log);
+
+        // A branch that is gone is made again as the finding says, and a damaged ref written.
+        let tip = photo.tip("last");
+        fs::remove_file(photo.workspace.folder().join("refs/heads/last")).unwrap();
+        let report = photo.workspace.fsck().unwrap();
+        assert!(report.is_whole(), "{:?}", report.damages);
+        assert!(report.notes[0].problem.contains("did not come into effect"));
+        photo.person().create_branch(&name("last"), &tip).unwrap();
+        photo.write("refs/heads/last", "nonsense");
+        let damage = photo.workspace.fsck().unwrap().damages.remove(0);
+        assert!(damage.remedy.contains(tip.as_str()) && damage.remedy.contains("refs/heads/last"));
+        photo.write("refs/heads/last", &format!("{tip}\n"));
+        let main = photo.tip("main");
+        fs::remove_file(photo.workspace.folder().join("refs/heads/main")).unwrap();
+        let damages = photo.workspace.fsck().unwrap().damages;
+        let told = |damage: &Finding| damage.remedy.contains(main.as_str());
+        assert!(damages.iter().any(told), "{damages:?}");
+        photo.write("refs/heads/main", &format!("{main}\n"));
+        assert!(photo.workspace.fsck().unwrap().is_whole());
     }
 
     #[test]

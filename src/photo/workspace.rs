@@ -19,6 +19,7 @@ use crate::photo::objects::{Commit, Objects};
 use crate::photo::op::Operation;
 use crate::photo::refs::{Head, RefKind, Refs};
 use crate::photo::writer::{Authority, Writer};
+use crate::seal::{self, Seal};
 use crate::vocabulary::PhotoFacts;
 
 /// The layout of a photo's folder that this program writes.
@@ -132,7 +133,7 @@ impl Photo {
     /// The text of `photo.json`.
     pub(super) fn text(&self) -> Result<String, PhotoError> {
         let text = serde_json::to_string_pretty(self).map_err(|e| PhotoError::Invalid(e.to_string()))?;
-        Ok(format!("{text}\n"))
+        Ok(seal::seal(b"", &text) + "\n")
     }
 }
 
@@ -197,6 +198,9 @@ impl Workspace {
         if photo.format > FORMAT {
             let message = format!("photo `{id}` was written by a newer chemigram (format {})", photo.format);
             return Err(PhotoError::State(message));
+        }
+        if seal::check(b"", bytes.trim_ascii_end()) == Seal::Broken {
+            return Err(damaged("it was changed".into()));
         }
         if photo.id != *id {
             return Err(damaged(format!("it says that this is photo `{}`", photo.id)));

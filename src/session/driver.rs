@@ -316,12 +316,15 @@ impl Session {
             .ok()
             .and_then(|v| v.as_str().map(str::to_owned))
             .unwrap_or_default();
+        let later = fault.retry_after.filter(|asked| pause.is_none() && *asked >= self.gate.deadline().remaining());
+        let later = later.map(|asked| format!("; it asks to come back in {} minutes", asked.as_secs().div_ceil(60)));
+        let later = later.unwrap_or_default();
         let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
         self.record(Event::Attempt {
             intent,
             class: if class == "deadline" { "transport".into() } else { class },
             status: fault.status,
-            message: format!("{fault}{remedy}"),
+            message: format!("{fault}{later}{remedy}"),
             pause_ms: pause.map(tools::millis),
             settled: pricing::settle_failure(&info, bound, fault),
             ms,

@@ -21,6 +21,7 @@ pub mod steering;
 pub mod wording;
 
 use crate::error::{Coded, ErrorCode, Fault};
+use crate::files;
 use crate::photo::PhotoError;
 use crate::transcript::{self, TranscriptError};
 
@@ -64,7 +65,8 @@ impl Coded for SessionError {
             Self::Transcript(e) => e.halts(),
             Self::Photo(e) => e.halts(),
             Self::Fault(f) => f.halts(),
-            Self::Blob(_) | Self::NotEnded => false,
+            Self::Blob(source) => files::is_full(source),
+            Self::NotEnded => false,
         }
     }
 

@@ -1,8 +1,6 @@
 //! What is too large for a transcript line, as files named by their hash beside it.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use jpeg_encoder::{ColorType, Encoder};
@@ -37,8 +35,9 @@ impl BlobStore {
         let name = Hash::of(bytes);
         let path = self.path(&name);
         if !path.exists() {
-            crate::durable::write(&path, bytes)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            // Whose disk is full, if it is, must be said.
+            let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+            crate::durable::write(&path, bytes).map_err(named)?;
         }
         Ok(name)
     }

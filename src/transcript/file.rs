@@ -13,6 +13,7 @@ use crate::error::{Coded, ErrorCode};
 use crate::files;
 use crate::ids::Hash;
 use crate::redact::Redactor;
+use crate::seal::{self, Seal};
 use crate::transcript::Event;
 
 /// The most that one line may hold; what is larger belongs into a blob.
@@ -74,8 +75,16 @@ impl Coded for TranscriptError {
         }
     }
 
+    /// Nothing may happen that cannot be written down.
+    fn halts(&self) -> bool {
+        matches!(self, Self::Io { .. })
+    }
+
     fn remedy(&self) -> Option<String> {
         Some(match self {
+            Self::Io { source, path, .. } if files::is_full(source) => {
+                format!("free some space on the disk at {}", files::disk(path).display())
+            }
             Self::Io { source, .. } => file_remedy(source).into(),
             Self::Damaged { .. } => {
                 "the branches and snapshots are safe: `chemigram fsck` checks them; the session itself cannot be resumed".into()
@@ -134,6 +143,9 @@ pub fn read(path: &Path) -> Result<Read, TranscriptError> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let seq = index as u64;
         let damaged = |reason: String| TranscriptError::Damaged { path: path.into(), line: seq + 1, reason };
+        if seal::check(b"", text) == Seal::Broken {
+            return Err(damaged("it was changed".into()));
+        }
         let line: Line = serde_json::from_slice(text).map_err(|e| damaged(e.to_string()))?;
         if line.seq != seq {
             return Err(damaged(format!("it says that it is number {}", line.seq + 1)));
@@ -158,6 +170,8 @@ pub struct Transcript {
     base: Duration,
     seq: u64,
     prev: Hash,
+    /// Why nothing is written any more.
+    broken: Option<(io::ErrorKind, String)>,
 }
 
 impl Transcript {
@@ -171,7 +185,7 @@ impl Transcript {
         }
         let origin = clock.monotonic();
         let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
     }
 
     /// Goes on with a file that was read: a torn last line is cut, the session clock goes on where the last
@@ -189,7 +203,7 @@ impl Transcript {
         let origin = clock.monotonic();
         let base = read.lines.last().map_or(Duration::ZERO, Line::at);
         let (seq, prev) = (read.lines.len() as u64, read.end.clone());
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
     }
 
     /// Session time now.
@@ -212,9 +226,14 @@ impl Transcript {
         self.clock.clone()
     }
 
-    /// Appends a line; with `sync` it is on the disk when this returns.
+    /// Appends a line; with `sync` it is on the disk when this returns. What cannot be written is the end: nobody
+    /// knows how much of it the disk has, and a line of the same number after it would make the file a damaged one.
     pub fn append(&mut self, event: Event, sync: bool) -> Result<Line, TranscriptError> {
-        let io = |source| TranscriptError::Io { doing: "write", path: self.path.clone(), source };
+        let path = self.path.clone();
+        let io = move |source| TranscriptError::Io { doing: "write", path: path.clone(), source };
+        if let Some((kind, why)) = &self.broken {
+            return Err(io(io::Error::new(*kind, why.clone())));
+        }
         let mono_ms = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
         let line = Line { seq: self.seq, t: self.clock.wall(), mono_ms, prev: self.prev.clone(), event };
         let plain = serde_json::to_string(&line).map_err(|e| io(io::Error::other(e)))?;
@@ -228,19 +247,26 @@ impl Transcript {
         } else {
             serde_json::from_str(&text).map_err(|e| io(io::Error::other(e)))?
         };
+        // The chain proves every line but the last.
+        text = seal::seal(b"", &text);
         let hash = Hash::of(&text);
         text.push('\n');
-        let before = self.file.metadata().map_err(io)?.len();
-        if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // A full disk may have taken half of it: leave the file as it was.
-            let _ = self.file.set_len(before);
+        if let Err(error) = self.write(text.as_bytes(), sync) {
+            self.broken = Some((error.kind(), error.to_string()));
             return Err(io(error));
-        }
-        if sync {
-            self.file.sync_data().map_err(io)?;
         }
         (self.prev, self.seq) = (hash, self.seq + 1);
         Ok(line)
+    }
+
+    fn write(&mut self, text: &[u8], sync: bool) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(text) {
+            // A full disk may have taken half of it: leave the file as it was.
+            let _ = self.file.set_len(before);
+            return Err(error);
+        }
+        if sync { self.file.sync_data() } else { Ok(()) }
     }
 }
 
@@ -282,6 +308,30 @@ mod tests {
     }
 
     #[test]
+    fn after_a_line_that_could_not_be_written_none_is_and_the_file_stays_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        sample(&path, 2);
+        let back = read(&path).unwrap();
+        let (clock, redactor) = (Arc::new(ManualClock::default()), Redactor::default());
+        let mut transcript = Transcript::resume(&path, &back, clock.clone(), redactor.clone()).unwrap();
+        let whole =
+            std::mem::replace(&mut transcript.file, File::options().write(true).open("/dev/full").unwrap());
+        let first = transcript.append(note("lost"), true).unwrap_err();
+        assert!(first.halts());
+        // There is space again; what was lost is lost all the same.
+        transcript.file = whole;
+        let second = transcript.append(note("after"), true).unwrap_err();
+        let source = |error: &TranscriptError| std::error::Error::source(error).unwrap().to_string();
+        assert_eq!(source(&first), source(&second));
+        assert!(second.remedy().unwrap().contains("free some space on the disk at "));
+        let back = read(&path).unwrap();
+        assert_eq!(back.lines.len(), 2);
+        Transcript::resume(&path, &back, clock, redactor).unwrap().append(note("again"), true).unwrap();
+        assert_eq!(read(&path).unwrap().lines.len(), 3);
+    }
+
+    #[test]
     fn a_transcript_is_not_gone_on_with_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let (path, link) = (dir.path().join("t.jsonl"), dir.path().join("link"));
@@ -306,10 +356,30 @@ mod tests {
         std::fs::write(&path, good.replace("line 2", "line X")).unwrap();
         match read(&path) {
             Err(TranscriptError::Damaged { line, .. }) => {
-                assert_eq!(line, 4, "the chain breaks at the next line")
+                assert_eq!(line, 3)
             }
             other => panic!("{other:?}"),
         }
+        // Every bit of the last line too, which no chain proves.
+        let last = good.trim_end().rfind('\n').unwrap() + 1;
+        for at in last * 8..(good.len() - 1) * 8 {
+            let mut bytes = good.clone().into_bytes();
+            bytes[at / 8] ^= 1 << (at % 8);
+            std::fs::write(&path, bytes).unwrap();
+            assert!(read(&path).is_err(), "bit {at}");
+        }
+        // An earlier build wrote lines without a hash of their own.
+        let plain: String = (0..2)
+            .scan(Hash::of(b""), |prev, seq| {
+                let t = jiff::Timestamp::UNIX_EPOCH;
+                let line = Line { seq, t, mono_ms: 0, prev: prev.clone(), event: note("x") };
+                let text = serde_json::to_string(&line).unwrap();
+                *prev = Hash::of(&text);
+                Some(text + "\n")
+            })
+            .collect();
+        std::fs::write(&path, plain).unwrap();
+        assert_eq!(read(&path).unwrap().lines.len(), 2);
         let mut lines: Vec<&str> = good.lines().collect();
         lines.remove(1);
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();

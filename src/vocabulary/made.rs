@@ -14,6 +14,22 @@ use crate::vocabulary::styles;
 pub const LUT_SPACES: [(&str, i64); 5] =
     [("srgb", 0), ("adobe-rgb", 1), ("rec709", 2), ("linear-rec709", 3), ("linear-rec2020", 4)];
 
+/// Where words may stand: this program's names, darktable's numbers, and the way in from the edge, across and down.
+pub const MARK_PLACES: [(&str, i64, [f64; 2]); 6] = [
+    ("top-left", 0, [1.0, 1.0]),
+    ("top", 1, [0.0, 1.0]),
+    ("top-right", 2, [-1.0, 1.0]),
+    ("bottom-left", 6, [1.0, -1.0]),
+    ("bottom", 7, [0.0, -1.0]),
+    ("bottom-right", 8, [-1.0, -1.0]),
+];
+
+/// How far from the edges words stand, as shares of the picture's width and height.
+const MARGIN: f64 = 0.03;
+
+/// The most characters of a mark.
+const LONGEST_MARK: usize = 60;
+
 /// A move that is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeMove {
@@ -38,6 +54,45 @@ pub fn lut(name: &str, title: &str, lut: &Lut, space: i64) -> MadeMove {
         quoted(&lut.name),
     );
     MadeMove { name: name.to_owned(), file: file("lut", name), text }
+}
+
+/// Whether words can be a mark; the error says why not.
+pub fn check_words(words: &str) -> Result<(), String> {
+    let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}');
+    if words.is_empty() || words.chars().count() > LONGEST_MARK || words.contains(odd) {
+        return Err(format!("a mark is one line of 1 to {LONGEST_MARK} characters"));
+    }
+    // darktable would put in today's date, a file's name, a place: another picture tomorrow, or one that tells too much.
+    if words.contains("$(") {
+        return Err("a mark has no variables of darktable's, `$(…)`: write the words themselves".into());
+    }
+    Ok(())
+}
+
+/// The move of a mark: words in white, whose strength is their opacity. `size` is the height of the letters in percent
+/// of the picture's shorter side.
+pub fn mark(name: &str, words: &str, place: &str, size: f64) -> MadeMove {
+    let known = MARK_PLACES.iter().find(|(known, ..)| *known == place);
+    let (alignment, [across, down]) =
+        known.map_or((8, [-1.0, -1.0]), |(_, number, inward)| (*number, *inward));
+    // darktable is told the width of the words. An em is about 1.4 times as high as a capital, and most letters are
+    // about 0.6 of it wide. Beyond the whole width the words would run off the picture.
+    let scale = (size * 1.4 * 0.6 * words.chars().count() as f64).clamp(1.0, 90.0);
+    let text = format!(
+        "[[move]]\nname = {}\nmodule = \"watermark\"\ndescription = {}\naxes = {{}}\ntags = [\"mark\", \"copyright\"]\n\
+         not_monotonic = \"words push no axis\"\n\
+         parameters.opacity = {{ unit = \"%\", min = 0, max = 100, default = 80 }}\nset.opacity = \"opacity\"\n\
+         fixed.filename = \"simple-text.svg\"\nfixed.text = {}\nfixed.font = \"DejaVu Sans Book 10\"\n\
+         fixed.color = [1, 1, 1]\nfixed.alignment = {alignment}\nfixed.xoffset = {:?}\nfixed.yoffset = {:?}\n\
+         fixed.scale = {:?}\nfixed.sizeto = 2\n",
+        quoted(name),
+        quoted(&format!("Write \"{words}\" into the picture ({place}).")),
+        quoted(words),
+        across * MARGIN + 0.0,
+        down * MARGIN,
+        (scale * 10.0).round() / 10.0,
+    );
+    MadeMove { name: name.to_owned(), file: file("mark", name), text }
 }
 
 /// No file that comes with the program is called so, and takes the place of another.
@@ -82,5 +137,52 @@ impl MadeMove {
     /// Writes it into the person's folder of vocabulary files. The error is the system's.
     pub fn save(&self, folder: &Path) -> std::io::Result<()> {
         durable::write(&folder.join(&self.file), self.text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assets::Overlay;
+    use crate::vocabulary::testing::Photo;
+
+    #[test]
+    fn what_is_made_is_a_move_that_an_edit_takes_and_gives_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = "© \"Ann\" \\ <b> ' Ω";
+        check_words(words).unwrap();
+        let file = Lut { name: "x.cube".into(), bytes: Vec::new(), size: 2, title: None };
+        let made = [mark("signature", words, "top-left", 2.5), lut("print", "a \"b\" \\", &file, 2)];
+        for made in &made {
+            made.save(folder.path()).unwrap();
+        }
+        let vocabulary = Vocabulary::load(&Overlay::vocabulary(Some(folder.path().to_owned()))).unwrap();
+        for made in &made {
+            assert!(vocabulary.has_made(made, folder.path()).unwrap());
+        }
+        let other = mark("signature", "other", "top", 1.0);
+        assert!(vocabulary.has_made(&other, folder.path()).unwrap_err().to_string().contains("signature"));
+        let taken = mark("exposure", "other", "top", 1.0);
+        assert!(vocabulary.has_made(&taken, folder.path()).is_err());
+        let mut photo = Photo::new();
+        photo.vocabulary = vocabulary;
+        let untouched = photo.state.clone();
+        photo.apply("signature", &[], None);
+        photo.apply("print", &[("opacity", 40.0)], None);
+        let [mark, lut] = ["watermark", "lut3d"].map(|op| photo.state.module(op, 0).unwrap());
+        assert_eq!((mark.modversion, lut.blend.as_ref().unwrap().opacity), (5, 40.0));
+        photo.apply("print", &[("opacity", 0.0)], None);
+        photo.apply("signature", &[("opacity", 0.0)], None);
+        assert_eq!(photo.state, untouched);
+    }
+
+    #[test]
+    fn words_are_one_plain_line() {
+        for bad in ["", "a\nb", "a\u{2028}b", "\u{1b}[31m", "$(YEAR)", "x".repeat(61).as_str()] {
+            assert!(check_words(bad).is_err(), "{bad:?}");
+        }
+        for good in ["© 2024", "a & b", "$5", "日本"] {
+            assert!(check_words(good).is_ok(), "{good}");
+        }
     }
 }

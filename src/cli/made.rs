@@ -1,4 +1,4 @@
-//! `vocab import`: styles, and LUTs as moves.
+//! `vocab import` and `vocab mark`: styles, and moves made of LUTs and of words.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,13 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::import;
-use super::import_args::VocabImportArgs;
+use super::import_args::{MarkArgs, VocabImportArgs};
 use super::setup::App;
 use crate::darktable::luts::{self, MAX_BYTES};
 use crate::durable;
 use crate::review::line;
-use crate::vocabulary::{made, styles};
+use crate::vocabulary::made::{self, MadeMove};
+use crate::vocabulary::styles;
 
 /// A LUT that was taken over.
 #[derive(Debug, Serialize)]
@@ -93,12 +94,33 @@ fn take(app: &App, file: &Path, name: Option<&str>, space: &str) -> Result<Taken
     let made = made::lut(&name, &title, &lut, space);
     let folder = app.folders.vocabulary();
     let unchanged = app.vocabulary()?.has_made(&made, &folder)?;
-    let written = |path: &Path, error: std::io::Error| Failure::file("write", path, &error);
     let place = app.folders.luts().join(&lut.name);
     // Again too: it may be missing, or damaged. A move without its LUT is of no use, so the move is last.
-    durable::write(&place, &lut.bytes).map_err(|e| written(&place, e))?;
-    if !unchanged {
-        made.save(&folder).map_err(|e| written(&folder.join(&made.file), e))?;
-    }
+    durable::write(&place, &lut.bytes).map_err(|e| Failure::file("write", &place, &e))?;
+    keep(&made, unchanged, &folder)?;
     Ok(Taken { name, lut: lut.name, size: lut.size, unchanged })
+}
+
+fn keep(made: &MadeMove, unchanged: bool, folder: &Path) -> Result<(), Failure> {
+    let save = || made.save(folder).map_err(|e| Failure::file("write", &folder.join(&made.file), &e));
+    if unchanged { Ok(()) } else { save() }
+}
+
+/// Makes a move that writes words into the picture.
+pub fn mark(app: &App, args: &MarkArgs) -> Result<(), Failure> {
+    let words = args.text.trim();
+    made::check_words(words).map_err(Failure::input)?;
+    let name = args.name.clone().unwrap_or_else(|| {
+        let name = styles::name_of(&format!("mark {words}"));
+        name.chars().take(40).collect::<String>().trim_end_matches('_').to_owned()
+    });
+    styles::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
+    let made = made::mark(&name, words, &args.place, args.size);
+    let folder = app.folders.vocabulary();
+    let unchanged = app.vocabulary()?.has_made(&made, &folder)?;
+    keep(&made, unchanged, &folder)?;
+    let file = folder.join(&made.file);
+    app.output.result(&json!({ "name": name, "file": file, "unchanged": unchanged }), || {
+        format!("{name}  {}\n`chemigram apply PHOTO {name}` applies it\n", line(words))
+    })
 }
