@@ -506,8 +506,7 @@ fn aged(sidecar: &str) -> String {
 #[test]
 fn moves_go_on_from_an_edit_of_an_older_darktable() {
     let bench = &*BENCH;
-    let judge =
-        Judge {
+    let judge = Judge {
         cli: &bench.cli,
         base: &bench.base,
         luts: &bench.made,

@@ -17,9 +17,7 @@ use crate::session::effect::{Effect, Halt};
 use crate::session::pricing;
 use crate::session::state::State;
 use crate::tools;
-use crate::transcript::{
-    EffectClass, Event, HeadState, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
-};
+use crate::transcript::{EffectClass, Event, HeadState, Line, Outcome, SessionEnd, SessionStart, ToolIntent};
 
 const AGENTS: u64 = 5_000;
 const SYSTEM: &str = "You edit a photograph.";
@@ -199,9 +197,15 @@ impl Agent {
             match self.state.next(&self.ledger, self.elapsed(), self.halt) {
                 Effect::Model { turn, attempt, pause } => self.call(turn, attempt, pause),
                 Effect::Tool(call) => self.tool(&call),
-                Effect::Redo { seq, intent } => self.result(Some(seq), &intent.call, None, Amounts::default()),
-                Effect::Nudge(text) => drop(self.record(Event::Nudge { text })),
-                Effect::Flag(branch, flag) => drop(self.record(Event::Flagged { branch, flag })),
+                Effect::Redo { seq, intent } => {
+                    self.result(Some(seq), &intent.call, None, Amounts::default())
+                }
+                Effect::Nudge(text) => {
+                    self.record(Event::Nudge { text });
+                }
+                Effect::Flag(branch, flag) => {
+                    self.record(Event::Flagged { branch, flag });
+                }
                 Effect::WrapUp { cap, reason } => {
                     if let Some(exhausted) = cap.filter(|_| self.state.cap.is_none()) {
                         self.record(Event::CapFired { exhausted });
@@ -478,7 +482,10 @@ impl Agent {
         assert!(spent.model_calls <= budget.max_model_calls(), "{spent:?} of {budget:?}");
         let (tokens, cost) = self.excess;
         let most = |cap: Option<u64>, excess| cap.map_or(u64::MAX, |cap| cap.saturating_add(excess));
-        assert!(spent.tokens <= most(budget.max_tokens, tokens), "{spent:?} of {budget:?}, {tokens} in excess");
+        assert!(
+            spent.tokens <= most(budget.max_tokens, tokens),
+            "{spent:?} of {budget:?}, {tokens} in excess"
+        );
         let most_cost = most(budget.max_cost_micro_usd, cost);
         assert!(spent.cost_micro_usd <= most_cost, "{spent:?} of {budget:?}, {cost} in excess");
     }

@@ -117,7 +117,7 @@ impl Vocabulary {
         let idle = entry.is_idle(&values);
         // A direction counts for nothing while the move is idle, so that idle is one state and not many. Where a move
         // stands in many places, idle is of one of them.
-        let many = self.rules(&entry.module).geometry == Some(Geometry::Warp);
+        let many = self.rules(&entry.module).worked_out == Some(WorkedOut::Warp);
         let effective = if idle && !many { entry.neutral() } else { values.clone() };
         let (module, layout) = match self.layout(entry, layouts, darktable_version)? {
             Some((module, modversion)) => {
@@ -296,7 +296,7 @@ impl Work<'_> {
             Some(module) => module.clone(),
             None => self.fresh()?,
         };
-        if self.rules.geometry == Some(Geometry::Warp) {
+        if self.rules.worked_out == Some(WorkedOut::Warp) {
             let Params::Fields(fields) = &mut module.params else {
                 return Err(unencodable(
                     self.entry,
@@ -347,7 +347,7 @@ impl Work<'_> {
         }
         for (target, rest) in &self.rules.driven {
             self.field(&self.layout, target)?;
-            if let Some(rest) = rest.filter(|_| self.rules.geometry != Some(Geometry::Warp)) {
+            if let Some(rest) = rest.filter(|_| self.rules.worked_out != Some(WorkedOut::Warp)) {
                 put(&mut fields, target, rest as f32);
             }
         }
@@ -422,7 +422,7 @@ impl Work<'_> {
                     illuminant::set(fields, base, warmer, magenta);
                 }
             }
-            Some(WorkedOut::Orientation) | None => {}
+            Some(WorkedOut::Orientation | WorkedOut::Warp) | None => {}
         }
         Ok(())
     }
@@ -500,7 +500,7 @@ fn rest(
         blend.opacity = 0.0;
     }
     let Params::Fields(fields) = &mut module.params else { return };
-    if rules.geometry == Some(Geometry::Warp) {
+    if rules.worked_out == Some(WorkedOut::Warp) {
         return warps::take_off(fields, entry, base);
     }
     for target in entry.set.keys().chain(entry.scale.keys()) {
@@ -532,7 +532,7 @@ pub(super) fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>
         return module.blend.as_ref().is_some_and(|blend| blend.opacity == 0.0);
     }
     let Params::Fields(fields) = &module.params else { return false };
-    if rules.geometry == Some(Geometry::Warp) {
+    if rules.worked_out == Some(WorkedOut::Warp) {
         return warps::at_rest(fields, base);
     }
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
