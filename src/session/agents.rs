@@ -537,5 +537,5 @@ fn no_agent_and_no_provider_passes_a_cap() {
         capped += u64::from(agent.lines.iter().any(|line| matches!(line.event, Event::CapFired { .. })));
     }
     // The dice are worth something only while caps fire and much is done.
-    assert!(calls > agents * 3 && capped * 3 > agents, "{calls} calls, {capped} of {agents} met a cap");
+    assert!(calls > agents * 3 && capped * 5 > agents, "{calls} calls, {capped} of {agents} met a cap");
 }
