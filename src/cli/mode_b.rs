@@ -20,14 +20,14 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<(), Failure> {
             if sessions.is_empty() {
                 app.output.remark("no sessions yet: `chemigram run-mode-b --help` says how to run one");
             }
-            app.output.result(&sessions, || {
+            app.output.styled(&sessions, || {
                 sessions.iter().map(|s| format!("{}\n", summary_line(s, style))).collect()
             })
         }
         SessionVerb::Status { session } => {
             let (workspace, id) = app.session(session)?;
             let summary = listing::summary(&workspace, &id);
-            app.output.result(&summary, || format!("{}\n", summary_line(&summary, style)))
+            app.output.styled(&summary, || format!("{}\n", summary_line(&summary, style)))
         }
         SessionVerb::Show { session } => {
             let (workspace, id) = app.session(session)?;
@@ -41,7 +41,7 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<(), Failure> {
 pub fn show_session(app: &App, workspace: &Workspace, id: &SessionId) -> Result<(), Failure> {
     let session = listing::read(workspace, id)?;
     let model = ReviewModel::of(workspace, &session)?;
-    app.output.result(&model, || text(&model, app.output.style()))
+    app.output.styled(&model, || text(&model, app.output.style()))
 }
 
 /// Asks a session that another process runs to wrap up; asked again, to stop at once.
