@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use chemigram::darktable::dng;
+use chemigram::photo::Library;
+use chemigram::session::listing;
 use serde_json::Value;
 
 const BUDGET: &str = "time=2m,iterations=20,branches=2";
@@ -623,6 +625,148 @@ fn kinds_of_results(lines: &[Value]) -> Vec<String> {
     results.map(|line| line["result"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
+#[test]
+fn one_flipped_bit_in_any_file_of_a_photos_folder_is_found() {
+    let home = Home::new();
+    let learn = r#"
+[[reply]]
+calls = [
+  { name = "log_vocabulary_gap", arguments = { description = "No move for the rim.", intent_category = "local", satisfaction = -1 } },
+  { name = "propose_notes_update", arguments = { text = "The rim clips first." } },
+  { name = "render_preview", arguments = {} },
+]
+"#;
+    home.session_ends(0, &format!("{CONFIRM}{EDIT}{learn}{CLOSE}"), BUDGET, &["completed"]);
+    home.ok(&["promote", "cup", "branch_b_tone", "--tag", "v2"]);
+    let workspace = Library::new(&home.library).open(&"cup".parse().unwrap()).unwrap();
+    let is_whole = || {
+        let Ok(workspace) = Library::new(&home.library).open(workspace.id()) else { return false };
+        let mut report = workspace.fsck().unwrap();
+        listing::prove(&workspace, &mut report).unwrap();
+        report.is_whole()
+    };
+    assert!(is_whole());
+    // The photographer's own texts may be anything, and previews are made again when they are missed.
+    let free = ["brief.md", "notes.md", "lock", "previews"].map(|name| workspace.folder().join(name));
+    let (mut folders, mut seen) = (vec![workspace.folder().to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                _ if free.contains(&path) => {}
+                true => folders.push(path),
+                false => seen.push(path),
+            }
+        }
+    }
+    for path in &seen {
+        let good = std::fs::read(path).unwrap();
+        let many = if good.len() < 400 { good.len() } else { 40 };
+        for n in 0..many {
+            let mut bytes = good.clone();
+            // From the first byte to the last, and every bit in turn.
+            bytes[n * (good.len() - 1) / (many - 1).max(1)] ^= 1 << (n % 8);
+            std::fs::write(path, bytes).unwrap();
+            assert!(!is_whole(), "{} at {n} of {many}", path.display());
+        }
+        std::fs::write(path, good).unwrap();
+    }
+    assert!(is_whole());
+    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let names: Vec<String> = seen.iter().map(name).collect();
+    for one in
+        ["photo.json", "HEAD", "log.jsonl", "main", "v2", "transcript.jsonl", "proposals.jsonl", "cup.dng"]
+    {
+        assert!(names.iter().any(|name| name == one), "{one} is not among {names:?}");
+    }
+    // And a file that is gone, if the photo needs it.
+    let blobs = home.newest().1.with_file_name("blobs");
+    for blob in std::fs::read_dir(blobs).unwrap() {
+        let (path, away) = (blob.unwrap().path(), home.path("away"));
+        std::fs::rename(&path, &away).unwrap();
+        assert!(!is_whole(), "{} is not missed", path.display());
+        std::fs::rename(&away, &path).unwrap();
+    }
+}
+
+#[test]
+fn promote_does_the_rest_when_a_kill_came_after_the_tag() {
+    let home = Home::new();
+    home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
+    let promote = ["promote", "cup", "branch_b_tone", "--tag", "v2", "--to-main"];
+    home.ok(&["tag", "cup", "v2", "branch_b_tone"]);
+    home.ok(&promote);
+    let log = std::fs::read_to_string(home.photo("log.jsonl")).unwrap();
+    home.ok(&promote);
+    assert_eq!(std::fs::read_to_string(home.photo("log.jsonl")).unwrap(), log);
+    home.fails(5, &["tag", "cup", "v2", "branch_b_tone"], &["stands already"]);
+    home.fails(5, &["promote", "cup", "main", "--tag", "baseline"], &["stands already"]);
+    home.whole();
+}
+
+#[test]
+fn what_the_program_writes_for_itself_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    home.ok(&["apply", "cup", "exposure", "ev=0.5", "--log-file", "log"]);
+    for path in [home.path("log"), home.photo("log.jsonl"), home.photo("lock"), home.photo("photo.json")] {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", path.display());
+    }
+}
+
+/// State and parent of a process, by its number.
+#[cfg(target_os = "linux")]
+fn process(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn darktable_ends_with_the_program_that_was_killed() {
+    let home = Home::new();
+    let children = |parent: u32| -> Vec<u32> {
+        let all =
+            std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
+        all.filter(|pid| process(*pid).is_some_and(|(_, its)| its == parent)).collect()
+    };
+    let signal = |name: &str, pid: u32| {
+        assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+    };
+    let mut command = home.command(&["export", "cup", "-o", "a.tif", "--bits", "16"]);
+    let mut program = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let started = Instant::now();
+    let darktable = loop {
+        // The one that is asked for its version ends at once; the one that exports opens the raw.
+        let exports = |pid: &u32| {
+            let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            words.contains("cup.dng") && maps.contains("libdarktable.so")
+        };
+        if let Some(pid) = children(program.id()).into_iter().find(exports) {
+            break pid;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "darktable was not started");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    // Past its beginning, and then as if it worked for ever.
+    std::thread::sleep(Duration::from_millis(100));
+    signal("-STOP", darktable);
+    signal("-KILL", program.id());
+    program.wait().unwrap();
+    let gone = || process(darktable).is_none_or(|(state, _)| state == 'Z');
+    let killed = Instant::now();
+    while !gone() && killed.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if !gone() {
+        signal("-KILL", darktable);
+        panic!("darktable outlived the program");
+    }
+}
+
 /// A small file system, taken away at the end.
 struct Disk(PathBuf);
 
@@ -751,7 +895,8 @@ fn a_damaged_transcript_is_named_with_its_line_and_a_torn_one_goes_on() {
     let refused = home.fails(5, &["run-mode-b", "--resume", &id, "--yes"], &["damaged at line", "fsck"]);
     assert!(named(&refused), "{at}: {refused}");
     assert_eq!(std::fs::read_to_string(&path).unwrap().len(), open.len(), "it is left as it was found");
-    home.whole();
+    let checked = home.fails(5, &["fsck", "cup"], &["transcript.jsonl line"]);
+    assert!((at..=at + 1).any(|n| checked.contains(&format!("line {n}:"))), "{at}: {checked}");
 
     // Torn in the last line: cut, and gone on with.
     std::fs::write(&path, &open[..open.len() - 9]).unwrap();

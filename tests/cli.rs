@@ -260,6 +260,36 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
 }
 
+#[test]
+fn a_result_that_cannot_be_written_is_an_error_with_its_status() {
+    let home = Home::new();
+    for arguments in
+        [&["vocab", "list"][..], &["vocab", "list", "--json"], &["man"], &["--help"], &["--version"]]
+    {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command.args(arguments).env("HOME", home.0.path()).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("standard output") && said.contains("No space left"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn what_a_name_does_to_a_terminal_never_reaches_it() {
+    let home = Home::new();
+    let name = "odd\u{1b}[31m\u{1b}]0;pwn\u{7}\u{9b}2J.dng";
+    std::fs::write(home.path(name), "no raw").unwrap();
+    for arguments in
+        [&["ingest", name][..], &["ingest", "a", name], &["--library", name, "photos"], &["render", name]]
+    {
+        let output = home.run(arguments);
+        let all = text(&output.stdout) + &text(&output.stderr);
+        assert!(all.contains("odd"), "{arguments:?} does not name it: {all}");
+        assert!(!all.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{arguments:?}: {all:?}");
+    }
+}
+
 /// Replies of a model that makes one branch, judges it and ends.
 const SCRIPT: &str = r#"
 [[reply]]

@@ -29,14 +29,15 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
             if sessions.is_empty() {
                 app.output.remark("no sessions yet: `chemigram run-mode-b --help` says how to run one");
             }
-            app.output.result(&sessions, || {
+            app.output.styled(&sessions, || {
                 sessions.iter().map(|s| format!("{}\n", summary_line(s, style))).collect()
             })?;
         }
         SessionVerb::Status { session } => {
             let (workspace, id) = app.session(session)?;
             let summary = listing::summary(&workspace, &id);
-            app.output.result(&summary, || format!("{}\n", summary_line(&summary, style)))?;
+            app.output.styled(&summary, || format!("{}
+", summary_line(&summary, style)))?;
         }
         SessionVerb::Show { session } => {
             let (workspace, id) = app.session(session)?;
@@ -52,7 +53,7 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
 pub fn show_session(app: &App, workspace: &Workspace, id: &SessionId) -> Result<(), Failure> {
     let session = listing::read(workspace, id)?;
     let model = ReviewModel::of(workspace, &session)?;
-    app.output.result(&model, || text(&model, app.output.style()))
+    app.output.styled(&model, || text(&model, app.output.style()))
 }
 
 /// Makes a session again, and says what that proves.

@@ -107,7 +107,7 @@ fn spend(app: &App, mut night: Night, jobs: usize) -> Result<u8, Failure> {
             json!({ "event": "report", "status": morning.status(), "file": report, "report": morning });
         app.output.line(&value.to_string());
     } else {
-        app.output.line(&format!("{}\n\n{}", morning.summary(), report.display()));
+        app.output.text(&format!("{}\n\n{}", morning.summary(), report.display()));
     }
     Ok(morning.status())
 }

@@ -54,6 +54,8 @@ pub struct FsckReport {
     pub refs: usize,
     /// Lines of the op-log.
     pub log_lines: usize,
+    /// Sessions whose transcripts are as they were written.
+    pub sessions: usize,
     /// Objects that no ref leads to; `gc` would remove them.
     pub dangling: usize,
 }
@@ -64,20 +66,21 @@ impl FsckReport {
         self.damages.is_empty()
     }
 
-    fn damage(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
+    /// Adds something that is broken.
+    pub fn damage(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
         self.damages.push(Finding { what: what.into(), problem: problem.into(), remedy: remedy.into() });
     }
 
-    fn note(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
+    pub(super) fn note(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
         self.notes.push(Finding { what: what.into(), problem: problem.into(), remedy: remedy.into() });
     }
 }
 
-const BACKUP: &str = "restore it from a backup";
+pub(super) const BACKUP: &str = "restore it from a backup";
 
 impl Workspace {
     /// Checks everything: each object against its name, each commit's parents and state, each ref, HEAD, the
-    /// lines of every log, and the raw against its hash. Writes nothing. Fails only if the folder cannot be
+    /// lines of every log, the transcripts with the files that they name, and the raw against its hash. Writes nothing. Fails only if the folder cannot be
     /// read at all.
     pub fn fsck(&self) -> Result<FsckReport, PhotoError> {
         let mut report = FsckReport::default();
@@ -90,6 +93,7 @@ impl Workspace {
         self.check_head(&log, &mut report);
         check_lines::<Gap>(self.folder(), gaps::FILE, &mut report)?;
         check_lines::<serde_json::Value>(self.folder(), proposals::FILE, &mut report)?;
+        self.check_sessions(&mut report)?;
         self.check_raw(&mut report);
         self.note_misplaced(&mut report);
         for path in litter(self.folder())? {
@@ -241,7 +245,7 @@ impl Workspace {
         }
     }
 
-    fn relative(&self, path: &Path) -> String {
+    pub(super) fn relative(&self, path: &Path) -> String {
         path.strip_prefix(self.folder()).unwrap_or(path).display().to_string()
     }
 }
@@ -335,7 +339,8 @@ fn place(at: Option<&Hash>) -> String {
 /// The temporary files that a crash left in the folders that are written to.
 pub(super) fn litter(photo: &Path) -> Result<Vec<PathBuf>, PhotoError> {
     let mut found = Vec::new();
-    let mut folders = vec![photo.to_owned(), photo.join("objects"), photo.join("refs")];
+    let mut folders: Vec<_> =
+        ["", "objects", "refs", "previews", "sessions"].map(|name| photo.join(name)).into();
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
@@ -345,7 +350,7 @@ pub(super) fn litter(photo: &Path) -> Result<Vec<PathBuf>, PhotoError> {
         for entry in entries {
             let path = entry.map_err(PhotoError::io("list", &folder))?.path();
             if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
-                if folder != photo {
+                if folder != photo.join("") {
                     folders.push(path);
                 }
             } else if is_temporary(&path) {
@@ -358,7 +363,7 @@ pub(super) fn litter(photo: &Path) -> Result<Vec<PathBuf>, PhotoError> {
 }
 
 /// As [`crate::durable::write`] names them.
-fn is_temporary(path: &Path) -> bool {
+pub(super) fn is_temporary(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"))
 }
 

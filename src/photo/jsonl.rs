@@ -95,7 +95,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Lines<T> {
     for (index, line) in bytes.split(|b| *b == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
         let mut bad = |torn, reason| lines.bad.push(BadLine { number: index + 1, torn, reason });
         match (read_line(line), seal::check(before, line)) {
-            (Err(e), _) => bad(e.is_eof(), e.to_string()),
+            // What still has a hash at its end was not torn.
+            (Err(e), found) => bad(e.is_eof() && found == Seal::Absent, e.to_string()),
             (Ok(item), found) => {
                 match found {
                     Seal::Broken => {

@@ -26,6 +26,7 @@ mod op;
 mod oplog;
 mod proposals;
 mod refs;
+mod sessions;
 mod tastes;
 #[cfg(test)]
 mod testing;

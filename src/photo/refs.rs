@@ -181,7 +181,7 @@ impl<'a> Refs<'a> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(damaged("it is missing")),
             Err(e) => return Err(PhotoError::io("read", &path)(e)),
         };
-        let text = text.trim_end();
+        let text = text.strip_suffix('\n').unwrap_or(&text);
         match text.strip_prefix("ref: refs/heads/") {
             Some(branch) => branch.parse().map(Head::Branch).ok(),
             None => text.parse().map(Head::Detached).ok(),

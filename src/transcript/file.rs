@@ -156,6 +156,14 @@ pub fn read(path: &Path) -> Result<Read, TranscriptError> {
         prev = Hash::of(text);
         lines.push(line);
     }
+    // A line that was whole once was not torn: its end was changed.
+    let tail = bytes.get(whole..).unwrap_or_default();
+    if let Some((_, line)) = tail.split_last()
+        && seal::check(b"", line) == Seal::Whole
+    {
+        let (path, line) = (path.into(), lines.len() as u64 + 1);
+        return Err(TranscriptError::Damaged { path, line, reason: "its end was changed".into() });
+    }
     Ok(Read { lines, torn, end: prev, length: whole as u64 })
 }
 
@@ -362,7 +370,7 @@ mod tests {
         }
         // Every bit of the last line too, which no chain proves.
         let last = good.trim_end().rfind('\n').unwrap() + 1;
-        for at in last * 8..(good.len() - 1) * 8 {
+        for at in last * 8..good.len() * 8 {
             let mut bytes = good.clone().into_bytes();
             bytes[at / 8] ^= 1 << (at % 8);
             std::fs::write(&path, bytes).unwrap();
