@@ -36,8 +36,13 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
         SessionVerb::Status { session } => {
             let (workspace, id) = app.session(session)?;
             let summary = listing::summary(&workspace, &id);
-            app.output.styled(&summary, || format!("{}
-", summary_line(&summary, style)))?;
+            app.output.styled(&summary, || {
+                format!(
+                    "{}
+",
+                    summary_line(&summary, style)
+                )
+            })?;
         }
         SessionVerb::Show { session } => {
             let (workspace, id) = app.session(session)?;

@@ -496,7 +496,7 @@ impl Agent {
         for line in &self.lines {
             match &line.event {
                 Event::ModelReply { message: Message::Assistant { calls, .. }, .. } => {
-                    calls.iter().for_each(|call| drop(results.insert(&call.id, 0)));
+                    results.extend(calls.iter().map(|call| (call.id.as_str(), 0)));
                 }
                 Event::ToolResult { result, .. } => *results.get_mut(result.call_id.as_str()).unwrap() += 1,
                 _ => {}

@@ -132,6 +132,7 @@ fn to_xy([u, v]: [f64; 2]) -> [f64; 2] {
 }
 
 #[cfg(test)]
+#[allow(clippy::approx_constant, reason = "a chromaticity that happens to be near an eighth of pi")]
 mod tests {
     use super::*;
     use crate::vocabulary::testing::{Photo, float, module};
