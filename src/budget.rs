@@ -394,17 +394,6 @@ impl Reserve {
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
-
-    /// The larger of both, row by row.
-    fn max(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.max(other.tokens),
-            cost_micro_usd: self.cost_micro_usd.max(other.cost_micro_usd),
-            time_seconds: self.time_seconds.max(other.time_seconds),
-            model_calls: self.model_calls.max(other.model_calls),
-            renders: self.renders.max(other.renders),
-        }
-    }
 }
 
 /// Whether the session still explores or only closes.
@@ -459,7 +448,11 @@ impl Ledger {
     /// What the present stage must leave.
     fn kept(&self) -> Reserve {
         match self.stage {
-            Stage::Work => self.reserve.max(self.closing),
+            Stage::Work => Reserve {
+                tokens: self.reserve.tokens.max(self.closing.tokens),
+                cost_micro_usd: self.reserve.cost_micro_usd.max(self.closing.cost_micro_usd),
+                ..self.reserve
+            },
             Stage::WrapUp => Reserve::default(),
         }
     }
