@@ -37,7 +37,7 @@ impl Home {
     /// Standard output of a command that must succeed.
     fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
 
@@ -542,6 +542,9 @@ fn session(home: &Home) {
     let listed = home.ok(&["mode-b", "list"]);
     assert!(listed.contains("damaged") && listed.contains("line "), "{listed}");
     assert!(home.fails(5, &["mode-b", "show", part]).contains("damaged at line"));
+    let found = home.run(&["fsck", "cup"]);
+    assert!(!found.status.success() && text(&found.stdout).contains("transcript.jsonl line "), "{found:?}");
+    std::fs::write(&file, whole).unwrap();
 }
 
 /// Files to give away: whole, of what was asked for, or none at all.
