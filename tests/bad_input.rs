@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use chemigram::clock::Deadline;
 use chemigram::darktable::dng;
+use chemigram::darktable::probe::DarktableCli;
 use chemigram::photo::Library;
 use chemigram::session::listing;
 use serde_json::Value;
@@ -726,35 +728,36 @@ fn process(pid: u32) -> Option<(char, u32)> {
 #[test]
 #[cfg(target_os = "linux")]
 fn darktable_ends_with_the_program_that_was_killed() {
+    use std::os::unix::fs::PermissionsExt as _;
     let home = Home::new();
-    let children = |parent: u32| -> Vec<u32> {
-        let all =
-            std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
-        all.filter(|pid| process(*pid).is_some_and(|(_, its)| its == parent)).collect()
+    // A darktable that says its version and then works for a minute.
+    let real = DarktableCli::find(&Deadline::never()).unwrap();
+    let (slow, real) = (home.path("darktable-cli"), real.path().display().to_string());
+    let script =
+        format!("#!/bin/sh\ncase \"$*\" in *--version*) exec '{real}' \"$@\";; esac\nexec sleep 60\n");
+    std::fs::write(&slow, script).unwrap();
+    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = home.command(&["export", "cup", "-o", "a.tif"]);
+    command.env("CHEMIGRAM_DARKTABLE_CLI", &slow).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut program = command.spawn().unwrap();
+    let sleeps = |pid: &u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words == b"sleep\x0060\0" && process(*pid).is_some_and(|(_, parent)| parent == program.id())
     };
-    let signal = |name: &str, pid: u32| {
-        assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
-    };
-    let mut command = home.command(&["export", "cup", "-o", "a.tif", "--bits", "16"]);
-    let mut program = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let started = Instant::now();
     let darktable = loop {
-        // The one that is asked for its version ends at once; the one that exports opens the raw.
-        let exports = |pid: &u32| {
-            let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-            words.contains("cup.dng") && maps.contains("libdarktable.so")
-        };
-        if let Some(pid) = children(program.id()).into_iter().find(exports) {
+        let all = std::fs::read_dir("/proc").unwrap();
+        let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        if let Some(pid) = numbers.into_iter().find(sleeps) {
             break pid;
         }
         assert!(started.elapsed() < Duration::from_secs(20), "darktable was not started");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(5));
     };
-    // Past its beginning, and then as if it worked for ever.
-    std::thread::sleep(Duration::from_millis(100));
-    signal("-STOP", darktable);
-    signal("-KILL", program.id());
+    // It lives on while nobody is killed, whichever thread started it.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(process(darktable).is_some_and(|(state, _)| state != 'Z'), "it was ended too soon");
+    program.kill().unwrap();
     program.wait().unwrap();
     let gone = || process(darktable).is_none_or(|(state, _)| state == 'Z');
     let killed = Instant::now();
@@ -762,7 +765,7 @@ fn darktable_ends_with_the_program_that_was_killed() {
         std::thread::sleep(Duration::from_millis(5));
     }
     if !gone() {
-        signal("-KILL", darktable);
+        Command::new("kill").args(["-KILL", &darktable.to_string()]).status().unwrap();
         panic!("darktable outlived the program");
     }
 }
