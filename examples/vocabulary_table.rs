@@ -12,8 +12,9 @@ mod demo;
 use std::fs;
 use std::path::Path;
 
+use chemigram::assets::Overlay;
 use chemigram::darktable::render::Picture;
-use chemigram::vocabulary::table::page;
+use chemigram::vocabulary::table::{page, unreached};
 use contract::{Verdict, contract};
 use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
@@ -47,8 +48,9 @@ fn main() -> std::io::Result<()> {
         }
     }
     let demo = &demos[0];
+    let unreached = unreached(&Overlay::vocabulary(None)).unwrap();
     let on = format!("the demo photo with darktable {}", demo.version());
-    fs::write("docs/vocabulary.md", page(&demo.vocabulary, &measured, &on))
+    fs::write("docs/vocabulary.md", page(&demo.vocabulary, &unreached, &measured, &on))
 }
 
 /// The pictures side by side, each as large as fits.

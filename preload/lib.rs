@@ -3,6 +3,8 @@
 //! Functions of the libraries that darktable uses are replaced by ours, which call them in their turn. Where this
 //! cannot be loaded, or a library is another one, darktable runs as it would without.
 //!
+//! And it sees to it that darktable ends with whoever started it.
+//!
 //! There is no standard library in here: what it calls is in the program that it is loaded into.
 #![no_std]
 
@@ -11,6 +13,7 @@ mod curves;
 mod exif;
 mod memory;
 mod modules;
+mod parent;
 mod symbol;
 mod threads;
 

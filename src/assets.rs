@@ -49,7 +49,11 @@ impl Overlay {
 
     /// The bytes of `path` (relative, `/`-separated), the user's file first.
     pub fn read(&self, path: &str) -> Option<Cow<'static, [u8]>> {
-        if let Some(bytes) = self.user.as_ref().and_then(|dir| std::fs::read(dir.join(path)).ok()) {
+        if let Some(bytes) = self
+            .user
+            .as_ref()
+            .and_then(|dir| crate::files::read(&dir.join(path), crate::files::LARGEST_TEXT).ok())
+        {
             return Some(Cow::Owned(bytes));
         }
         self.embedded.get_file(path).map(|file| Cow::Borrowed(file.contents()))

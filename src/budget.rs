@@ -284,6 +284,22 @@ impl fmt::Display for Exhausted {
     }
 }
 
+impl Exhausted {
+    /// What to add to the budget for the session to go on: half as much again, or what was wanted.
+    pub fn raise(&self) -> String {
+        let missing = self.used.saturating_add(self.reserved).saturating_add(self.wanted);
+        let more = (self.limit / 2).max(missing.saturating_sub(self.limit)).max(1);
+        match self.cap {
+            Cap::Time => "time=10m,iterations=20".into(),
+            Cap::Iterations | Cap::ModelCalls | Cap::BadCalls | Cap::Loop => "iterations=20".into(),
+            Cap::Branches => "branches=1,iterations=20".into(),
+            Cap::Tokens => format!("tokens={}k", more.div_ceil(1_000)),
+            Cap::Cost => format!("cost={}.{:02}", more.div_ceil(10_000) / 100, more.div_ceil(10_000) % 100),
+            Cap::Renders => format!("renders={more}"),
+        }
+    }
+}
+
 impl From<Exhausted> for Fault {
     fn from(e: Exhausted) -> Self {
         Fault::new(ErrorCode::BudgetExhausted, e.to_string())
@@ -351,6 +367,9 @@ impl Amounts {
     }
 }
 
+/// Calls of the model that the wrap-up has of the guard rail: one, with its retries.
+const WRAP_UP_CALLS: u64 = 4;
+
 /// The slice of a session that only the wrap-up may use. Its time is [`Budget::wrap_up_time`], or what is said
 /// here where that is more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -370,6 +389,13 @@ pub struct Reserve {
     pub renders: u64,
 }
 
+impl Reserve {
+    /// Whether nothing is kept.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Whether the session still explores or only closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -386,6 +412,7 @@ pub enum Stage {
 pub struct Ledger {
     budget: Budget,
     reserve: Reserve,
+    closing: Reserve,
     stage: Stage,
     settled: Amounts,
     open: BTreeMap<u64, Amounts>,
@@ -396,7 +423,38 @@ impl Ledger {
     /// An untouched ledger.
     pub fn new(budget: Budget, reserve: Reserve) -> Self {
         let (settled, assumed) = (Amounts::default(), Amounts::default());
-        Self { budget, reserve, stage: Stage::Work, settled, open: BTreeMap::new(), assumed }
+        Self {
+            budget,
+            reserve,
+            closing: Reserve::default(),
+            stage: Stage::Work,
+            settled,
+            open: BTreeMap::new(),
+            assumed,
+        }
+    }
+
+    /// The same ledger, with at least this kept for the call that closes the session.
+    #[must_use]
+    pub fn keeping(mut self, closing: Reserve) -> Self {
+        self.keep(closing);
+        self
+    }
+
+    pub(crate) fn keep(&mut self, closing: Reserve) {
+        self.closing = closing;
+    }
+
+    /// What the present stage must leave.
+    fn kept(&self) -> Reserve {
+        match self.stage {
+            Stage::Work => Reserve {
+                tokens: self.reserve.tokens.max(self.closing.tokens),
+                cost_micro_usd: self.reserve.cost_micro_usd.max(self.closing.cost_micro_usd),
+                ..self.reserve
+            },
+            Stage::WrapUp => Reserve::default(),
+        }
     }
 
     /// The caps.
@@ -469,14 +527,11 @@ impl Ledger {
             return Err(Exhausted { cap: Cap::Time, used: millis(elapsed), reserved, limit, wanted: 0 });
         }
         let (used, open) = (self.settled, self.reserved());
-        let (keep, calls) = match self.stage {
-            Stage::Work => (self.reserve, self.budget.max_model_calls()),
-            Stage::WrapUp => {
-                // One call with its retries is kept for the wrap-up on top of the guard rail; a cap is a cap.
-                let more = if self.budget.max_model_calls.is_some() { 0 } else { 4 };
-                (Reserve::default(), self.budget.max_model_calls().saturating_add(more))
-            }
-        };
+        let mut keep = self.kept();
+        if self.stage == Stage::Work && self.budget.max_model_calls.is_none() {
+            // Of the guard rail, one call with its retries is for the wrap-up.
+            keep.model_calls = keep.model_calls.max(WRAP_UP_CALLS);
+        }
         let unlimited = u64::MAX;
         let rows = [
             (
@@ -512,14 +567,22 @@ impl Ledger {
                 self.budget.max_renders.unwrap_or(unlimited),
                 keep.renders,
             ),
-            (Cap::ModelCalls, used.model_calls, open.model_calls, want.model_calls, calls, keep.model_calls),
+            (
+                Cap::ModelCalls,
+                used.model_calls,
+                open.model_calls,
+                want.model_calls,
+                self.budget.max_model_calls(),
+                keep.model_calls,
+            ),
         ];
         for (cap, used, open, wanted, limit, keep) in rows {
             let reserved = open.saturating_add(keep);
-            if wanted > 0
-                && limit != unlimited
-                && used.saturating_add(reserved).saturating_add(wanted) > limit
-            {
+            let passes = used.saturating_add(reserved).saturating_add(wanted) > limit;
+            // A call whose bound is nothing may cost something all the same.
+            let spent =
+                want.model_calls > 0 && matches!(cap, Cap::Tokens | Cap::Cost) && used >= limit.max(1);
+            if limit != unlimited && (wanted > 0 && passes || spent) {
                 return Err(Exhausted { cap, used, reserved, limit, wanted });
             }
         }
@@ -540,14 +603,14 @@ impl Ledger {
 
     /// Tokens that a model call may still use, `None` without a cap.
     pub fn tokens_left(&self) -> Option<u64> {
-        let keep = if self.stage == Stage::Work { self.reserve.tokens } else { 0 };
+        let keep = self.kept().tokens;
         let spoken = self.settled.tokens.saturating_add(self.reserved().tokens).saturating_add(keep);
         self.budget.max_tokens.map(|limit| limit.saturating_sub(spoken))
     }
 
     /// Micro-dollars that a model call may still use, `None` without a cap.
     pub fn cost_left(&self) -> Option<u64> {
-        let keep = if self.stage == Stage::Work { self.reserve.cost_micro_usd } else { 0 };
+        let keep = self.kept().cost_micro_usd;
         let spoken =
             self.settled.cost_micro_usd.saturating_add(self.reserved().cost_micro_usd).saturating_add(keep);
         self.budget.max_cost_micro_usd.map(|limit| limit.saturating_sub(spoken))

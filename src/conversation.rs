@@ -157,11 +157,12 @@ impl Message {
     }
 
     /// Pictures in it.
-    pub fn images(&self) -> usize {
-        match self {
-            Self::User { images, .. } => images.len(),
-            Self::Assistant { .. } => 0,
-            Self::Results { results } => results.iter().map(|r| r.images.len()).sum(),
-        }
+    pub fn pictures(&self) -> impl Iterator<Item = &ImageRef> {
+        let (shown, results): (&[ImageRef], &[ToolResult]) = match self {
+            Self::User { images, .. } => (images, &[]),
+            Self::Assistant { .. } => (&[], &[]),
+            Self::Results { results } => (&[], results),
+        };
+        shown.iter().chain(results.iter().flat_map(|result| &result.images))
     }
 }

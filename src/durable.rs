@@ -7,11 +7,13 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::files;
+
 /// Writes `bytes` to `path` so that a reader sees the old file or the whole new one, never a part:
 /// a temporary file beside it, synced, renamed over it, and the folder synced.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
-    fs::create_dir_all(folder)?;
+    make_folder(folder)?;
     filled(folder, bytes, 0o600)?.persist(path).map_err(|e| e.error)?;
     sync_folder(folder)
 }
@@ -20,7 +22,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// fails with `AlreadyExists` rather than touch a file that is there.
 pub fn publish(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
-    fs::create_dir_all(folder)?;
+    make_folder(folder)?;
     let file = filled(folder, bytes, 0o666)?;
     let persisted = if replace { file.persist(path) } else { file.persist_noclobber(path) };
     persisted.map_err(|e| e.error)?;
@@ -55,11 +57,12 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
 pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        make_folder(folder)?;
     }
-    let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+    let mut file = files::open_own(path, OpenOptions::new().create(true).read(true).append(true))?;
     let mut text = String::with_capacity(line.len() + 2);
-    if file.seek(SeekFrom::End(0))? > 0 {
+    let length = file.seek(SeekFrom::End(0))?;
+    if length > 0 {
         file.seek(SeekFrom::End(-1))?;
         let mut last = [0];
         file.read_exact(&mut last)?;
@@ -69,13 +72,37 @@ pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
     }
     text.push_str(line);
     text.push('\n');
-    file.write_all(text.as_bytes())?;
-    file.sync_data()
+    if let Err(error) = file.write_all(text.as_bytes()) {
+        // A full disk may have taken half of it: leave the file as it was.
+        let _ = file.set_len(length);
+        return Err(error);
+    }
+    file.sync_data()?;
+    match (length, path.parent()) {
+        // The file may be new, and its name is on disk with its folder.
+        (0, Some(folder)) => sync_folder(folder),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a folder, and those above it that are missing, so that they survive a crash.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder.parent().unwrap_or(Path::new(""));
+    make_folder(above)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => return Err(error),
+        _ => {}
+    }
+    sync_folder(above)
 }
 
 /// Makes a rename or a new file in `folder` survive a crash.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    let here = Path::new(".");
+    File::open(if folder.as_os_str().is_empty() { here } else { folder })?.sync_all()
 }
 
 #[cfg(test)]
@@ -98,6 +125,18 @@ mod tests {
         let usual = dir.path().join("usual");
         fs::write(&usual, b"").unwrap();
         assert_eq!(mode(&path), mode(&usual));
+    }
+
+    #[test]
+    fn a_folder_is_made_with_those_above_it_and_a_file_in_the_way_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        make_folder(&dir.path().join("a/b/c")).unwrap();
+        make_folder(&dir.path().join("a/b")).unwrap();
+        assert!(dir.path().join("a/b/c").is_dir());
+        fs::write(dir.path().join("file"), "").unwrap();
+        for blocked in ["file", "file/below"] {
+            assert!(make_folder(&dir.path().join(blocked)).is_err(), "{blocked}");
+        }
     }
 
     #[test]

@@ -63,6 +63,11 @@ pub trait Coded: std::error::Error {
     fn remedy(&self) -> Option<String> {
         None
     }
+    /// Whether nobody but a person can help, and whatever is tried before then is wasted: a disk that is full,
+    /// another file in the raw's place.
+    fn halts(&self) -> bool {
+        false
+    }
 }
 
 /// An error as a model reads it: short, with the field at fault and a legal example where there is one.
@@ -77,12 +82,16 @@ pub struct Fault {
     pub details: serde_json::Map<String, serde_json::Value>,
     /// Whether another call with other arguments may succeed.
     pub recoverable: bool,
+    /// [`Coded::halts`]: a session ends with it, and makes the call again when it is taken up.
+    #[serde(skip)]
+    pub halts: bool,
 }
 
 impl Fault {
     /// Makes a recoverable fault without details.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: serde_json::Map::new(), recoverable: true }
+        let details = serde_json::Map::new();
+        Self { code, message: message.into(), details, recoverable: true, halts: false }
     }
 
     /// Adds one detail.
@@ -113,7 +122,8 @@ impl<E: Coded> From<&E> for Fault {
             }
             source = cause.source();
         }
-        let fault = Self::new(error.code(), message);
+        let halts = error.halts();
+        let fault = Self { recoverable: !halts, halts, ..Self::new(error.code(), message) };
         match error.remedy() {
             Some(remedy) => fault.with("remedy", remedy),
             None => fault,
@@ -137,4 +147,23 @@ impl Coded for Fault {
     fn remedy(&self) -> Option<String> {
         self.details.get("remedy").and_then(|v| v.as_str()).map(str::to_owned)
     }
+
+    fn halts(&self) -> bool {
+        self.halts
+    }
+}
+
+/// Does one job; a panic in it is an error of this job alone, which says what went wrong.
+///
+/// # Errors
+/// `STATE_ERROR` when the job panicked.
+pub fn caught<T>(job: impl FnOnce() -> T) -> Result<T, Fault> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).map_err(|payload| {
+        let said = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
+        let message = format!("a defect of chemigram: {}", said.as_deref().unwrap_or("it panicked"));
+        Fault::new(ErrorCode::StateError, message)
+            .with("remedy", "please report it, with this message")
+            .fatal()
+    })
 }

@@ -1,7 +1,7 @@
 //! The one gate through which every effect of a session passes.
 //!
 //! The gate owns the ledger and the transcript. [`Gate::admit`] asks the ledger, writes the intent as a
-//! transcript line (synced before an effect that mutates), and only then hands out a [`Permit`]; there is
+//! transcript line (synced before an effect that mutates or is paid for), and only then hands out a [`Permit`]; there is
 //! no other way to get one. [`Gate::record`] writes what came of it, which settles the reservation. Every
 //! line passes through [`fold`], live and on resume alike, so the ledger *is* a fold of the transcript.
 
@@ -88,6 +88,17 @@ impl Coded for Refusal {
             Self::Transcript(e) => e.code(),
         }
     }
+
+    fn halts(&self) -> bool {
+        matches!(self, Self::Transcript(e) if e.halts())
+    }
+
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Exhausted(_) => None,
+            Self::Transcript(e) => e.remedy(),
+        }
+    }
 }
 
 /// The gate.
@@ -157,13 +168,19 @@ impl Gate {
             };
             return Err(note.into());
         };
-        if let Err(exhausted) = self.check_render(&reserved, estimate(&intent)) {
+        let checked = match &intent {
+            Event::ModelIntent { keep, .. } => {
+                self.ledger.clone().keeping(*keep).admit(&reserved, self.elapsed())
+            }
+            _ => self.check_render(&reserved, estimate(&intent)),
+        };
+        if let Err(exhausted) = checked {
             self.lease.refuse(exhausted);
             self.refusal = Some(exhausted);
             return Err(Refusal::Exhausted(exhausted));
         }
-        let mutates = mutates(&intent);
-        let line = self.append(intent, mutates)?;
+        let (mutates, sync) = (mutates(&intent), is_synced(&intent));
+        let line = self.append(intent, sync)?;
         Ok(self.permit(line, mutates))
     }
 
@@ -188,14 +205,7 @@ impl Gate {
     /// Writes an outcome or anything else that is not an effect. What a resume would find out again by itself
     /// is not synced: the next line that is takes it along.
     pub fn record(&mut self, event: Event) -> Result<u64, TranscriptError> {
-        let sync = !matches!(
-            event,
-            Event::BudgetReminder { .. }
-                | Event::Note { .. }
-                | Event::Render { .. }
-                | Event::SnapshotCreated { .. }
-                | Event::ToolResult { .. }
-        );
+        let sync = is_synced(&event);
         self.append(event, sync)
     }
 
@@ -231,6 +241,21 @@ impl Gate {
     }
 }
 
+/// Whether a line must be on the disk before anything else happens: not what a resume would find out again by itself,
+/// or do again for nothing.
+fn is_synced(event: &Event) -> bool {
+    match event {
+        Event::ToolCall(_) => mutates(event),
+        Event::BudgetReminder { .. }
+        | Event::Note { .. }
+        | Event::Render { .. }
+        | Event::RenderIntent { .. }
+        | Event::SnapshotCreated { .. }
+        | Event::ToolResult { .. } => false,
+        _ => true,
+    }
+}
+
 /// What an intent reserves; `None` for what is no intent.
 fn reserved(event: &Event) -> Option<Amounts> {
     match event {
@@ -258,6 +283,9 @@ fn mutates(event: &Event) -> bool {
 pub fn fold(ledger: &mut Ledger, line: &Line) {
     if let Some(amounts) = reserved(&line.event) {
         ledger.reserve(line.seq, amounts);
+        if let Event::ModelIntent { keep, .. } = &line.event {
+            ledger.keep(*keep);
+        }
         // What was begun ahead had nothing reserved; whoever asks for it pays.
         if let Event::RenderIntent { joins: Some(ahead), .. } = &line.event {
             ledger.settle(*ahead, Amounts::default());
@@ -368,6 +396,21 @@ mod tests {
         assert_eq!(&folded, gate.ledger());
         assert_eq!(folded.settled().iterations, 4);
         assert_eq!(folded.assumed().iterations, 2);
+    }
+
+    #[test]
+    fn what_is_paid_for_is_on_the_disk_before_it_is_asked_for() {
+        let (reserved, max_output_tokens, messages) = (Amounts::default(), 1, 1);
+        let call = Event::ModelIntent {
+            turn: 1,
+            attempt: 1,
+            reserved,
+            max_output_tokens,
+            messages,
+            keep: Reserve::default(),
+        };
+        assert!(is_synced(&call) && is_synced(&mutation(0)));
+        assert!(!is_synced(&Event::BudgetReminder { percent: 50 }));
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //!     provider     wires to language models, and the offline explorer
 //!     prompts      the template store
 //!     metrics      numbers from pixels; the arithmetic is crates/pixels
-//!  0  budget  gate  transcript  conversation  clock  ids  error  hint  redact  durable  assets
+//!  0  budget  gate  transcript  conversation  clock  ids  error  hint  redact  durable  files  seal  assets
 //! ```
 //!
 //! Three invariants hold the program together:
@@ -38,6 +38,7 @@ pub mod darktable;
 pub mod durable;
 pub mod error;
 pub mod eval;
+pub mod files;
 pub mod gate;
 pub mod hint;
 pub mod ids;
@@ -50,6 +51,7 @@ pub mod provider;
 pub mod redact;
 pub mod referee;
 pub mod review;
+pub mod seal;
 pub mod session;
 pub mod tools;
 pub mod transcript;

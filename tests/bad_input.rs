@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use chemigram::darktable::dng;
+use chemigram::photo::Library;
+use chemigram::session::listing;
 use serde_json::Value;
 
 const BUDGET: &str = "time=2m,iterations=20,branches=2";
@@ -134,6 +136,15 @@ impl Home {
         let mut arguments = vec!["run-mode-b", "--resume", &id, "--yes"];
         arguments.extend(more);
         self.fails(status, &arguments, words)
+    }
+
+    /// Runs the program where no file may have more KiB than that, as if the disk were full at that point.
+    fn limited(&self, blocks: u32, arguments: &[String]) -> Output {
+        let mut command = Command::new("bash");
+        self.dress(&mut command);
+        let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+        command.args(["-c", &limit, "-", env!("CARGO_BIN_EXE_chemigram")]).args(arguments);
+        command.output().unwrap()
     }
 
     fn whole(&self) {
@@ -394,6 +405,81 @@ fn a_raw_that_went_away_ends_the_session_before_a_model_is_asked() {
 }
 
 #[test]
+fn a_file_without_an_end_is_refused_and_not_read() {
+    let home = Home::new();
+    let sparse = home.path("sparse.toml");
+    std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    assert!(Command::new("mkfifo").arg(home.path("pipe")).status().unwrap().success());
+    let set = home.path("golden_x");
+    std::fs::create_dir_all(set.join("raws")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", set.join("raws/zero.dng")).unwrap();
+    let manifest =
+        r#"{"version":"golden_x","shipped":"2026-01-01","primary":"recovery","weights":{},"files":{}}"#;
+    std::fs::write(set.join("manifest.json"), manifest).unwrap();
+    let (sparse, set) = (sparse.to_str().unwrap(), set.to_str().unwrap());
+    let session = |more: &[&str]| {
+        let words = ["run-mode-b", "cup", "--yes", "--budget", "lite"];
+        words.iter().chain(more).map(|w| (*w).to_owned()).collect::<Vec<_>>()
+    };
+    for (arguments, words) in [
+        (session(&["--brief", "@/dev/zero"]), "not a regular file"),
+        (session(&["--brief", "@pipe"]), "not a regular file"),
+        (session(&["--brief", &format!("@{sparse}")]), "larger than 1 MiB"),
+        (session(&["--provider", "script", "--model", sparse]), "larger than 64 MiB"),
+        (session(&["--provider", "script", "--model", "/dev/zero"]), "not a regular file"),
+        (["eval", "verify", set].map(str::to_owned).into(), "leads out of the set"),
+    ] {
+        let mut command = Command::new("bash");
+        home.dress(&mut command);
+        command.args(["-c", "ulimit -v 4000000; exec \"$@\"", "-", env!("CARGO_BIN_EXE_chemigram")]);
+        let started = Instant::now();
+        said(&command.args(&arguments).output().unwrap(), 2, &[words]);
+        assert!(started.elapsed() < Duration::from_secs(10), "{arguments:?}");
+    }
+    let manifest = Path::new(set).join("manifest.json");
+    std::fs::File::create(manifest).unwrap().set_len(1 << 40).unwrap();
+    home.fails(2, &["eval", "verify", set], &["larger than 64 MiB"]);
+}
+
+#[test]
+fn another_file_in_the_raws_place_is_refused_by_whatever_needs_the_raw() {
+    let home = Home::new();
+    std::fs::copy(home.path("cup.dng"), home.path("mug.dng")).unwrap();
+    flip(&home.path("mug.dng"));
+    home.ok(&["ingest", "mug.dng"]);
+    home.ok(&["apply", "cup", "exposure", "ev=0.5"]);
+    home.ok(&["apply", "mug", "clarity"]);
+    home.ok(&["render", "cup", "-o", "a.png", "--size", "128"]);
+    let right = std::fs::read(home.path("cup.dng")).unwrap();
+    std::fs::copy(home.path("mug.dng"), home.path("cup.dng")).unwrap();
+    let hashes = [&right, &std::fs::read(home.path("mug.dng")).unwrap()].map(|b| chemigram::ids::Hash::of(b));
+    let words = [hashes[0].as_str(), hashes[1].as_str()];
+    let session = home.session(CONFIRM);
+    let session: Vec<&str> = session.iter().map(String::as_str).collect();
+    let refused: [&[&str]; 7] = [
+        // From the cache, and not.
+        &["render", "cup", "-o", "b.png", "--size", "128"],
+        &["render", "cup", "-o", "b.png", "--size", "130"],
+        &["render", "cup", "baseline", "-o", "b.png", "--size", "128"],
+        &["export", "cup", "-o", "b.jpg"],
+        &["propagate", "cup", "mug"],
+        &["propagate", "mug", "cup"],
+        &session,
+    ];
+    for command in refused {
+        let told = home.fails(5, command, &words);
+        assert!(told.contains("put the original back") || command == ["propagate", "mug", "cup"], "{told}");
+        assert!(!home.path("b.png").exists() && !home.path("b.jpg").exists());
+    }
+    assert!(!home.photo("sessions/mode_b").read_dir().unwrap().any(|_| true), "a session was begun");
+    home.fails(5, &["fsck", "cup"], &["not those that were ingested"]);
+    std::fs::write(home.path("cup.dng"), right).unwrap();
+    home.whole();
+    home.ok(&["render", "cup", "-o", "b.png", "--size", "128"]);
+    assert_eq!(std::fs::read(home.path("a.png")).unwrap(), std::fs::read(home.path("b.png")).unwrap());
+}
+
+#[test]
 fn the_cost_cap_ends_a_session_and_is_never_passed() {
     let home = Home::new();
     let price = "[model]\nfree = false\nprice = { input = 2.0, output = 10.0, as_of = \"2026-11-01\" }\n";
@@ -482,13 +568,7 @@ fn a_session_that_runs_out_of_space_says_so_and_goes_on_when_there_is_some() {
     let home = Home::new();
     home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
     home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
-    let limited = |blocks: u32, arguments: &[String]| {
-        let mut command = Command::new("bash");
-        home.dress(&mut command);
-        let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
-        command.args(["-c", &limit, "-", env!("CARGO_BIN_EXE_chemigram")]).args(arguments);
-        command.output().unwrap()
-    };
+    let limited = |blocks: u32, arguments: &[String]| home.limited(blocks, arguments);
     // Not even the prompt can be stored: there is no session then.
     let before = home.newest().0;
     let told = said(&limited(2, &home.session(&wordy())), 4, &["File too large", "free some space"]);
@@ -501,6 +581,190 @@ fn a_session_that_runs_out_of_space_says_so_and_goes_on_when_there_is_some() {
     assert!(home.ok(&["mode-b", "list"]).contains("interrupted"));
     home.resume(0, &wordy(), &[], &["completed", "Score: 4/5"]);
     home.whole();
+}
+
+#[test]
+fn a_disk_that_fills_up_under_a_tool_ends_the_session_and_the_call_is_made_again() {
+    let home = Home::new();
+    let look = "[[reply]]\ncalls = [{ name = \"render_preview\", arguments = {} }]\n";
+    let script = format!("{CONFIRM}{EDIT}{look}{CLOSE}");
+    let mut arguments = home.session(&script);
+    // Pictures are the largest files then, and all of them are in the cache after the first run.
+    let at = arguments.iter().position(|argument| argument == "256").unwrap();
+    arguments[at] = "1024".into();
+    let made = || {
+        let branches: Value = serde_json::from_str(&home.ok(&["branch", "cup", "--json"])).unwrap();
+        branches["branches"]["branch_b_tone"].as_str().unwrap().to_owned()
+    };
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    home.ok(&words);
+    let undisturbed = made();
+    let picture = kinds_of_results(&home.lines());
+    let mut cut_at = std::collections::BTreeSet::new();
+    for blocks in [60, 80, 100, 130, 170, 1000] {
+        home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
+        let output = home.limited(blocks, &arguments);
+        if !output.status.success() {
+            let told = said(&output, 4, &["File too large", "free some space on the disk", "--resume"]);
+            assert!(told.contains(home.library.to_str().unwrap()), "the file is not named: {told}");
+            let lines = home.lines();
+            assert!(lines.iter().all(|line| line["code"].is_null()), "the model was told of it");
+            cut_at.insert(lines.last().unwrap()["kind"].as_str().unwrap().to_owned());
+            home.resume(0, &script, &[], &["completed", "Score: 4/5"]);
+        }
+        assert_eq!(made(), undisturbed, "at {blocks} KiB");
+        assert_eq!(kinds_of_results(&home.lines()), picture, "at {blocks} KiB");
+        home.whole();
+    }
+    assert!(cut_at.contains("render") || cut_at.contains("tool_call"), "no tool was cut: {cut_at:?}");
+}
+
+/// The tools that answered, in order.
+fn kinds_of_results(lines: &[Value]) -> Vec<String> {
+    let results = lines.iter().filter(|line| line["kind"] == "tool_result");
+    results.map(|line| line["result"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn one_flipped_bit_in_any_file_of_a_photos_folder_is_found() {
+    let home = Home::new();
+    let learn = r#"
+[[reply]]
+calls = [
+  { name = "log_vocabulary_gap", arguments = { description = "No move for the rim.", intent_category = "local", satisfaction = -1 } },
+  { name = "propose_notes_update", arguments = { text = "The rim clips first." } },
+  { name = "render_preview", arguments = {} },
+]
+"#;
+    home.session_ends(0, &format!("{CONFIRM}{EDIT}{learn}{CLOSE}"), BUDGET, &["completed"]);
+    home.ok(&["promote", "cup", "branch_b_tone", "--tag", "v2"]);
+    let workspace = Library::new(&home.library).open(&"cup".parse().unwrap()).unwrap();
+    let is_whole = || {
+        let Ok(workspace) = Library::new(&home.library).open(workspace.id()) else { return false };
+        let mut report = workspace.fsck().unwrap();
+        listing::prove(&workspace, &mut report).unwrap();
+        report.is_whole()
+    };
+    assert!(is_whole());
+    // The photographer's own texts may be anything, and previews are made again when they are missed.
+    let free = ["brief.md", "notes.md", "lock", "previews"].map(|name| workspace.folder().join(name));
+    let (mut folders, mut seen) = (vec![workspace.folder().to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                _ if free.contains(&path) => {}
+                true => folders.push(path),
+                false => seen.push(path),
+            }
+        }
+    }
+    for path in &seen {
+        let good = std::fs::read(path).unwrap();
+        let many = if good.len() < 400 { good.len() } else { 40 };
+        for n in 0..many {
+            let mut bytes = good.clone();
+            // From the first byte to the last, and every bit in turn.
+            bytes[n * (good.len() - 1) / (many - 1).max(1)] ^= 1 << (n % 8);
+            std::fs::write(path, bytes).unwrap();
+            assert!(!is_whole(), "{} at {n} of {many}", path.display());
+        }
+        std::fs::write(path, good).unwrap();
+    }
+    assert!(is_whole());
+    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let names: Vec<String> = seen.iter().map(name).collect();
+    for one in
+        ["photo.json", "HEAD", "log.jsonl", "main", "v2", "transcript.jsonl", "proposals.jsonl", "cup.dng"]
+    {
+        assert!(names.iter().any(|name| name == one), "{one} is not among {names:?}");
+    }
+    // And a file that is gone, if the photo needs it.
+    let blobs = home.newest().1.with_file_name("blobs");
+    for blob in std::fs::read_dir(blobs).unwrap() {
+        let (path, away) = (blob.unwrap().path(), home.path("away"));
+        std::fs::rename(&path, &away).unwrap();
+        assert!(!is_whole(), "{} is not missed", path.display());
+        std::fs::rename(&away, &path).unwrap();
+    }
+}
+
+#[test]
+fn promote_does_the_rest_when_a_kill_came_after_the_tag() {
+    let home = Home::new();
+    home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
+    let promote = ["promote", "cup", "branch_b_tone", "--tag", "v2", "--to-main"];
+    home.ok(&["tag", "cup", "v2", "branch_b_tone"]);
+    home.ok(&promote);
+    let log = std::fs::read_to_string(home.photo("log.jsonl")).unwrap();
+    home.ok(&promote);
+    assert_eq!(std::fs::read_to_string(home.photo("log.jsonl")).unwrap(), log);
+    home.fails(5, &["tag", "cup", "v2", "branch_b_tone"], &["stands already"]);
+    home.fails(5, &["promote", "cup", "main", "--tag", "baseline"], &["stands already"]);
+    home.whole();
+}
+
+#[test]
+fn what_the_program_writes_for_itself_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    home.ok(&["apply", "cup", "exposure", "ev=0.5", "--log-file", "log"]);
+    for path in [home.path("log"), home.photo("log.jsonl"), home.photo("lock"), home.photo("photo.json")] {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", path.display());
+    }
+}
+
+/// State and parent of a process, by its number.
+#[cfg(target_os = "linux")]
+fn process(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn darktable_ends_with_the_program_that_was_killed() {
+    let home = Home::new();
+    let children = |parent: u32| -> Vec<u32> {
+        let all =
+            std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
+        all.filter(|pid| process(*pid).is_some_and(|(_, its)| its == parent)).collect()
+    };
+    let signal = |name: &str, pid: u32| {
+        assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+    };
+    let mut command = home.command(&["export", "cup", "-o", "a.tif", "--bits", "16"]);
+    let mut program = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let started = Instant::now();
+    let darktable = loop {
+        // The one that is asked for its version ends at once; the one that exports opens the raw.
+        let exports = |pid: &u32| {
+            let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            words.contains("cup.dng") && maps.contains("libdarktable.so")
+        };
+        if let Some(pid) = children(program.id()).into_iter().find(exports) {
+            break pid;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "darktable was not started");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    // Past its beginning, and then as if it worked for ever.
+    std::thread::sleep(Duration::from_millis(100));
+    signal("-STOP", darktable);
+    signal("-KILL", program.id());
+    program.wait().unwrap();
+    let gone = || process(darktable).is_none_or(|(state, _)| state == 'Z');
+    let killed = Instant::now();
+    while !gone() && killed.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if !gone() {
+        signal("-KILL", darktable);
+        panic!("darktable outlived the program");
+    }
 }
 
 /// A small file system, taken away at the end.
@@ -537,9 +801,32 @@ fn a_disk_that_is_full_or_read_only_loses_nothing() {
     home.session_ends(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), BUDGET, &["completed"]);
     home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
 
-    let free = rustix::fs::statvfs(&disk.0).unwrap();
-    let filler = usize::try_from((free.f_bavail * free.f_frsize).saturating_sub(160 << 10)).unwrap();
-    std::fs::write(home.path("disk/filler"), vec![1; filler]).unwrap();
+    let fill = |but: u64| {
+        let free = rustix::fs::statvfs(&disk.0).unwrap();
+        let filler = usize::try_from((free.f_bavail * free.f_frsize).saturating_sub(but)).unwrap();
+        std::fs::write(home.path("disk/filler"), vec![1; filler]).unwrap();
+    };
+    // Whatever it is that finds no room: an object, a ref, a picture or the transcript.
+    for left in [112, 128, 144, 176, 208] {
+        fill(left << 10);
+        let arguments = home.session(&format!("{CONFIRM}{EDIT}{CLOSE}"));
+        let output = home.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        std::fs::remove_file(home.path("disk/filler")).unwrap();
+        if !output.status.success() {
+            let told = said(&output, 4, &["No space left on device", "free some space on the disk at"]);
+            assert!(told.contains(disk.0.to_str().unwrap()), "{told}");
+            if told.contains("--resume") {
+                assert!(home.lines().iter().all(|line| line["code"].is_null()), "{left}: the model was told");
+                home.resume(0, &format!("{CONFIRM}{EDIT}{CLOSE}"), &[], &["completed", "Score: 4/5"]);
+            }
+        }
+        home.whole();
+        let _ = home.run(&["branch", "cup", "branch_b_tone", "--delete"]);
+        std::fs::remove_dir_all(home.photo("sessions/mode_b")).unwrap();
+        std::fs::create_dir(home.photo("sessions/mode_b")).unwrap();
+        home.ok(&["gc", "cup", "--yes"]);
+    }
+    fill(160 << 10);
     home.session_ends(4, &wordy(), BUDGET, &["No space left on device", "free some space", "--resume"]);
     home.whole();
     let kept = home.lines().len();
@@ -608,7 +895,8 @@ fn a_damaged_transcript_is_named_with_its_line_and_a_torn_one_goes_on() {
     let refused = home.fails(5, &["run-mode-b", "--resume", &id, "--yes"], &["damaged at line", "fsck"]);
     assert!(named(&refused), "{at}: {refused}");
     assert_eq!(std::fs::read_to_string(&path).unwrap().len(), open.len(), "it is left as it was found");
-    home.whole();
+    let checked = home.fails(5, &["fsck", "cup"], &["transcript.jsonl line"]);
+    assert!((at..=at + 1).any(|n| checked.contains(&format!("line {n}:"))), "{at}: {checked}");
 
     // Torn in the last line: cut, and gone on with.
     std::fs::write(&path, &open[..open.len() - 9]).unwrap();

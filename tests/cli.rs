@@ -175,6 +175,38 @@ fn a_key_in_the_environment_never_comes_out() {
     assert!(!text(&output.stdout).contains(canary) && !text(&output.stderr).contains(canary));
 }
 
+/// A server that tells who asked it with a key.
+fn eavesdropper() -> (String, std::sync::mpsc::Receiver<bool>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (heard, hears) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let lines = BufReader::new(stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let _ = heard.send(head.iter().any(|line| line.to_lowercase().starts_with("authorization:")));
+        }
+    });
+    (url, hears)
+}
+
+#[test]
+fn an_address_in_the_environment_is_the_named_providers_and_a_key_goes_there_encrypted() {
+    let home = Home::new();
+    let (url, heard) = eavesdropper();
+    let check = |url: &str, provider: &str| {
+        let mut command = home.command(&["providers", "check", provider]);
+        command.env("OPENAI_API_KEY", "sk-canary-0123456789").env("CHEMIGRAM_BASE_URL", url).output().unwrap()
+    };
+    // The one that is named goes there, and there is nothing wrong with that.
+    check(&url, "openai");
+    assert!(heard.recv().unwrap());
+    // To another machine it goes over https alone.
+    let output = check("http://gpu-box.invalid:8080/v1", "openai");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("over plain http"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn completions_and_manual_pages_come_from_the_definitions() {
     let home = Home::new();
@@ -226,6 +258,36 @@ fn a_reader_that_goes_away_is_no_error() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error_with_its_status() {
+    let home = Home::new();
+    for arguments in
+        [&["vocab", "list"][..], &["vocab", "list", "--json"], &["man"], &["--help"], &["--version"]]
+    {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command.args(arguments).env("HOME", home.0.path()).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("standard output") && said.contains("No space left"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn what_a_name_does_to_a_terminal_never_reaches_it() {
+    let home = Home::new();
+    let name = "odd\u{1b}[31m\u{1b}]0;pwn\u{7}\u{9b}2J.dng";
+    std::fs::write(home.path(name), "no raw").unwrap();
+    for arguments in
+        [&["ingest", name][..], &["ingest", "a", name], &["--library", name, "photos"], &["render", name]]
+    {
+        let output = home.run(arguments);
+        let all = text(&output.stdout) + &text(&output.stderr);
+        assert!(all.contains("odd"), "{arguments:?} does not name it: {all}");
+        assert!(!all.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{arguments:?}: {all:?}");
+    }
 }
 
 /// Replies of a model that makes one branch, judges it and ends.
@@ -545,13 +607,20 @@ repeat = "forever"
 
 fn signals(home: &Home) {
     std::fs::write(home.path("slow.toml"), SLOW).unwrap();
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        twice(home, signal);
+    }
+}
+
+/// The first signal asks a session to wrap up, the second stops it at once.
+fn twice(home: &Home, signal: rustix::process::Signal) {
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.0.path());
     command.args(["run-mode-b", "cup", "--vector", "tone=brighter", "--budget", "lite", "--yes", "--json"]);
     command.args(["--provider", "script", "--preview-size", "256", "--model"]).arg(home.path("slow.toml"));
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let pid = rustix::process::Pid::from_child(&child);
-    let interrupt = || rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let send = || rustix::process::kill_process(pid, signal).unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut until = |kind: &str, mark: &str| {
         let line = lines.find(|l| l.contains(&format!("\"kind\":\"{kind}\"")) && l.contains(mark));
@@ -561,9 +630,11 @@ fn signals(home: &Home) {
     let list = home.ok(&["mode-b", "list"]);
     assert!(list.lines().next().is_some_and(|l| l.contains("running")), "{list}");
     assert!(home.fails(4, &["apply", "cup", "exposure", "ev=0.1"]).contains("Mode B session"));
-    interrupt();
-    assert!(until("wrap_up", "").contains("asked to stop"), "the first Ctrl-C wraps up");
-    interrupt();
+    send();
+    assert!(until("wrap_up", "").contains("asked to stop"), "{signal:?} wraps up");
+    send();
+    let stopped = std::time::Instant::now();
     assert!(until("session_end", "").contains("cancelled"), "the second stops at once");
     assert_eq!(child.wait().unwrap().code(), Some(22));
+    assert!(stopped.elapsed() < std::time::Duration::from_secs(2), "{:?}", stopped.elapsed());
 }

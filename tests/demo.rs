@@ -58,6 +58,20 @@ fn the_demo_twice_from_nothing_is_the_same_to_the_pixel() {
 
     let names: Vec<&str> = branches.iter().map(|b| b.0.as_str()).collect();
     assert_eq!(names, ["branch_b_color", "branch_b_structure", "branch_b_tone", "main"]);
+    // Made again from its transcript, by the command that a person would give.
+    let session = std::fs::read_dir(first.sessions_folder()).unwrap().next().unwrap().unwrap().file_name();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
+    command
+        .arg("--library")
+        .arg(one.path().join("demo/photos"))
+        .args(["--json", "mode-b", "replay"])
+        .arg(session);
+    settle(&mut command, one.path());
+    let output = command.output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &told["proof"]), (Some(0), &"same_pixels".into()), "{told}");
+    assert!(told["pictures"].as_u64().unwrap() >= 6, "{told}");
+
     let main = &branches.iter().find(|b| b.0 == "main").unwrap().1;
     assert_eq!(main, first.baseline(), "main was moved");
     for (branch, judgment) in judgments(&first) {

@@ -268,7 +268,7 @@ fn ctrl_c_lets_a_session_end_twice_cuts_it_and_the_run_goes_on_to_the_same_figur
     let folder = manifest::find(&home.evaluations(), &run).unwrap();
     let cut = Manifest::read(&folder).unwrap();
     assert_eq!((cut.tally().done, cut.tally().not_run), (1, 2));
-    let Standing::NotRun { why } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
+    let Standing::NotRun { why, .. } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
     assert!(why.contains("goes on where it stopped"), "{why}");
 
     let child = home.begin(&["resume", &run]);
@@ -303,26 +303,41 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     assert!(failures[0].message.contains("no such key"), "{}", failures[0].message);
     assert_eq!(failed.mean(&failed.arms()[0], "recovery"), None, "a failure has no figure");
 
-    // Six cents a session, at most ten: after the first, the second might pass fifteen and a half.
+    // A call that was cut is paid, each attempt is set aside before it is made, and a resumed run remembers.
+    let cut = "[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n\
+               [[reply]]\nfault = { class = \"quota\", times = 99, usage = { input_fresh = 40000, output = 100 } }\n";
+    std::fs::write(home.path("cut.toml"), cut).unwrap();
+    let one = ["--provider", "script/cut.toml", "--scenarios", "001*", "--cell-cost", "0.10"];
+    let (_, thrice) = home.run(&[one.as_slice(), &["--budget", "cost=0.25"]].concat());
+    assert_eq!((thrice.cells[0].standing.failures().len(), thrice.spent().0), (3, 3 * 40_500));
+    let resumed = |cap: &str| {
+        home.eval(&["resume", "last", "--budget", cap]);
+        let run = Manifest::read(&manifest::find(&home.evaluations(), "last").unwrap()).unwrap();
+        (run.cells[0].standing.failures().len(), run.spent().0)
+    };
+    assert_eq!(resumed("cost=0.20"), (3, 3 * 40_500), "there is no room for another attempt");
+    assert_eq!(resumed("cost=0.25"), (4, 4 * 40_500), "there is room for one");
+
+    // Six cents a session, at most twenty: after the first, the second might pass twenty-five and a half.
     let model = "[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n";
     let confirm = r#"calls = [{ name = "confirm_session", arguments = '{"vectors": [{"name": "light", "restated": "brighter"}]}' }]"#;
     let end = r#"calls = [{ name = "end_mode_b_session", arguments = '{"session_summary": "Nothing."}' }]"#;
-    let used = "usage = { input_fresh = 30000, output = 0 }";
+    let used = "usage = { input_fresh = 30000, output = 20 }";
     let script = format!("{model}[[reply]]\n{used}\n{confirm}\n[[reply]]\n{used}\n{end}\n");
     std::fs::write(home.path("dear.toml"), script).unwrap();
     let dear = ["--provider", "script/dear.toml"];
     let (status, refused) = home.eval(&[&["run", "--golden", "golden_test"], dear.as_slice()].concat());
     assert_eq!(status, 2);
     assert!(refused["error"]["message"].as_str().unwrap().contains("nothing limits"), "{refused}");
-    let capped = [dear.as_slice(), &["--cell-cost", "0.10", "--budget", "cost=0.155"]].concat();
+    let capped = [dear.as_slice(), &["--cell-cost", "0.20", "--budget", "cost=0.255"]].concat();
     let (status, poor) = home.run(&capped);
     assert_eq!((status, poor.tally().done, poor.tally().not_run), (10, 1, 2), "{:?}", poor.spent());
-    assert_eq!(poor.spent().0, 60_000);
-    let Standing::NotRun { why } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
+    assert_eq!(poor.spent().0, 60_200);
+    let Standing::NotRun { why, .. } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
     assert!(why.contains("the cost cap has fired"), "{why}");
     let (status, _) = home.eval(&["resume", "last", "--budget", "cost=1"]);
     let rich = Manifest::read(&manifest::find(&home.evaluations(), "last").unwrap()).unwrap();
-    assert_eq!((status, rich.tally().done, rich.spent().0), (0, 3, 180_000));
+    assert_eq!((status, rich.tally().done, rich.spent().0), (0, 3, 180_600));
     // A session that did nothing is a result, and a bad one.
     assert_eq!(rich.mean(&rich.arms()[0], "recovery"), Some((0.0, 3)));
     assert!(rich.cells.iter().all(|cell| cell.done().unwrap().outcome == Outcome::Completed));
@@ -392,9 +407,10 @@ fn a_protocol_is_an_arm_of_its_own_and_a_changed_one_is_a_new_cell() {
     assert!(status == 2 && message.contains("with script/judge.toml as referee"), "{status} {message}");
     let (_, plan) = again(&["--cell-cost", "0.10"]);
     let at_most = &plan["at_most"];
-    assert_eq!((&at_most["finished"], &at_most["cost_micro_usd"]), (&2.into(), &200_000.into()));
-    // Both orders of the one branch, and a pair again; of thirty iterations and twenty calls beside them.
-    assert_eq!((&at_most["referee_calls"], &at_most["model_calls"]), (&8.into(), &100.into()));
+    assert_eq!((&at_most["finished"], &at_most["cost_micro_usd"]), (&2.into(), &600_000.into()));
+    // Both orders of the one branch, and a pair again; of thirty iterations and twenty calls beside them. All of
+    // it three times, for a session that the provider fails is repeated twice.
+    assert_eq!((&at_most["referee_calls"], &at_most["model_calls"]), (&24.into(), &300.into()));
 
     // What cannot be steered is said before anything begins.
     let needy = text.replace("[variables.brief]", "[variables.mood]\ntype = \"string\"\n\n[variables.brief]");

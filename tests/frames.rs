@@ -27,7 +27,7 @@ static TABLE: LazyLock<Vec<Seen>> = LazyLock::new(|| {
         let raw = |picture: &Picture| write_dng(&stored(picture, *orientation), &options).unwrap();
         Taken::new(&home, &format!("{name}.dng"), &raw(&marred(&scene)), &raw(&scene))
     });
-    table(&home, &photos, &[0, 1, 2, 3, 4, 5, 6])
+    table(&home, &photos, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 });
 
 fn none(broken: Vec<String>) {

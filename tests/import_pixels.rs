@@ -491,6 +491,59 @@ fn moves_stand_on_an_imported_edit() {
     assert!(difference(&pictures[0], &pictures[1]) > 4 && difference(&pictures[1], &pictures[2]) > 4);
 }
 
+/// As a darktable of before 3.8 writes it: exposure without its last switches, blending of a former version.
+fn aged(sidecar: &str) -> String {
+    let mut text = sidecar.to_owned();
+    for item in items(sidecar).into_iter().filter(|item| item.contains("operation=\"exposure\"")) {
+        let (params, version) = (attribute(item, "params"), attribute(item, "modversion"));
+        let old = item.replacen(&params, &params[..40], 1);
+        let old = old.replace(&format!("modversion=\"{version}\""), "modversion=\"5\"");
+        text = text.replacen(item, &old.replace("blendop_version=\"11\"", "blendop_version=\"10\""), 1);
+    }
+    text
+}
+
+#[test]
+fn moves_go_on_from_an_edit_of_an_older_darktable() {
+    let bench = &*BENCH;
+    let judge = Judge {
+        cli: &bench.cli,
+        base: &bench.base,
+        luts: &bench.made,
+        layouts: &bench.layouts,
+        deadline: &Deadline::never(),
+    };
+    // One exposure for the whole picture, and two under masks.
+    let old = aged(&bench.sidecar(&bench.masked()));
+    assert_eq!(old.matches("blendop_version=\"10\"").count(), 3);
+    let edit = read_sidecar(old.as_bytes(), &bench.raw, &judge).unwrap();
+    assert_eq!(edit.old, []);
+    for instance in 0..3 {
+        let module = edit.state.module("exposure", instance).unwrap();
+        assert!(matches!(module.params, Params::Fields(_)), "{instance}");
+        assert!(module.blend.as_ref().is_none_or(|blend| blend.opaque.is_none()), "{instance}");
+    }
+    let facts = PhotoFacts { baseline: edit.state.clone(), ..bench.facts.clone() };
+    let values = BTreeMap::from([("ev".to_owned(), 0.3)]);
+    let request = ApplyRequest { move_name: "exposure", values: &values, mask: None };
+    let brighter =
+        bench.vocabulary.apply(&request, &edit.state, &facts, &bench.layouts, bench.cli.version()).unwrap();
+    let texts = [old, bench.sidecar(&edit.state), bench.sidecar(&brighter.state)];
+    let pictures = all(&texts, |text| bench.render(text));
+    assert_eq!(difference(&pictures[0], &pictures[1]), 0);
+    let mean = |picture: &Picture| {
+        picture.rgb.iter().map(|value| f64::from(*value)).sum::<f64>() / picture.rgb.len() as f64
+    };
+    // Bright colours lose colour as they gain light, and so some of one channel.
+    let light = |picture: &Picture| -> Vec<u32> {
+        let of = |rgb: &[u8]| 2 * u32::from(rgb[0]) + 7 * u32::from(rgb[1]) + u32::from(rgb[2]);
+        picture.rgb.chunks_exact(3).map(of).collect()
+    };
+    let [before, after] = [1, 2].map(|at: usize| light(&pictures[at]));
+    assert!(before.iter().zip(&after).all(|(before, after)| after >= before));
+    assert!(mean(&pictures[2]) > mean(&pictures[1]) + 4.0);
+}
+
 #[test]
 fn a_style_looks_as_darktable_applies_it() {
     let bench = &*BENCH;
@@ -578,6 +631,14 @@ fn a_person_takes_an_edit_a_style_and_bindings_over() {
         let masked = home.run(&["apply", "cup", "dusk_dawn", "strength=0.5"]);
         assert_eq!(masked.status.code(), Some(2));
     }
+
+    // An edit of an older darktable is one to go on from.
+    std::fs::write(path("old.xmp"), aged(&plain)).unwrap();
+    let old = home.json(&["import-sidecar", "cup", "old.xmp", "--branch", "old"]);
+    assert!(old["old"].is_null(), "{old}");
+    home.json(&["checkout", "cup", "old"]);
+    assert_eq!(home.json(&["apply", "cup", "exposure", "ev=0.3"])["unchanged"], false);
+    home.json(&["checkout", "cup", "imported"]);
 
     // Layers: the words of the file are told, bound, and found again.
     let nothing = home.json(&["bind-layers", "cup"]);

@@ -3,6 +3,8 @@
 
 #[path = "support/chart.rs"]
 mod chart;
+#[path = "support/chroma.rs"]
+mod chroma;
 #[path = "support/demo.rs"]
 mod demo;
 
@@ -84,6 +86,65 @@ fn ranges_select_the_patches_of_a_colour_chart_that_they_mean_and_no_other() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The numbers of a table of the masks' page, row by row; the mean of each cell.
+fn page_table(after: &str) -> Vec<Vec<Option<f64>>> {
+    let page = include_str!("../docs/masks.md");
+    let (_, rest) = page.split_once(after).unwrap();
+    let rows = rest.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let number = |cell: &str| cell.trim().split(' ').next().and_then(|number| number.parse().ok());
+    let row = |line: &str| line.trim_matches('|').split('|').skip(1).map(number).collect();
+    rows.take_while(|line| line.starts_with('|')).map(row).collect()
+}
+
+#[test]
+fn ranges_of_chroma_lie_where_the_page_says_and_true_with_a_range_of_luminance() {
+    let chart = chroma::Chart::new();
+    let page = page_table("has half of its effect");
+    assert_eq!(page.len(), chroma::ROWS.len());
+    let mut broken = Vec::new();
+    for (at, asked) in chroma::ASKED.into_iter().enumerate().take(3) {
+        for about in [false, true] {
+            for (row, cell) in chart.column(asked, about).into_iter().enumerate() {
+                let said = if about { Some(asked) } else { page[row][at] };
+                let (Some([_, mean, _]), Some(said)) = (cell, said) else { continue };
+                if (mean - said).abs() > 1.0_f64.max(0.12 * said) {
+                    broken.push(format!("{asked} in row {row}, about {about}: {mean:.1}, not {said}"));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn a_range_of_hues_keeps_dark_foliage_and_leaves_greys_out() {
+    let chart = chroma::Chart::new();
+    let mean = |mask: &str, of: &dyn Fn(&chroma::Patch) -> bool| {
+        let patches = chart.patches(mask).concat();
+        let found: Vec<f64> = patches.iter().filter(|patch| of(patch)).map(|patch| patch.effect).collect();
+        assert!(found.len() >= 4, "{mask}: {} patches", found.len());
+        found.iter().sum::<f64>() / found.len() as f64
+    };
+    let (greens, blues) = (r#"{"named":"greens"}"#, r#"{"named":"blues"}"#);
+    let dark = mean(greens, &|p| {
+        (9.0..20.0).contains(&p.light) && (9.0..16.0).contains(&p.chroma) && (90.0..145.0).contains(&p.hue)
+    });
+    let grey = mean(greens, &|p| (20.0..90.0).contains(&p.light) && p.chroma < 1.5);
+    let cloud = mean(blues, &|p| (65.0..90.0).contains(&p.light) && p.chroma < 3.0);
+    assert!(dark > 0.8 && grey < 0.15 && cloud < 0.15, "{dark:.2} {grey:.2} {cloud:.2}");
+    // A mask about the dark measures chroma there, so that greys are left out of blues as in the light.
+    let night =
+        r#"{"intersection":[{"range":"hue","from":195,"to":255},{"range":"luminance","from":0,"to":25}]}"#;
+    let [alone, about] = [r#"{"range":"hue","from":195,"to":255}"#, night].map(|mask| {
+        mean(mask, &|p| {
+            (9.0..20.0).contains(&p.light)
+                && (9.0..13.0).contains(&p.chroma)
+                && (210.0..240.0).contains(&p.hue)
+        })
+    });
+    assert!(about > 0.9 && about > alone + 0.2, "{alone:.2} {about:.2}");
 }
 
 /// The named masks of tones and colours, and the patches that each covers.

@@ -4,6 +4,8 @@
 
 #[path = "common/chat_stub.rs"]
 mod chat_stub;
+#[path = "provider/hostile.rs"]
+mod hostile;
 #[path = "common/pictures.rs"]
 mod pictures;
 #[path = "provider/replies.rs"]
@@ -135,7 +137,7 @@ async fn a_conversation_with_pictures_only_grows() {
     }];
     for turn in 0..3 {
         let reply = ask(provider.as_ref(), &messages, &pictures).await.unwrap();
-        assert_eq!(reply.usage.input_fresh, Some(40));
+        assert!(reply.usage.input_fresh.is_some_and(|tokens| tokens >= 40));
         assert_eq!(reply.usage.input_cache_read, Some(60));
         assert_eq!(reply.usage.input_cache_write, None);
         assert_eq!(reply.usage.output, Some(20));

@@ -2,8 +2,18 @@
 
 mod support;
 
-use chemigram::error::ErrorCode;
-use chemigram::transcript::{Event, Flag, Outcome};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chemigram::budget::Ledger;
+use chemigram::error::{Coded as _, ErrorCode};
+use chemigram::photo::Authority;
+use chemigram::provider::script::Script;
+use chemigram::session::SessionError;
+use chemigram::session::driver::{Host, Session, Unwatched};
+use chemigram::session::start::{self, Resume};
+use chemigram::session::state::State;
+use chemigram::transcript::{Event, Flag, Line, Outcome, SessionEnd};
 use support::{Studio, confirm, reply, request, results};
 
 #[test]
@@ -166,4 +176,127 @@ fn a_mask_is_shown_before_it_is_used_and_its_renders_are_counted() {
         panic!("{rendered:?}")
     };
     assert!((picture, without) == (again, same) && with != other && without != with, "{rendered:?}");
+}
+
+/// Puts another file in the raw's place as soon as the branch is made.
+struct Exchanger(PathBuf);
+
+impl Host for Exchanger {
+    fn line(&self, line: &Line, _: &State, _: &Ledger) {
+        if matches!(&line.event, Event::ToolResult { result, .. } if result.name == "branch") {
+            let mut bytes = std::fs::read(&self.0).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&self.0, bytes).unwrap();
+        }
+    }
+}
+
+fn ran(session: &mut Session, host: &dyn Host) -> Result<SessionEnd, SessionError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(session.run(host))
+}
+
+#[test]
+fn a_resume_takes_nothing_back_that_a_person_did_on_the_branch_meanwhile() {
+    let studio = Studio::new();
+    let script = [
+        confirm(&["tone"]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
+        reply(&[(
+            "apply_primitive",
+            r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.7}}"#,
+        )]),
+        reply(&[(
+            "record_judgment",
+            r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open.", "key_moves": ["shadows_lift amount=0.7"]}"#,
+        )]),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Opened."}"#)]),
+    ]
+    .concat();
+    let asked = request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]);
+    let (_, lines) = studio.run(&script, &asked);
+    let made = studio.tip("branch_b_tone");
+    // As if it had been killed when the edit was made and its result not yet written.
+    let Event::SessionStart(start) = &lines[0].event else { panic!() };
+    let id = start.session.parse().unwrap();
+    let file = studio.workspace.session_folder(&id).join("transcript.jsonl");
+    let call =
+        |line: &Line| matches!(&line.event, Event::ToolCall(intent) if intent.call.name == "apply_primitive");
+    let cut = lines.iter().position(call).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text: String = text.split_inclusive('\n').take(cut + 1).collect();
+    std::fs::write(&file, &text).unwrap();
+
+    let branch = "branch_b_tone".parse().unwrap();
+    let person = studio.workspace.lock(Authority::Person, "a person").unwrap().reset(&branch).unwrap();
+    let provider = Arc::new(Script::parse("test script", &script).unwrap());
+    let resume = || start::resume(studio.setup(provider.clone()), &id, Resume::default()).unwrap();
+    for _ in 0..2 {
+        let error = ran(&mut resume(), &Unwatched).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::VersioningError);
+        assert!(error.to_string().contains("was moved since the session was cut"), "{error}");
+        assert!(error.remedy().unwrap().contains("chemigram branch coffee NAME branch_b_tone"));
+        assert_eq!(studio.tip("branch_b_tone").unwrap(), person.commit.to_string());
+    }
+    // With the branch where the session had it, it goes on as if nothing had been.
+    let mut writer = studio.workspace.lock(Authority::Person, "a person").unwrap();
+    writer.delete_branch(&branch).unwrap();
+    writer.create_branch(&branch, &start.baseline).unwrap();
+    drop(writer);
+    assert_eq!(support::run(&mut resume()).outcome, Outcome::Completed);
+    assert_eq!(studio.tip("branch_b_tone"), made);
+    assert!(studio.workspace.fsck().unwrap().is_whole());
+}
+
+#[test]
+fn a_raw_exchanged_during_a_session_ends_it_and_it_goes_on_when_the_right_one_is_back() {
+    let script = [
+        confirm(&["tone"]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
+        reply(&[("apply_primitive", r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.7}}"#)]),
+        reply(&[("render_preview", "{}")]),
+        reply(&[(
+            "record_judgment",
+            r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open.", "key_moves": ["shadows_lift amount=0.7"]}"#,
+        )]),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Opened."}"#)]),
+    ]
+    .concat();
+    let asked = request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]);
+    let undisturbed = Studio::new();
+    undisturbed.run(&script, &asked);
+
+    let studio = Studio::new();
+    let raw = studio.dir.path().join("coffee.dng");
+    let right = std::fs::read(&raw).unwrap();
+    let mut session = studio.scripted(&script, &asked);
+    let id = session.state.start.session.clone();
+    let ran = |session: &mut Session, host: &dyn Host| {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(session.run(host))
+    };
+    let error = ran(&mut session, &Exchanger(raw.clone())).unwrap_err();
+    drop(session);
+    assert_eq!(error.code(), ErrorCode::VersioningError);
+    let found = chemigram::ids::Hash::of(std::fs::read(&raw).unwrap());
+    for hash in [found, chemigram::ids::Hash::of(&right)] {
+        assert!(error.to_string().contains(hash.as_str()), "{error}");
+    }
+    assert!(error.remedy().unwrap().contains("put the original back"));
+    let lines = studio.lines(&id);
+    assert!(
+        results(&lines, "render_preview").is_empty(),
+        "the model saw a picture, or an error in its place"
+    );
+
+    let provider = Arc::new(Script::parse("test script", &script).unwrap());
+    let resume = || start::resume(studio.setup(provider.clone()), &id.parse().unwrap(), Resume::default());
+    assert_eq!(resume().err().unwrap().code(), ErrorCode::VersioningError, "the wrong one is still there");
+    std::fs::write(&raw, right).unwrap();
+    let end = support::run(&mut resume().unwrap());
+    assert_eq!(end.outcome, Outcome::Completed);
+    assert_eq!(studio.tip("branch_b_tone"), undisturbed.tip("branch_b_tone"));
 }

@@ -70,7 +70,7 @@ fn a_server_drives_a_session_and_sees_the_pictures() {
     let end = support::run(&mut session);
     assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
     // The stub reports 100 + 20 tokens a reply.
-    assert_eq!(end.spent.tokens, 6 * 120);
+    assert_eq!(end.spent.tokens, stub.tokens());
     let requests = stub.requests();
     assert_eq!(requests.len(), 6);
     let pictures = |n: usize| requests[n].to_string().matches("data:image/jpeg;base64,").count();

@@ -8,6 +8,7 @@ mod contract;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chemigram::darktable::dng::{DngOptions, demo_photo};
 use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::EditState;
 use chemigram::metrics::axes::{Axis, measure};
@@ -15,6 +16,7 @@ use chemigram::metrics::difference::Difference;
 use chemigram::metrics::stats::ImageStats;
 use chemigram::vocabulary::Selector;
 use contract::{Verdict, change, contract};
+use demo::photos::aberrated;
 use demo::{Demo, deadline, only};
 
 #[test]
@@ -74,6 +76,43 @@ fn check_photo(demo: &Demo, seen: &mut BTreeSet<String>) -> usize {
 }
 
 #[test]
+fn a_high_pass_sharpens_edges_and_leaves_flat_surfaces_of_every_brightness() {
+    // Stripes of five greys, the last nearly white: on the way to the tone mapper it is far beyond white.
+    let grey = |x: u32| [20, 70, 130, 190, 245][(x / 120) as usize];
+    let rgb = (0..600 * 120).flat_map(|at| [grey(at % 600); 3]).collect();
+    let demo = Demo::with(
+        &Picture { width: 600, height: 120, rgb },
+        &DngOptions { noise: 0.0, ..DngOptions::default() },
+    );
+    let baseline = &demo.facts.baseline;
+    let sharp = demo.apply(baseline, "high_pass", &[("contrast", 40.0)], None).state;
+    let pictures = demo.render_all(&[baseline.clone(), sharp]);
+    let edge = |x: f64| (x - 120.0 * (x / 120.0).round().clamp(1.0, 4.0)).abs();
+    let flat = change(&pictures[0], &pictures[1], 2, |x, _| edge(x) > 40.0);
+    assert!(flat < 0.001, "{flat} of the flat surfaces changed");
+    // Beside the edge between the two middle greys, where nothing fades out yet.
+    let sharpened = change(&pictures[0], &pictures[1], 8, |x, _| (x - 240.0).abs() < 3.0);
+    assert!(sharpened > 0.5, "{sharpened} of an edge changed");
+}
+
+#[test]
+fn red_and_blue_of_a_raw_come_back_into_place_where_the_lens_has_shifted_them() {
+    let photo = demo_photo().unwrap();
+    let taken = |share| {
+        let demo = Demo::of(&aberrated(&photo, 3.0, share));
+        let baseline = &demo.facts.baseline;
+        let corrected = demo.apply(baseline, "raw_fringes", &[], None).state;
+        demo.render_all(&[baseline.clone(), corrected])
+    };
+    let (perfect, simple) = (taken(0.0), taken(0.003));
+    let between = |a: &Picture, b: &Picture| Difference::between(a, b).unwrap().mean;
+    let untouched = between(&perfect[0], &perfect[1]);
+    assert!(untouched < 0.1, "a perfect lens is corrected by {untouched}");
+    let (before, after) = (between(&perfect[0], &simple[0]), between(&perfect[0], &simple[1]));
+    assert!(after < 0.5 * before, "{before} from a perfect lens, {after} when corrected");
+}
+
+#[test]
 fn the_untouched_photo_is_what_darktable_makes_of_it_at_either_quality() {
     let demo = Demo::open();
     // darktable's own text against what is written for the state that was read from it. Both qualities, because 5.x
@@ -128,4 +167,29 @@ fn a_mask_may_stand_beside_a_global_edit_of_its_module_and_may_be_turned_inside_
     assert!(within > 0.9 && without < 0.01, "{within} {without}");
     let (within, without) = changed(&pictures[0], &pictures[3]);
     assert!(within < 0.01 && without > 0.8, "{within} {without}");
+}
+
+#[test]
+fn two_lights_in_one_picture_are_balanced_apart() {
+    // Grey, and the same grey in the light of a black body of 4000 K, as a camera sees it that is balanced for D65.
+    let (width, height) = (600, 400);
+    let rgb = (0..width * height)
+        .flat_map(|at| if at % width < width / 2 { [137, 137, 137] } else { [160, 132, 102] })
+        .collect();
+    let demo = Demo::of(&Picture { width, height, rgb });
+    let baseline = &demo.facts.baseline;
+    let shift = [("shift", 1.0e6 / 6504.0 - 1.0e6 / 4000.0)];
+    let right = r#"{"shape":"rectangle","from":[0.5,0],"to":[1,1],"feather":0}"#;
+    let lamp = demo.apply(baseline, "illuminant", &shift, Some(right)).state;
+    let everywhere = demo.apply(baseline, "illuminant", &shift, None).state;
+    let colour = |picture: &Picture, column: usize| {
+        let first = 3 * (picture.width as usize * picture.height as usize / 2 + column);
+        let pixel = &picture.rgb[first..first + 3];
+        pixel.iter().max().unwrap() - pixel.iter().min().unwrap()
+    };
+    let pictures = demo.render_all(&[baseline.clone(), lamp, everywhere]);
+    let [before, apart, all] = [0, 1, 2].map(|at| [150, 450].map(|column| colour(&pictures[at], column)));
+    assert!(before[0] < 8 && before[1] > 50, "{before:?}");
+    assert!(apart[0] < 8 && apart[1] < 12, "{apart:?}");
+    assert!(all[0] > 50 && all[1] < 12, "{all:?}");
 }

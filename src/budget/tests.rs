@@ -63,6 +63,43 @@ fn a_protocol_may_keep_time_calls_and_renders_for_its_wrap_up() {
     assert_eq!(fired(&ledger, spend(0, 4), 360), Some(Cap::ModelCalls), "a cap is a cap");
 }
 
+#[test]
+fn what_is_used_up_refuses_a_call_that_wants_nothing() {
+    let budget = Budget::parse("time=10m,iterations=5,branches=1,tokens=1000,cost=0.01").unwrap();
+    let call = Amounts { model_calls: 1, ..Amounts::default() };
+    let spent = |spent: Amounts| {
+        let mut ledger = Ledger::new(budget.clone(), Reserve::default());
+        ledger.reserve(0, spent);
+        ledger.settle(0, spent);
+        ledger.wrap_up();
+        ledger
+    };
+    fn fired(ledger: &Ledger, want: &Amounts) -> Option<Cap> {
+        ledger.admit(want, Duration::ZERO).err().map(|e| e.cap)
+    }
+    let cost = spent(Amounts { cost_micro_usd: 10_000, ..Amounts::default() });
+    assert_eq!(fired(&cost, &call), Some(Cap::Cost));
+    assert_eq!(fired(&cost, &Amounts { iterations: 1, ..Amounts::default() }), None, "a tool costs nothing");
+    let tokens = spent(Amounts { tokens: 1_200, ..Amounts::default() });
+    assert_eq!(fired(&tokens, &call), Some(Cap::Tokens));
+    assert_eq!(fired(&spent(Amounts::default()), &call), None);
+    // What it takes to go on is named by the cap that fired.
+    assert_eq!(tokens.admit(&call, Duration::ZERO).unwrap_err().raise(), "tokens=1k");
+    assert_eq!(cost.admit(&call, Duration::ZERO).unwrap_err().raise(), "cost=0.01");
+}
+
+#[test]
+fn of_the_guard_rail_of_calls_four_are_for_the_wrap_up() {
+    let budget = Budget::parse("time=10m,iterations=5,branches=1").unwrap();
+    let mut ledger = Ledger::new(budget, Reserve::default());
+    let calls = |model_calls| Amounts { model_calls, ..Amounts::default() };
+    assert!(ledger.admit(&calls(21), Duration::ZERO).is_ok());
+    assert_eq!(ledger.admit(&calls(22), Duration::ZERO).unwrap_err().cap, Cap::ModelCalls);
+    ledger.wrap_up();
+    assert!(ledger.admit(&calls(25), Duration::ZERO).is_ok());
+    assert_eq!(ledger.admit(&calls(26), Duration::ZERO).unwrap_err().cap, Cap::ModelCalls);
+}
+
 proptest! {
     /// Whatever is asked, in whatever order, settled amounts never pass a cap.
     #[test]

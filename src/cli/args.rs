@@ -22,7 +22,7 @@ Environment:
   CHEMIGRAM_LIBRARY          the library, as --library
   CHEMIGRAM_PROVIDER         the provider of run-mode-b, as --provider
   CHEMIGRAM_MODEL            its model, as --model
-  CHEMIGRAM_BASE_URL         another address for a provider that is reached over HTTP
+  CHEMIGRAM_BASE_URL         another address for the provider that --provider names
   CHEMIGRAM_DARKTABLE_CLI    another darktable-cli than the first on PATH
   CHEMIGRAM_REQUIRE_SANDBOX  1 stands for --require-sandbox
   CHEMIGRAM_GOLDEN_RAWS_DIR  where raws of golden sets are, as --raws of eval
@@ -418,6 +418,11 @@ pub enum SessionVerb {
     },
     /// Show what a session brought: branches, judgments, measurements, what to do next
     Show {
+        /// Part of its id, four characters or more
+        session: String,
+    },
+    /// Make a session again from its transcript, in a scratch copy, and prove every snapshot and every pixel
+    Replay {
         /// Part of its id, four characters or more
         session: String,
     },

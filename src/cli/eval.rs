@@ -16,7 +16,7 @@ use super::eval_args::{
 use super::eval_golden;
 use super::failure::Failure;
 use super::progress;
-use super::setup::{App, redactor};
+use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::assets::Overlay;
@@ -31,6 +31,7 @@ use crate::eval::manifest::{self, Arm, Asked, CellRecord, Checkout, Manifest, St
 use crate::eval::report;
 use crate::eval::run::{self, Plan, Progress};
 use crate::eval::steering::FREE;
+use crate::files;
 use crate::ids::Hash;
 use crate::review::line as one_line;
 use crate::session::driver::Unwatched;
@@ -133,8 +134,7 @@ fn cost(text: &str) -> Result<u64, Failure> {
 /// The hash of the running executable.
 fn binary() -> Result<Hash, Failure> {
     let path = std::env::current_exe().map_err(|e| Failure::file("find", Path::new("chemigram"), &e))?;
-    let bytes = std::fs::read(&path).map_err(|e| Failure::file("read", &path, &e))?;
-    Ok(Hash::of(bytes))
+    Ok(files::hash(&path).map_err(|e| Failure::file("read", &path, &e))?.0)
 }
 
 /// The git checkout that the command was given in, if it was one.
@@ -170,7 +170,7 @@ fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surro
         layouts,
         renderer: app.steady_renderer()?,
         ask: Box::new(app.ask()?),
-        redactor: redactor(&app.folders),
+        redactor: app.redactor.clone(),
         asked: Mutex::new(HashMap::new()),
     })
 }
@@ -271,7 +271,7 @@ fn ended(progress: &Progress, cell: &CellRecord) -> String {
             let why = failures.last().map(|f| one_line(&f.message)).unwrap_or_default();
             format!("failed, through no fault of its own: {why}")
         }
-        Standing::NotRun { why } => why.clone(),
+        Standing::NotRun { why, .. } => why.clone(),
     };
     let CellRecord { scenario, repeat, .. } = cell;
     format!("{}/{} {scenario} #{repeat} {}: {what}", progress.settled, progress.total, cell.arm())
@@ -388,7 +388,7 @@ fn told(manifest: &Manifest, folder: &Path) -> String {
     for cell in &manifest.cells {
         let why = match &cell.standing {
             Standing::Failed { failures } => failures.last().map(|f| f.message.as_str()).unwrap_or_default(),
-            Standing::NotRun { why } => why,
+            Standing::NotRun { why, .. } => why,
             Standing::Done(_) => continue,
         };
         let _ =

@@ -16,6 +16,7 @@ use crate::darktable::render::Renderer as _;
 use crate::error::ErrorCode;
 use crate::ids::{Hash, PhotoId};
 use crate::photo::{Head, Workspace};
+use crate::review::line as plain_line;
 use crate::session::listing;
 
 /// Quality of a JPEG when none is given.
@@ -71,7 +72,7 @@ pub fn export(app: &App, args: &ExportArgs) -> Result<(), Failure> {
     let mut written = Vec::new();
     let all = work.len();
     for (at, commit, file) in work {
-        bar.set_message(format!("exporting {at} ({} of {all})", written.len() + 1));
+        bar.set_message(format!("exporting {} ({} of {all})", plain_line(&at), written.len() + 1));
         let state = workspace.state_of(&commit)?;
         let deadline = patience().with_cancel(cancel.clone());
         let exported = renderer.export(&workspace.raw(), &state, &settings, &deadline)?;

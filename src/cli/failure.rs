@@ -29,6 +29,7 @@ impl Failure {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
                 ErrorCode::PermissionDenied
             }
+            std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => ErrorCode::InvalidInput,
             _ => ErrorCode::StateError,
         };
         Self::new(code, format!("cannot {doing} {}: {error}", path.display()))

@@ -24,7 +24,7 @@ struct Spinner<'a> {
 
 impl Watcher for Spinner<'_> {
     fn busy(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
+        self.bar.set_message(crate::review::line(what));
     }
 
     fn remark(&self, text: &str) {

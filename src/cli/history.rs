@@ -8,6 +8,7 @@ use crate::error::ErrorCode;
 use crate::ids::{Hash, PhotoId, RefName};
 use crate::photo::{FsckReport, Head, diff as differences};
 use crate::review::line;
+use crate::session::listing;
 
 /// Shows commits.
 pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Failure> {
@@ -145,7 +146,10 @@ pub fn promote(
     };
     let mut writer = app.writer(&photo, "promote")?;
     let commit = writer.workspace().resolve(&format!("refs/heads/{branch}"))?;
-    writer.create_tag(tag, &commit, "")?;
+    // Where a kill came after the tag, the same command does the rest.
+    if writer.workspace().tag(tag)?.as_ref() != Some(&commit) {
+        writer.create_tag(tag, &commit, "")?;
+    }
     if to_main {
         let main: RefName = "main".parse()?;
         let expected = writer.workspace().resolve("refs/heads/main")?;
@@ -167,7 +171,11 @@ pub fn fsck(app: &App, photo: Option<&PhotoId>) -> Result<u8, Failure> {
     };
     let mut reports: Vec<(PhotoId, Result<FsckReport, Failure>)> = Vec::new();
     for id in photos {
-        let report = app.photo(&id).and_then(|workspace| Ok(workspace.fsck()?));
+        let report = app.photo(&id).and_then(|workspace| {
+            let mut report = workspace.fsck()?;
+            listing::prove(&workspace, &mut report)?;
+            Ok(report)
+        });
         match (report, photo) {
             (Err(failure), Some(_)) => return Err(failure),
             (report, _) => reports.push((id, report)),
@@ -192,8 +200,8 @@ fn fsck_text(id: &PhotoId, report: &Result<FsckReport, Failure>) -> String {
     };
     let verdict = if report.is_whole() { "whole" } else { "DAMAGED" };
     let mut text = format!(
-        "{id}: {verdict} ({} commits, {} states, {} refs, {} log lines, {} unreachable)\n",
-        report.commits, report.states, report.refs, report.log_lines, report.dangling
+        "{id}: {verdict} ({} commits, {} states, {} refs, {} log lines, {} sessions, {} unreachable)\n",
+        report.commits, report.states, report.refs, report.log_lines, report.sessions, report.dangling
     );
     for (kind, findings) in [("damage", &report.damages), ("note", &report.notes)] {
         for finding in findings {

@@ -10,8 +10,11 @@ use super::import_args::ImportArgs;
 use super::setup::{App, patience};
 use crate::darktable::{dtstyle, xmp};
 use crate::error::ErrorCode;
+use crate::files;
 use crate::ids::{Hash, RefName};
-use crate::photo::{Authority, IMPORTED, ImportedEdit, Judge, Workspace, read_sidecar, sidecar_beside};
+use crate::photo::{
+    Authority, IMPORTED, ImportedEdit, Judge, OldModule, Workspace, read_sidecar, sidecar_beside,
+};
 use crate::review::line;
 use crate::vocabulary::{SavedStyle, StyleAbout, styles as saved};
 
@@ -32,6 +35,9 @@ pub struct Imported {
     pub masks: usize,
     /// Whether darktable had to complete the sidecar.
     pub completed: bool,
+    /// Modules of an older version that moves cannot go on from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub old: Vec<OldModule>,
     /// The branch had this very edit already.
     pub unchanged: bool,
 }
@@ -39,6 +45,7 @@ pub struct Imported {
 /// Takes a sidecar's edit over into a photo.
 pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
     let workspace = app.photo(&args.photo)?;
+    workspace.refuse_another_raw()?;
     let edit = read(app, &workspace.raw().path, &args.file)?;
     let imported = record(&workspace, &args.branch, &edit, &args.label, false)?;
     app.output.result(&imported, || {
@@ -88,6 +95,7 @@ fn record(
         modules: edit.state.modules.len(),
         masks: edit.state.masks.len(),
         completed: edit.completed,
+        old: edit.old.clone(),
         unchanged: info.unchanged,
     })
 }
@@ -99,22 +107,35 @@ fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
         (app.darktable()?, app.layouts(), app.folders.darktable(), patience());
     let luts = app.folders.luts();
     let judge = Judge { cli: &cli, base: &base, luts: &luts, layouts: &layouts, deadline: &deadline };
-    Ok(read_sidecar(&sidecar, raw, &judge)?)
+    let edit = read_sidecar(&sidecar, raw, &judge)?;
+    for OldModule { module, version, .. } in &edit.old {
+        app.output.remark(&format!(
+            "`{module}` stays in version {version}, which darktable does not upgrade alike: moves cannot go on from \
+             it; change it in darktable, save, and import again"
+        ));
+    }
+    Ok(edit)
 }
 
 /// A sidecar or a style, if it is of reasonable size.
 fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
-    bounded(file, xmp::MAX_BYTES as u64)
-        .map_err(|failure| failure.remedy("compress the history in darktable and save again"))
+    let (read, too_large) = limited(file, xmp::MAX_BYTES as u64);
+    read.map_err(|failure| match too_large {
+        true => failure.remedy("compress the history in darktable and save again"),
+        false => failure,
+    })
 }
 
 /// A file of at most so many bytes.
 pub fn bounded(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
-    let about = std::fs::metadata(file).map_err(|e| Failure::file("read", file, &e))?;
-    if about.len() > most {
-        return Err(Failure::input(format!("{} is larger than {} MiB", file.display(), most >> 20)));
-    }
-    std::fs::read(file).map_err(|e| Failure::file("read", file, &e))
+    limited(file, most).0
+}
+
+/// The bytes of a file, and whether there are too many of them.
+fn limited(file: &Path, most: u64) -> (Result<Vec<u8>, Failure>, bool) {
+    let read = files::read(file, most);
+    let too_large = read.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::InvalidData);
+    (read.map_err(|e| Failure::file("read", file, &e)), too_large)
 }
 
 /// Takes a style over into the person's own vocabulary.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::EnvFilter;
@@ -69,7 +70,7 @@ pub fn start(globals: &Globals, redactor: Redactor) -> Result<(), Failure> {
     };
     let file = match &globals.log_file {
         Some(path) => {
-            let open = File::options().create(true).append(true).open(path);
+            let open = File::options().create(true).append(true).mode(0o600).open(path);
             Some(Arc::new(Mutex::new(open.map_err(|e| Failure::file("write", path, &e))?)))
         }
         None => None,

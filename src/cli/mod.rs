@@ -50,7 +50,6 @@ use clap::Parser as _;
 use args::{Cli, Globals, Verb};
 use failure::Failure;
 use output::Output;
-use paths::Folders;
 use setup::App;
 
 /// Runs the program with the process's own arguments and returns its exit status.
@@ -60,24 +59,35 @@ pub fn main() -> u8 {
         Err(error) => return usage(&error),
     };
     let output = Output::new(&cli.globals);
-    match run(&cli.globals, &cli.verb, output.clone()) {
+    let status = match run(&cli.globals, &cli.verb, output.clone()) {
         Ok(status) => status,
         Err(failure) => {
             output.failure(&failure);
             failure.exit_status()
         }
-    }
+    };
+    output.ended(status)
 }
 
 /// What clap has to say: help and version are results, anything else is a usage error.
 fn usage(error: &clap::Error) -> u8 {
     let json = std::env::args_os().any(|argument| argument == "--json");
-    if !error.use_stderr() || !json {
-        // A closed reader of `--help` is no error.
-        let _ = error.print();
-        return if error.use_stderr() { 2 } else { 0 };
+    if !error.use_stderr() {
+        return match error.print() {
+            // A closed reader of `--help` is no error.
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+                let failure = output::unwritten(&e);
+                output::Output::for_errors().failure(&failure);
+                failure.exit_status()
+            }
+            _ => 0,
+        };
     }
     let text = error.to_string();
+    if !json {
+        output::Output::for_errors().say(text.trim_end());
+        return 2;
+    }
     let mut parts = text.trim_start_matches("error: ").split("\n\n");
     let failure = Failure::input(parts.next().unwrap_or_default().replace("\n  ", " "))
         .remedy("`chemigram --help`, or `chemigram COMMAND --help`");
@@ -94,8 +104,8 @@ fn run(globals: &Globals, verb: &Verb, output: Output) -> Result<u8, Failure> {
         Verb::Man { dir } => return generate::man(&output, dir.as_deref()).map(|()| 0),
         _ => {}
     }
-    logging::start(globals, setup::redactor(&Folders::find()?))?;
     let app = App::new(output, globals)?;
+    logging::start(globals, app.redactor.clone())?;
     dispatch(&app, verb)
 }
 
@@ -142,7 +152,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::RunModeB(args) => run::run(app, args),
         Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::Overnight(args) => overnight::overnight(app, args),
-        Verb::ModeB { verb } => done(mode_b::mode_b(app, verb)),
+        Verb::ModeB { verb } => mode_b::mode_b(app, verb),
         Verb::Promote { subject, branch, tag, to_main } => {
             done(history::promote(app, subject, branch, tag, *to_main))
         }

@@ -1,18 +1,27 @@
 //! `mode-b`: sessions that are over, or run elsewhere.
 
+use std::sync::Arc;
+
 use super::args::SessionVerb;
 use super::failure::Failure;
-use super::setup::App;
+use super::setup::{App, CACHE_LIMIT};
+use super::{progress, run, signals};
+use crate::clock::{Cancel, Stop};
+use crate::darktable::cache::Cache;
+use crate::darktable::proxy::Choice;
 use crate::error::ErrorCode;
 use crate::ids::SessionId;
 use crate::photo::Workspace;
-use crate::review::{ReviewModel, summary_line, text};
+use crate::provider::explorer::Explorer;
+use crate::review::{ReviewModel, line as plain, summary_line, text};
+use crate::session;
 use crate::session::listing::{self, Condition};
+use crate::session::replay::{Difference, Proof, Replay};
 use crate::session::state::Halt;
 use serde_json::json;
 
 /// `mode-b`.
-pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<(), Failure> {
+pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
     let style = app.output.style();
     match verb {
         SessionVerb::List { photo } => {
@@ -20,28 +29,78 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<(), Failure> {
             if sessions.is_empty() {
                 app.output.remark("no sessions yet: `chemigram run-mode-b --help` says how to run one");
             }
-            app.output.result(&sessions, || {
+            app.output.styled(&sessions, || {
                 sessions.iter().map(|s| format!("{}\n", summary_line(s, style))).collect()
-            })
+            })?;
         }
         SessionVerb::Status { session } => {
             let (workspace, id) = app.session(session)?;
             let summary = listing::summary(&workspace, &id);
-            app.output.result(&summary, || format!("{}\n", summary_line(&summary, style)))
+            app.output.styled(&summary, || {
+                format!(
+                    "{}
+",
+                    summary_line(&summary, style)
+                )
+            })?;
         }
         SessionVerb::Show { session } => {
             let (workspace, id) = app.session(session)?;
-            show_session(app, &workspace, &id)
+            show_session(app, &workspace, &id)?;
         }
-        SessionVerb::Stop { session } => stop(app, session),
+        SessionVerb::Stop { session } => stop(app, session)?,
+        SessionVerb::Replay { session } => return replay(app, session),
     }
+    Ok(0)
 }
 
 /// Shows the review of a session.
 pub fn show_session(app: &App, workspace: &Workspace, id: &SessionId) -> Result<(), Failure> {
     let session = listing::read(workspace, id)?;
     let model = ReviewModel::of(workspace, &session)?;
-    app.output.result(&model, || text(&model, app.output.style()))
+    app.output.styled(&model, || text(&model, app.output.style()))
+}
+
+/// Makes a session again, and says what that proves.
+fn replay(app: &App, part: &str) -> Result<u8, Failure> {
+    let (workspace, id) = app.session(part)?;
+    let begun = listing::read(&workspace, &id)?.state.start;
+    let scratch = tempfile::tempdir()
+        .map_err(|e| Failure::new(ErrorCode::StateError, format!("no scratch folder can be made: {e}")))?;
+    let (runtime, cut) = signals::cancelling()?;
+    let stop = Stop { soft: cut, hard: Cancel::default() };
+    // No model is asked.
+    let nobody = Arc::new(Explorer::new(begun.seed));
+    let mut setup = run::setup(app, workspace, nobody, None, 1, stop)?;
+    setup.renderer = app.steady_renderer_with(Cache::new(scratch.path().join("renders"), CACHE_LIMIT))?;
+    run::preview_from_copy(app, &mut setup, begun.proxy.map_or(Choice::Off, Choice::By), begun.preview_edge)?;
+    let bar = progress::waiting(&app.output);
+    let told = |done, all| bar.set_message(format!("step {} of {all}", done + 1));
+    let found = session::replay::replay(setup, &id, scratch.path(), &told)?;
+    bar.finish_and_clear();
+    drop(runtime);
+    app.output.result(&found, || replayed(&found))?;
+    Ok(match found.proof {
+        Proof::SamePixels | Proof::SameEdits => 0,
+        Proof::Differs => ErrorCode::VersioningError.exit_status(),
+    })
+}
+
+fn replayed(found: &Replay) -> String {
+    let Replay { calls, commits, pictures, darktable: [then, now], .. } = found;
+    let calls = format!("{calls} calls made again, {commits} snapshots the same");
+    match (&found.difference, found.proof) {
+        (Some(Difference { line, what }), _) => {
+            format!(
+                "differs: line {line} of the transcript: {}\n{calls}, {pictures} pictures the same\n",
+                plain(what)
+            )
+        }
+        (None, Proof::SameEdits) => {
+            format!("same edits, another renderer: darktable {now} is here, and {then} was then\n{calls}\n")
+        }
+        (None, _) => format!("same pixels: {calls}, {pictures} pictures the same\n"),
+    }
 }
 
 /// Asks a session that another process runs to wrap up; asked again, to stop at once.

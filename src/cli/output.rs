@@ -1,13 +1,14 @@
 //! The only place that writes to standard output and standard error.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
 use super::args::{Color, Globals};
 use super::failure::Failure;
-use crate::review::Style;
+use crate::review::{Style, plain};
 
 /// The narrowest and the widest text that reads well.
 const WIDTH: std::ops::RangeInclusive<usize> = 40..=110;
@@ -20,8 +21,17 @@ pub struct Output {
     /// Results and errors only.
     pub quiet: bool,
     color: bool,
-    /// Whether standard output was closed by its reader: from then on nothing is written to it.
-    closed: Arc<Mutex<bool>>,
+    out: Arc<Mutex<Stdout>>,
+}
+
+/// How standard output stands. After the first failure nothing is written to it.
+#[derive(Debug, Default)]
+enum Stdout {
+    #[default]
+    Open,
+    /// Its reader went away, which is no error: `chemigram log | head` is done when `head` is.
+    Closed,
+    Failed(io::Error),
 }
 
 impl Output {
@@ -35,12 +45,17 @@ impl Output {
                 !unwanted && io::stdout().is_terminal()
             }
         };
-        Self { json: globals.json, quiet: globals.quiet, color, closed: Arc::default() }
+        Self { json: globals.json, quiet: globals.quiet, color, out: Arc::default() }
     }
 
     /// For errors in the arguments themselves, which leave nothing to go by but `--json`.
     pub fn for_json() -> Self {
-        Self { json: true, quiet: true, color: false, closed: Arc::default() }
+        Self { json: true, quiet: true, color: false, out: Arc::default() }
+    }
+
+    /// For errors in the arguments themselves, as text.
+    pub fn for_errors() -> Self {
+        Self { json: false, ..Self::for_json() }
     }
 
     /// How a text is to be laid out.
@@ -58,8 +73,18 @@ impl Output {
         !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// The result of a command: `value` with `--json`, else the text.
+    /// The result of a command: `value` with `--json`, else the text, of which nothing moves the cursor or changes
+    /// colours, whatever names are in it.
     pub fn result<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        self.styled(value, || plain(&text()))
+    }
+
+    /// [`Self::result`] of a text with colours of our own, and of others' words only what is [`plain`].
+    pub fn styled<T: Serialize + ?Sized>(
         &self,
         value: &T,
         text: impl FnOnce() -> String,
@@ -76,19 +101,37 @@ impl Output {
         Ok(())
     }
 
-    /// One line (or several) of a result.
+    /// One line (or several) of a result for people.
+    pub fn text(&self, text: &str) {
+        self.line(&plain(text));
+    }
+
+    /// One line (or several) of a result for programs.
     pub fn line(&self, text: &str) {
         self.raw(format!("{text}\n").as_bytes());
     }
 
-    /// Bytes of a result. A reader that has gone away is no error: `chemigram log | head` is done when `head` is.
+    /// Bytes of a result.
     pub fn raw(&self, bytes: &[u8]) {
-        let mut closed = self.closed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *closed {
+        let mut stands = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*stands, Stdout::Open) {
             return;
         }
         let mut out = io::stdout().lock();
-        *closed = out.write_all(bytes).and_then(|()| out.flush()).is_err();
+        match out.write_all(bytes).and_then(|()| out.flush()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => *stands = Stdout::Closed,
+            Err(error) => *stands = Stdout::Failed(error),
+        }
+    }
+
+    /// The exit status of a command that ended with `status`: what could not be written was not told.
+    pub fn ended(&self, status: u8) -> u8 {
+        let stands = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let Stdout::Failed(error) = &*stands else { return status };
+        let failure = unwritten(error);
+        self.error_text(&format!("error: {}", failure.message()));
+        if status == 0 { failure.exit_status() } else { status }
     }
 
     /// A remark for a person, on standard error; silent with `--json` and `--quiet`.
@@ -101,7 +144,7 @@ impl Output {
     /// Asks a person for one line; `None` at the end of input.
     pub fn ask(&self, question: &str) -> Option<String> {
         let mut err = io::stderr().lock();
-        let _ = write!(err, "{question} ");
+        let _ = write!(err, "{} ", plain(question));
         let _ = err.flush();
         drop(err);
         let mut answer = String::new();
@@ -117,16 +160,26 @@ impl Output {
             self.line(&failure.to_json().to_string());
             return;
         }
-        self.error_text(&format!("error: {}", crate::review::plain(failure.message())));
+        self.error_text(&format!("error: {}", failure.message()));
         if let Some(help) = failure.help() {
-            self.error_text(&format!("help: {}", crate::review::plain(&help)));
+            self.error_text(&format!("help: {help}"));
         }
+    }
+
+    /// A text on standard error, whatever was asked for.
+    pub fn say(&self, text: &str) {
+        self.error_text(text);
     }
 
     fn error_text(&self, text: &str) {
         // A closed standard error leaves nobody to tell.
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let _ = writeln!(io::stderr().lock(), "{}", plain(text));
     }
+}
+
+/// Standard output took no more.
+pub fn unwritten(error: &io::Error) -> Failure {
+    Failure::file("write", Path::new("standard output"), error)
 }
 
 /// Columns of the terminal: `COLUMNS`, else what the system says, else 80.

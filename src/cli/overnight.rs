@@ -22,6 +22,7 @@ use super::steering;
 use crate::budget::{Budget, usd};
 use crate::clock::{Clock as _, Stop, SystemClock};
 use crate::error::{Coded as _, ErrorCode, Fault};
+use crate::files;
 use crate::hint::did_you_mean;
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::night::{self, House};
@@ -30,7 +31,7 @@ use crate::overnight::record::{self, Entry, Night, Order, Stamped};
 use crate::overnight::report::Morning;
 use crate::overnight::share::{self, clock, words};
 use crate::photo::{IngestOptions, PhotoError, Workspace};
-use crate::provider::{ModelInfo, connect};
+use crate::provider::{Choice, ModelInfo, connect};
 use crate::review::line as one_line;
 use crate::session::SessionError;
 use crate::session::driver::Session;
@@ -106,7 +107,7 @@ fn spend(app: &App, mut night: Night, jobs: usize) -> Result<u8, Failure> {
             json!({ "event": "report", "status": morning.status(), "file": report, "report": morning });
         app.output.line(&value.to_string());
     } else {
-        app.output.line(&format!("{}\n\n{}", morning.summary(), report.display()));
+        app.output.text(&format!("{}\n\n{}", morning.summary(), report.display()));
     }
     Ok(morning.status())
 }
@@ -184,7 +185,8 @@ impl Desk<'_> {
         let wishes = asked.as_ref().map(Asked::wishes).unwrap_or_default();
         let seed = wanted.seed.as_ref().map_or(DEFAULT_SEED, |seed| seed.value);
         let typed = ChoiceArgs { provider: wanted.value("provider"), model: self.model(wanted) };
-        let mut choice = run::choice(&typed, seed);
+        // Who is named in a plan has the address of its file.
+        let mut choice = Choice { base_url: None, ..run::choice(&typed, seed) };
         if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
             choice.model = wishes.model;
         }
@@ -291,8 +293,7 @@ impl Desk<'_> {
             let message = format!("`{named}` is neither a photo of the library nor a file{hint}");
             return Err(Failure::new(ErrorCode::NotFound, message));
         }
-        let bytes = std::fs::read(&path).map_err(|e| Failure::file("read", &path, &e))?;
-        let sha256 = Hash::of(&bytes);
+        let (sha256, _) = files::hash(&path).map_err(|e| Failure::file("read", &path, &e))?;
         let known = library.find_raw(&sha256)?;
         let workspace = known.map(|id| self.app.photo(&id)).transpose()?;
         Ok((Some(path), sha256, workspace))
@@ -308,8 +309,9 @@ fn planned(
 ) -> Result<(Setup, Plan), Failure> {
     let vars: Vec<(String, String)> = order.vars.clone().into_iter().collect();
     let asked = order.protocol.as_deref().map(|named| steering::asked(app, named, &vars)).transpose()?;
-    let choice = ChoiceArgs { provider: Some(order.provider.clone()), model: Some(order.model.clone()) };
-    let provider = connect(&app.registry(), &run::choice(&choice, order.seed))?;
+    let (model, seed) = (Some(order.model.clone()), order.seed);
+    let choice = Choice { provider: order.provider.clone(), model, base_url: None, seed };
+    let provider = connect(&app.registry(), &choice)?;
     let referee = Referee::named(order.referee.as_deref(), &app.registry(), &app.prompts(None)?, order.seed)?;
     let prompt = order.prompt.clone().unwrap_or_else(|| run::usual_prompt(asked.is_some()).into());
     let wish = Wish {

@@ -40,6 +40,7 @@ pub fn propagate(app: &App, args: &PropagateArgs) -> Result<u8, Failure> {
     let vocabulary = app.vocabulary()?;
     let source = app.photo(photo)?;
     let commit = source.resolve(at)?;
+    source.refuse_another_raw()?;
     let (state, facts) = (source.state_of(&commit)?, source.facts(&commit)?);
     let selection = Selection {
         moves: args.moves.clone(),
@@ -95,6 +96,7 @@ fn one(
     label: &str,
 ) -> Result<Done, Failure> {
     let set = |workspace: &Workspace| {
+        workspace.refuse_another_raw()?;
         let (branch, parent, stands) = place(workspace, args.branch.as_ref())?;
         let (state, facts) = (workspace.state_of(&parent)?, workspace.facts(&parent)?);
         let new = vocabulary.propagate(edits, PhotoEdit { state: &state, facts: &facts }, &app.layouts())?;

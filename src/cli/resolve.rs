@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use super::failure::Failure;
-
-/// The largest file that `@FILE` reads.
-const LARGEST_TEXT: u64 = 1 << 20;
+use crate::files;
 
 /// The text itself, or that of the file after an `@`.
 pub fn text(given: &str) -> Result<String, Failure> {
@@ -22,12 +20,7 @@ pub fn optional_text(given: Option<&String>) -> Result<Option<String>, Failure> 
 
 /// A text file of reasonable size.
 pub fn file(path: &Path) -> Result<String, Failure> {
-    let about = std::fs::metadata(path).map_err(|e| Failure::file("read", path, &e))?;
-    if about.len() > LARGEST_TEXT {
-        return Err(Failure::input(format!("{} is larger than 1 MiB", path.display())));
-    }
-    let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, &e))?;
-    String::from_utf8(bytes).map_err(|_| Failure::input(format!("{} is not UTF-8 text", path.display())))
+    files::read_text(path, files::LARGEST_TEXT).map_err(|e| Failure::file("read", path, &e))
 }
 
 #[cfg(test)]

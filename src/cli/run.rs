@@ -11,14 +11,15 @@ use super::mode_b::show_session;
 use super::progress::Watch;
 use super::resolve;
 use super::run_args::{ChoiceArgs, RunArgs, RunOptions, RunProtocolArgs};
-use super::setup::{App, redactor};
+use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::budget::Budget;
 use crate::clock::{Stop, SystemClock};
 use crate::darktable::proxy::Choice as ProxyChoice;
 use crate::error::{Coded as _, ErrorCode, Fault};
-use crate::ids::{Hash, PhotoId, SessionId};
+use crate::files;
+use crate::ids::{PhotoId, SessionId};
 use crate::photo::{IngestOptions, PhotoError, Workspace};
 use crate::provider::{Choice, Provider, connect};
 use crate::review::plain;
@@ -253,7 +254,14 @@ pub(super) fn take_up(
         provider: Some(anew.choice.provider.unwrap_or_else(|| begun.provider.clone())),
         model: anew.choice.model.or_else(|| (!named).then(|| begun.model.clone())),
     };
-    let chosen = choice(&chosen, anew.seed.unwrap_or(begun.seed));
+    let seed = anew.seed.unwrap_or(begun.seed);
+    let mut chosen = choice(&chosen, seed);
+    if !named && chosen.base_url.take().is_some() {
+        let name = crate::review::line(&begun.provider);
+        app.output.remark(&format!(
+            "{BASE_URL_ENV} is for the provider that is named: to use it, add `--provider {name}`"
+        ));
+    }
     let provider = connect(&app.registry(), &chosen)?;
     let begun_with = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
     let named = anew.referee.or(begun_with);
@@ -302,20 +310,30 @@ fn cut_short(error: &SessionError, id: &SessionId) -> Failure {
     Failure::from(Fault::from(error)).remedy(remedy)
 }
 
+/// The address of the provider that is named on the command line, or in the environment beside it. It is nobody
+/// else's: a key must not travel to the address of another provider.
+const BASE_URL_ENV: &str = "CHEMIGRAM_BASE_URL";
+
+/// The address in the environment.
+pub(super) fn base_url() -> Option<String> {
+    std::env::var(BASE_URL_ENV).ok().filter(|url| !url.is_empty())
+}
+
 /// Which provider is meant: as typed, else as the environment says, else the explorer.
 pub(super) fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
     let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match args.provider.clone().or_else(|| env("CHEMIGRAM_PROVIDER")) {
         Some(provider) => {
             let from_env = || args.provider.is_none().then(|| env("CHEMIGRAM_MODEL")).flatten();
-            Choice { provider, model: args.model.clone().or_else(from_env), base_url: None, seed }
+            let model = args.model.clone().or_else(from_env);
+            Choice { provider, model, base_url: base_url(), seed }
         }
         None => Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed },
     }
 }
 
 /// Everything a session works with.
-fn setup(
+pub(super) fn setup(
     app: &App,
     workspace: Workspace,
     provider: Arc<dyn Provider>,
@@ -333,13 +351,13 @@ fn setup(
         provider,
         prompts: app.prompts(prompts)?,
         clock: Arc::new(SystemClock),
-        redactor: redactor(&app.folders),
+        redactor: app.redactor.clone(),
         stop,
     })
 }
 
 /// Lets the previews come from a smaller copy of the raw; by how much it is smaller, if they do.
-fn preview_from_copy(
+pub(super) fn preview_from_copy(
     app: &App,
     setup: &mut Setup,
     choice: ProxyChoice,
@@ -386,8 +404,8 @@ fn known(app: &App, named: &str) -> Result<Option<PhotoId>, Failure> {
         return Ok(Some(id));
     }
     let path = Path::new(named);
-    let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, &e))?;
-    Ok(app.library.find_raw(&Hash::of(&bytes))?)
+    let (sha256, _) = files::hash(path).map_err(|e| Failure::file("read", path, &e))?;
+    Ok(app.library.find_raw(&sha256)?)
 }
 
 /// Shows what would be done, and what would be sent first.

@@ -31,7 +31,7 @@ use crate::session::listing;
 use crate::vocabulary::Vocabulary;
 
 /// How large the cache of rendered pictures may become.
-const CACHE_LIMIT: u64 = 4 << 30;
+pub const CACHE_LIMIT: u64 = 4 << 30;
 
 /// How long darktable may take over one picture that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -46,6 +46,8 @@ pub struct App {
     pub library: Library,
     /// How much it matters that darktable is confined.
     pub isolation: Isolation,
+    /// What no log or transcript may hold: the keys of all providers.
+    pub redactor: Redactor,
     /// Passes once it was said that nothing confines it.
     said: Arc<Once>,
 }
@@ -56,7 +58,11 @@ impl App {
         let folders = Folders::find()?;
         let library = Library::new(globals.library.clone().unwrap_or_else(|| folders.library()));
         let isolation = if globals.require_sandbox { Isolation::Required } else { Isolation::WherePossible };
-        Ok(Self { output, folders, library, isolation, said: Arc::new(Once::new()) })
+        let redactor = Redactor::default();
+        let app = Self { output, folders, library, isolation, redactor, said: Arc::new(Once::new()) };
+        // The keys of the environment are known from now on.
+        app.registry();
+        Ok(app)
     }
 
     /// The same with another library.
@@ -66,6 +72,7 @@ impl App {
             folders: self.folders.clone(),
             library: Library::new(folder),
             isolation: self.isolation,
+            redactor: self.redactor.clone(),
             said: Arc::clone(&self.said),
         }
     }
@@ -83,8 +90,11 @@ impl App {
         }
         let id = workspace.id();
         let raw = workspace.raw().path;
-        let asked =
-            self.ask().and_then(|ask| Ok(ask(&raw)?)).and_then(|told| Ok(workspace.correct_facts(&told)?));
+        let asked = workspace
+            .refuse_another_raw()
+            .map_err(Failure::from)
+            .and_then(|()| Ok(self.ask()?(&raw)?))
+            .and_then(|told| Ok(workspace.correct_facts(&told)?));
         match asked {
             Ok(corrected) => {
                 let misplaced = corrected.photo().corrected.as_ref().map_or(0, |c| c.misplaced.len());
@@ -120,9 +130,9 @@ impl App {
         Ok((self.photo(&photo)?, session))
     }
 
-    /// The providers.
+    /// The providers: those that come along and the user's own.
     pub fn registry(&self) -> Registry {
-        registry(&self.folders)
+        Registry::new(&Overlay::providers(Some(self.folders.providers()))).telling(&self.redactor)
     }
 
     /// The prompts, with the user's own from `own` or their usual folder.
@@ -173,9 +183,14 @@ impl App {
 
     /// Eyes for many looks: a darktable that stays alive, behind the cache.
     pub fn steady_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
+        self.steady_renderer_with(self.cache())
+    }
+
+    /// [`Self::steady_renderer`] behind another cache.
+    pub fn steady_renderer_with(&self, cache: Cache) -> Result<Arc<dyn Renderer>, Failure> {
         let worker = Worker::new(self.darktable()?, &self.folders.darktable(), self.encoder())?;
         let worker = worker.with_luts(&self.folders.luts());
-        Ok(Arc::new(Cached::new(Arc::new(worker), self.cache())))
+        Ok(Arc::new(Cached::new(Arc::new(worker), cache)))
     }
 
     /// Eyes for a single look: darktable behind the cache.
@@ -246,20 +261,6 @@ impl App {
         let (cli, layouts, base) = (self.darktable()?, self.layouts(), self.folders.darktable());
         Ok(move |raw: &Path| baseline::ask(&cli, &layouts, raw, &base, &patience()))
     }
-}
-
-/// The providers: those that come along and the user's own.
-fn registry(folders: &Folders) -> Registry {
-    Registry::new(&Overlay::providers(Some(folders.providers())))
-}
-
-/// What no log or transcript may hold: the values of all keys in the environment.
-pub fn redactor(folders: &Folders) -> Redactor {
-    let registry = registry(folders);
-    let names: Vec<String> =
-        registry.list().filter_map(|(_, _, profile)| profile.ok()?.key_env.clone()).collect();
-    let value = |name: String| std::env::var(name).ok().map(|key| key.trim().into());
-    Redactor::new(names.into_iter().filter_map(value))
 }
 
 /// The time that darktable gets while a person waits.

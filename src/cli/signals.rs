@@ -1,10 +1,16 @@
-//! Ctrl-C and its relatives: the first asks a session to wrap up, the second stops it at once.
+//! Ctrl-C and its relatives: the first asks a session to wrap up, the second ends it within a second, whatever it
+//! is doing.
+
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
 use crate::clock::{Cancel, Stop};
 use crate::error::ErrorCode;
+
+/// How long what is stopped at once has for its last lines. What is cut here goes on with `--resume`.
+const LAST_WORDS: Duration = Duration::from_millis(900);
 
 /// A runtime whose signals are heard while a tool blocks: the session runs on the calling thread, signals on
 /// a thread of their own.
@@ -26,10 +32,10 @@ pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Fai
     let mut hangup = hear(SignalKind::hangup())?;
     tokio::spawn(async move {
         loop {
-            // Only a second Ctrl-C stops at once; a service manager's repeated SIGTERM does not.
+            // A terminal that closes may say so more than once.
             let again = tokio::select! {
                 _ = interrupt.recv() => true,
-                _ = terminate.recv() => false,
+                _ = terminate.recv() => true,
                 _ = hangup.recv() => false,
             };
             if !stop.soft.is_cancelled() {
@@ -38,6 +44,10 @@ pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Fai
             } else if again {
                 stop.hard.cancel();
                 say("stopping at once");
+                std::thread::spawn(|| {
+                    std::thread::sleep(LAST_WORDS);
+                    std::process::exit(ErrorCode::Interrupted.exit_status().into());
+                });
             }
         }
     });

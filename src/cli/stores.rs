@@ -156,7 +156,8 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
             app.output.result(&result, || provider_text(profile, ready))?;
         }
         ProviderVerb::Check { name, model } => {
-            let choice = Choice { provider: name.clone(), model: model.clone(), ..Choice::default() };
+            let (provider, model) = (name.clone(), model.clone());
+            let choice = Choice { provider, model, base_url: super::run::base_url(), seed: 0 };
             let provider = connect(&registry, &choice)?;
             let info = provider.info().clone();
             app.output.remark(&format!("calling {} ({}) once", line(&info.provider), line(&info.model)));

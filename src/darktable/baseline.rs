@@ -22,6 +22,7 @@ use crate::darktable::render::{Picture, Quality, RenderError};
 use crate::darktable::scratch::{Base, CARRIER, History, Order, PICTURE, Scratch, at};
 use crate::darktable::state::{EditState, GroupMember, MaskForm, Module, Params, Shape, Value};
 use crate::darktable::{blend, params, xmp};
+use crate::files;
 
 /// Nobody looks at this picture, but a photograph that cannot be rendered must not become a project.
 const LONG_EDGE: u32 = 128;
@@ -285,10 +286,12 @@ fn iso_date(told: &str) -> Option<String> {
 
 /// A file of a reasonable size; `None` if there is none.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, RenderError> {
-    match fs::metadata(path) {
-        Ok(about) if about.len() <= LARGEST => fs::read(path).map(Some).map_err(at(path)),
-        Ok(about) => Err(RenderError::Untrusted(format!("the default history has {} bytes", about.len()))),
+    match files::read(path, LARGEST) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+            Err(RenderError::Untrusted(format!("the default history: {e}")))
+        }
         Err(source) => Err(RenderError::Io { path: path.to_owned(), source }),
     }
 }

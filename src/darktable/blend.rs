@@ -8,6 +8,8 @@
 //! but log2(0.01) for the brightness and chroma channels (Jz, Cz) of the scene-referred space, where white is about
 //! 0.0176. The slope between two corners is at least 0.001 wide after that.
 
+use serde::Deserialize;
+
 use crate::darktable::layout::BlendSpace;
 use crate::darktable::params::no_negative_zero;
 use crate::darktable::state::{Blend, ChannelRange, OpaqueBlend};
@@ -18,6 +20,54 @@ pub const VERSION: u32 = 11;
 
 /// "Normal" blending.
 pub const MODE_NORMAL: u32 = 0x18;
+
+/// "Multiply".
+const MODE_MULTIPLY: u32 = 0x04;
+
+/// By how many EV L* = 50 is darker than white: log2 of (116 / (50 + 16))³.
+const GREY_FULCRUM: f32 = 2.440_8;
+
+/// The luminance in front of a module, white being 1: the first channel of the scene-referred space.
+const LUMINANCE_IN: u8 = 0;
+
+/// How a module's picture is laid over the one that it was given, where it is not to take its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Scene light is multiplied by how much brighter or darker than L* = 50 the layer is, so that such a grey changes
+    /// nothing. It fades out towards white, beyond which a module that makes such a layer sees no differences.
+    GreyMultiplies,
+}
+
+impl Layer {
+    /// The space in which it blends.
+    pub fn space(self) -> BlendSpace {
+        match self {
+            Self::GreyMultiplies => BlendSpace::RgbScene,
+        }
+    }
+
+    /// A blend in that space with the layer's mode. A mask that has to do with luminance says itself how far up the
+    /// layer acts; so does one that adds its parts, to which another would be added.
+    pub fn over(self, mut blend: Blend) -> Blend {
+        match self {
+            Self::GreyMultiplies => {
+                let below_white = ChannelRange {
+                    boost: None,
+                    from: 0.0,
+                    full_from: 0.0,
+                    full_to: 0.5,
+                    inverted: false,
+                    to: 0.95,
+                };
+                if blend.combine & INCLUSIVE == 0 {
+                    blend.ranges.entry(LUMINANCE_IN).or_insert(below_white);
+                }
+                Blend { fulcrum: GREY_FULCRUM, mode: MODE_MULTIPLY, ..blend }
+            }
+        }
+    }
+}
 
 const SIZE: usize = 420;
 const CHANNELS: u8 = 16;
@@ -60,6 +110,7 @@ pub fn normal(space: BlendSpace) -> Blend {
         details: 0.0,
         feathering_guide: 5,
         feathering_radius: 0.0,
+        fulcrum: 0.0,
         mask_id: None,
         mask_blur: 0.0,
         mode: MODE_NORMAL,
@@ -108,6 +159,7 @@ pub fn encode(blend: Option<&Blend>, space: BlendSpace) -> Result<Block, BlendEr
         blend.contrast,
         blend.details,
         blend.feathering_radius,
+        blend.fulcrum,
         blend.mask_blur,
         blend.opacity,
     ];
@@ -149,7 +201,7 @@ fn bytes(blend: &Blend, mask_mode: u32) -> Vec<u8> {
     put(mask_mode.to_le_bytes());
     put(blend.colorspace.to_le_bytes());
     put(blend.mode.to_le_bytes());
-    put(0.0_f32.to_le_bytes());
+    put(blend.fulcrum.to_le_bytes());
     put(blend.opacity.to_le_bytes());
     put(blend.combine.to_le_bytes());
     put(blend.mask_id.unwrap_or(0).to_le_bytes());
@@ -219,6 +271,7 @@ pub fn decode(version: u32, bytes: &[u8]) -> Result<Option<Blend>, BlendError> {
         details: readable(52),
         feathering_guide: uint(36),
         feathering_radius: readable(32),
+        fulcrum: readable(12),
         mask_id: (mask_mode & DRAWN != 0).then_some(mask_id),
         mask_blur: readable(40),
         mode: uint(8),
@@ -363,7 +416,6 @@ mod tests {
             (0, 8_u32.to_le_bytes()),           // raster mask, but not on
             (0, 9_u32.to_le_bytes()),           // raster mask
             (0, 5_u32.to_le_bytes()),           // parametric without a channel
-            (12, 1.0_f32.to_le_bytes()),        // fulcrum
             (60, 1_u32.to_le_bytes()),          // reserved
             (RANGES_AT, 0.5_f32.to_le_bytes()), // an idle channel's corners
             (16, f32::NAN.to_le_bytes()),       // not a number
@@ -448,6 +500,21 @@ mod tests {
         assert!(check(&Blend { ranges, ..normal(BlendSpace::Lab) }).is_err());
     }
 
+    #[test]
+    fn a_layer_keeps_off_the_highlights_unless_the_mask_says_where_it_acts() {
+        let plain = normal(BlendSpace::RgbScene);
+        let layer = Layer::GreyMultiplies.over(plain.clone());
+        assert_eq!((layer.mode, layer.ranges[&LUMINANCE_IN].to), (MODE_MULTIPLY, 0.95));
+        let grey = ((50.0_f32 + 16.0) / 116.0).powi(3);
+        assert!((layer.fulcrum.exp2() * grey - 1.0).abs() < 1e-4);
+        let mine =
+            ChannelRange { boost: None, from: 0.4, full_from: 0.5, full_to: 1.0, inverted: false, to: 1.0 };
+        let masked = Blend { ranges: [(LUMINANCE_IN, mine)].into(), ..plain.clone() };
+        assert_eq!(Layer::GreyMultiplies.over(masked.clone()).ranges, masked.ranges);
+        let adding = Blend { combine: INCLUSIVE, ..plain };
+        assert_eq!(Layer::GreyMultiplies.over(adding).ranges.len(), 0);
+    }
+
     fn blends() -> impl Strategy<Value = Blend> {
         let boost = prop::option::of(0.5f32..4.0);
         let range =
@@ -456,12 +523,18 @@ mod tests {
             });
         (
             (0f32..=100.0, -1f32..=1.0, 0f32..50.0, 0f32..50.0),
-            (0i32..5, 0u32..8, any::<u32>()),
+            (0i32..5, 0u32..8, any::<u32>(), -3f32..3.0),
             prop::option::of(any::<i32>()),
             prop::collection::btree_map(0u8..16, range, 0..4),
         )
             .prop_map(
-                |((opacity, contrast, radius, blur), (colorspace, combine, mode), mask_id, ranges)| Blend {
+                |(
+                    (opacity, contrast, radius, blur),
+                    (colorspace, combine, mode, fulcrum),
+                    mask_id,
+                    ranges,
+                )| Blend {
+                    fulcrum,
                     opacity,
                     contrast,
                     feathering_radius: radius,

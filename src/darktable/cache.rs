@@ -24,6 +24,7 @@ use crate::clock::Deadline;
 use crate::darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
 use crate::darktable::scratch;
 use crate::darktable::timings::Timings;
+use crate::files;
 use crate::ids::Hash;
 
 /// Goes up whenever the key, the entry's form or the way of rendering changes.
@@ -96,7 +97,7 @@ impl Cache {
     /// The picture under `key`, checked. A damaged entry is removed.
     fn get(&self, key: &Hash) -> Option<(Picture, Hash)> {
         let path = self.path(key);
-        let bytes = fs::read(&path).ok()?;
+        let bytes = files::read(&path, files::LARGEST).ok()?;
         let found = open_entry(bytes);
         match &found {
             Some(_) => {
@@ -264,7 +265,7 @@ impl Cached {
         *writing = Some((key.clone(), std::thread::spawn(write)));
     }
 
-    /// The name of everything that decides the pixels of an answer. The raw's own hash is taken at its word.
+    /// The name of everything that decides the pixels of an answer. The raw's own hash was proved before.
     fn key(&self, request: &RenderRequest<'_>) -> Hash {
         Hash::of(format!(
             "chemigram render {FORMAT}\nraw {}\nname {}\nstate {}\nedge {}\nquality {}\ndarktable {}\nopencl off\n",
@@ -280,10 +281,13 @@ impl Cached {
 
 impl Renderer for Cached {
     fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        request.raw.refuse_another()?;
         if let Some(rendered) = self.cached(request) {
             return Ok(rendered);
         }
         let rendered = self.inner.render(request, deadline)?;
+        // The picture is kept under the raw's hash: it may have been exchanged meanwhile.
+        request.raw.prove()?;
         self.timings.add(&request.raw.sha256, request.long_edge, request.quality, rendered.elapsed);
         let key = self.key(request);
         self.write(&key, &rendered);
@@ -297,6 +301,8 @@ impl Renderer for Cached {
 
     fn cached(&self, request: &RenderRequest<'_>) -> Option<Rendered> {
         let started = Instant::now();
+        // Whoever gets nothing here asks for a render, and learns why.
+        request.raw.refuse_another().ok()?;
         let key = self.key(request);
         let held = lock(&self.held).get(&key);
         let (picture, pixel_hash) = match held {
@@ -355,6 +361,67 @@ mod tests {
 
     fn key(n: u8) -> Hash {
         Hash::of([n])
+    }
+
+    /// Shows the raw's first byte, and may write another raw in its place before or after it looks.
+    struct Eyes {
+        before: Mutex<Option<&'static str>>,
+        after: Mutex<Option<&'static str>>,
+    }
+
+    impl Renderer for Eyes {
+        fn render(&self, request: &RenderRequest<'_>, _: &Deadline) -> Result<Rendered, RenderError> {
+            let path = &request.raw.path;
+            let exchange =
+                |by: &Mutex<Option<&str>>| lock(by).take().map(|text| fs::write(path, text).unwrap());
+            exchange(&self.before);
+            let picture = picture(fs::read(path).unwrap()[0]);
+            exchange(&self.after);
+            let pixel_hash = picture.pixel_hash();
+            let picture = Arc::new(picture);
+            Ok(Rendered { picture, pixel_hash, elapsed: Duration::ZERO, cached: false })
+        }
+
+        fn darktable_version(&self) -> &str {
+            "4.2.1"
+        }
+    }
+
+    #[test]
+    fn a_picture_of_another_raw_is_never_kept_and_another_raw_is_refused() {
+        use crate::darktable::render::RawFile;
+        use crate::darktable::state::EditState;
+        let dir = tempfile::tempdir().unwrap();
+        let raw = RawFile { path: dir.path().join("a.dng"), sha256: Hash::of("coffee") };
+        fs::write(&raw.path, "coffee").unwrap();
+        let eyes = Arc::new(Eyes { before: Mutex::default(), after: Mutex::default() });
+        let cached = Cached::new(eyes.clone(), Cache::new(dir.path().join("cache"), u64::MAX));
+        let state = EditState::default();
+        let ask = |long_edge| {
+            let quality = Quality::Preview;
+            cached.render(&RenderRequest { raw: &raw, state: &state, long_edge, quality }, &Deadline::never())
+        };
+        let is_replaced = |answer| matches!(answer, Err(RenderError::Replaced { .. }));
+        let coffee = ask(64).unwrap().pixel_hash;
+        // Exchanged while darktable worked: before it opened the file, and after.
+        for moment in [&eyes.before, &eyes.after] {
+            *lock(moment) = Some("kitten");
+            assert!(is_replaced(ask(32)));
+            fs::write(&raw.path, "coffee").unwrap();
+        }
+        // And before it was asked, though the picture is there already.
+        fs::write(&raw.path, "kitten").unwrap();
+        assert!(is_replaced(ask(32)) && is_replaced(ask(64)));
+        let request = RenderRequest { raw: &raw, state: &state, long_edge: 64, quality: Quality::Preview };
+        assert!(cached.cached(&request).is_none());
+        drop(lock(&cached.writing).take().map(|(_, thread)| thread.join()));
+        assert_eq!(cached.cache.info().unwrap().entries, 1);
+        fs::write(&raw.path, "coffee").unwrap();
+        let now = ask(32).unwrap();
+        assert_eq!((now.cached, &now.pixel_hash), (false, &coffee));
+        // What is cached is the right raw's, so it may be looked at while the raw is away.
+        fs::remove_file(&raw.path).unwrap();
+        assert!(ask(64).unwrap().cached);
     }
 
     fn put(cache: &Cache, n: u8) {

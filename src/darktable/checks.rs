@@ -12,6 +12,7 @@ use image::{DynamicImage, ImageFormat, ImageReader};
 use crate::darktable::process::Ended;
 use crate::darktable::render::{Picture, RenderError};
 use crate::darktable::scratch::LARGEST_EDGE;
+use crate::files;
 
 /// Lines that mean: part of the edit was dropped or misread.
 const DROPPED: [&str; 8] = [
@@ -115,7 +116,7 @@ pub fn only_file(folder: &Path, name: &str) -> Result<Vec<u8>, RenderError> {
         return Err(RenderError::Untrusted(format!("darktable wrote {names:?} instead of {name}")));
     }
     let path = folder.join(name);
-    fs::read(&path).map_err(|source| RenderError::Io { path, source })
+    files::read(&path, files::LARGEST).map_err(|source| RenderError::Io { path, source })
 }
 
 /// Decodes an 8-bit RGB picture in full, within limits of size and memory. The error says what is wrong with it.

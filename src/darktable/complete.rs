@@ -1,14 +1,19 @@
-//! Letting darktable finish an edit that leans on its defaults, or that a darktable before 3.0 wrote.
+//! Letting darktable finish an edit that leans on its defaults, or that an older darktable wrote.
 
 use std::fs;
 use std::path::Path;
 
 use crate::clock::Deadline;
+use crate::darktable::blend;
 use crate::darktable::checks;
+use crate::darktable::forms;
+use crate::darktable::layout::Layouts;
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::render::{Quality, RenderError};
 use crate::darktable::scratch::{Base, History, Order, PICTURE, Scratch, at};
-use crate::darktable::xmp;
+use crate::darktable::state::{EditState, MaskForm, Module, Params, Shape};
+use crate::darktable::xmp::{self, Foreign};
+use crate::files;
 
 /// Nobody looks at this picture.
 const LONG_EDGE: u32 = 128;
@@ -44,17 +49,66 @@ pub fn complete(
     let ended = scratch.run(cli, &base, &order, deadline)?;
     checks::ending(&ended, raw, &scratch.output())?;
     checks::decoded(&scratch.output(), PICTURE, LONG_EDGE)?;
-    let size = fs::metadata(beside).map_err(at(beside))?.len();
-    if size > xmp::MAX_BYTES as u64 {
-        return Err(RenderError::Untrusted(format!("the sidecar that darktable wrote has {size} bytes")));
-    }
-    let written = fs::read(beside).map_err(at(beside))?;
+    let written = files::read(beside, xmp::MAX_BYTES as u64)
+        .map_err(|e| RenderError::Untrusted(format!("the sidecar that darktable wrote: {e}")))?;
     if written != sidecar {
         return Ok(written);
     }
     let picture = scratch.output().join(PICTURE);
-    let picture = fs::read(&picture).map_err(at(&picture))?;
+    let picture = files::read(&picture, files::LARGEST_LIST).map_err(at(&picture))?;
     Ok(packet(&picture).map_or(written, <[u8]>::to_vec))
+}
+
+/// Whether a module's parameters are of a version that `darktable` upgrades from, and that no layout is known of.
+pub fn is_old(module: &Module, layouts: &Layouts, darktable: &str) -> bool {
+    let known = layouts.module(&module.op).ok().flatten();
+    let own = known.and_then(|known| known.own_version(darktable));
+    matches!(module.params, Params::Opaque(_)) && own.is_some_and(|own| module.modversion < own)
+}
+
+/// `state` with what an older darktable wrote (parameters, blending, mask forms) as the installed one has it after
+/// its own upgrade; `None` where nothing is old, or where darktable does not say. Whether that renders alike is for
+/// the caller to see. `raw` and `base` are as for [`complete`].
+///
+/// # Errors
+/// Those of [`complete`], and [`RenderError::Encode`] for a state that cannot be written.
+pub fn upgrade(
+    cli: &DarktableCli,
+    layouts: &Layouts,
+    raw: &Path,
+    state: &EditState,
+    base: &Path,
+    deadline: &Deadline,
+) -> Result<Option<EditState>, RenderError> {
+    let old_blend = |module: &Module| {
+        module.blend.as_ref().and_then(|b| b.opaque.as_ref()).is_some_and(|b| b.version < blend::VERSION)
+    };
+    let old_form =
+        |form: &MaskForm| matches!(form.shape, Shape::Opaque { version, .. } if version < forms::VERSION);
+    let old = |module: &Module| is_old(module, layouts, cli.version()) || old_blend(module);
+    if !state.modules.iter().any(old) && !state.masks.iter().any(old_form) {
+        return Ok(None);
+    }
+    let name = raw.file_name().unwrap_or_default().to_string_lossy();
+    let text = xmp::write(state, layouts, &name).map_err(|e| RenderError::Encode(e.to_string()))?;
+    // darktable writes a whole edit anew only when it adds its defaults, which here come under what is there.
+    let text = text.replacen(r#"auto_presets_applied="1""#, r#"auto_presets_applied="0""#, 1);
+    let written = complete(cli, raw, text.as_bytes(), base, deadline)?;
+    let Ok(Foreign::Complete(theirs)) = xmp::foreign(&written, layouts, cli.version()) else {
+        return Ok(None);
+    };
+    let mut new = state.clone();
+    for module in new.modules.iter_mut().filter(|module| old(module)) {
+        if let Some(theirs) = theirs.module(&module.op, module.instance) {
+            *module = theirs.clone();
+        }
+    }
+    for form in new.masks.iter_mut().filter(|form| old_form(form)) {
+        if let Some(theirs) = theirs.masks.iter().find(|theirs| theirs.id == form.id) {
+            *form = theirs.clone();
+        }
+    }
+    Ok((new != *state).then_some(new))
 }
 
 /// The XMP packet in a PNG file, if there is one with an edit of darktable's in it.

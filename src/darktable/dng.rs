@@ -77,6 +77,8 @@ pub struct DngOptions {
     pub exposure_ev: f64,
     /// The Exif orientation, 1 (upright) to 8. The mosaic itself is not turned.
     pub orientation: u16,
+    /// How much purer the light is than sRGB can say: at 0 not at all, at 1 red light reaches the red pixels alone.
+    pub purity: f64,
     /// ISO sensitivity, in the Exif data only.
     pub iso: u16,
     /// Camera and lens, in the Exif data only.
@@ -85,7 +87,15 @@ pub struct DngOptions {
 
 impl Default for DngOptions {
     fn default() -> Self {
-        Self { noise: 1.0, seed: 1, exposure_ev: 0.0, orientation: 1, iso: 200, camera: Camera::default() }
+        Self {
+            noise: 1.0,
+            seed: 1,
+            exposure_ev: 0.0,
+            orientation: 1,
+            purity: 0.0,
+            iso: 200,
+            camera: Camera::default(),
+        }
     }
 }
 
@@ -181,6 +191,7 @@ pub fn write_dng(picture: &Picture, options: &DngOptions) -> Result<Vec<u8>, Dng
     }
     check_range("noise", options.noise, 0.0..=100.0, "0 to 100")?;
     check_range("exposure_ev", options.exposure_ev, -8.0..=8.0, "-8 to 8")?;
+    check_range("purity", options.purity, 0.0..=1.0, "0 to 1")?;
     check_range("orientation", options.orientation.into(), 1.0..=8.0, "1 to 8")?;
 
     let exif_at = 8 + even(main_ifd(width, height, options, 0, 0).bytes(8).len());
@@ -216,7 +227,7 @@ fn append_mosaic(file: &mut Vec<u8>, picture: &Picture, width: u32, height: u32,
     // White becomes 2.6: the tone curve that the picture went through is bent back.
     let scene = srgb::LINEAR.map(|linear| linear * (1.0 + 1.6 * linear * linear) * gain);
     let scene = |code: u8| scene.get(usize::from(code)).copied().unwrap_or(0.0);
-    let [red, green, blue] = camera_from_srgb();
+    let [red, green, blue] = camera_from_srgb(options.purity);
     let read = (READ_NOISE / FULL_WELL) * (READ_NOISE / FULL_WELL);
     let mut random = Random(options.seed);
     let line = 3 * picture.width as usize;
@@ -234,9 +245,10 @@ fn append_mosaic(file: &mut Vec<u8>, picture: &Picture, width: u32, height: u32,
     }
 }
 
-/// Linear sRGB to the camera before white balance.
-fn camera_from_srgb() -> [[f64; 3]; 3] {
-    let [r, g, b] = MIX;
+/// Linear sRGB to the camera before white balance, of light so pure ([`DngOptions::purity`]).
+fn camera_from_srgb(purity: f64) -> [[f64; 3]; 3] {
+    let [[rr, rg, rb], [gr, gg, gb], [br, bg, bb]] = MIX.map(|row| row.map(|m| m * (1.0 - purity)));
+    let [r, g, b] = [[rr + purity, rg, rb], [gr, gg + purity, gb], [br, bg, bb + purity]];
     let [wr, wg, wb] = NEUTRAL;
     [r.map(|m| m * wr), g.map(|m| m * wg), b.map(|m| m * wb)]
 }
@@ -270,7 +282,7 @@ fn main_ifd(width: u32, height: u32, options: &DngOptions, exif_at: u32, strip_a
     // XYZ to camera: rows of the camera's matrix times the columns of sRGB's.
     let [[rx, ry, rz], [gx, gy, gz], [bx, by, bz]] = SRGB_FROM_XYZ;
     let columns = [[rx, gx, bx], [ry, gy, by], [rz, gz, bz]];
-    let matrix = camera_from_srgb().into_iter().flat_map(|row| columns.map(|column| dot(row, column)));
+    let matrix = camera_from_srgb(0.0).into_iter().flat_map(|row| columns.map(|column| dot(row, column)));
     let matrix = matrix.map(|value| ((value * 10_000.0).round() as i32, 10_000)).collect();
     Ifd(vec![
         (254, Value::Long(vec![0])), // NewSubfileType: the main image
@@ -443,6 +455,19 @@ mod tests {
     }
 
     #[test]
+    fn pure_light_reaches_the_pixels_of_its_colour_alone() {
+        let red = Picture { width: 2, height: 2, rgb: [200, 0, 0].repeat(4) };
+        let levels = |purity| {
+            let file = write_dng(&red, &DngOptions { noise: 0.0, purity, ..DngOptions::default() }).unwrap();
+            [(0, 0), (1, 0), (1, 1)].map(|(x, y)| f64::from(code(&file, &red, x, y)) - BLACK)
+        };
+        let (mixed, half, pure) = (levels(0.0), levels(0.5), levels(1.0));
+        assert!(mixed[1] > 0.0 && mixed[2] > 0.0 && pure[0] > mixed[0], "{mixed:?} {pure:?}");
+        assert_eq!(pure[1..], [0.0; 2]);
+        assert!((half[1] - mixed[1] / 2.0).abs() <= 0.5, "{half:?}");
+    }
+
+    #[test]
     fn noise_has_the_deviation_that_was_asked_for() {
         let mut random = Random(7);
         let values: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();
@@ -480,6 +505,7 @@ mod tests {
             DngOptions { orientation: 0, ..options },
             DngOptions { exposure_ev: f64::NAN, ..options },
             DngOptions { noise: -1.0, ..options },
+            DngOptions { purity: 1.5, ..options },
         ] {
             assert!(matches!(write_dng(&even, &bad), Err(DngError::Option { .. })), "{bad:?}");
         }

@@ -288,6 +288,7 @@ impl OneShot {
         let started = Instant::now();
         settings.check(self.cli.version())?;
         self.base.check_luts(state)?;
+        raw.prove()?;
         let name = raw.path.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(state, &name).map_err(RenderError::Encode)?;
         let scratch = Scratch::new(&self.base, &raw.path)?;
@@ -310,6 +311,7 @@ impl OneShot {
         let untouched = || self.untouched(&raw.path, long_edge, Quality::Judge, deadline);
         checks::not_blank(&picture, untouched)?;
         let blank = checks::blank(&picture);
+        raw.prove()?;
         let bytes = metadata::cut(bytes, settings.format, settings.metadata)
             .ok_or_else(|| untrusted("what it tells beside its pixels cannot be read".into()))?;
         let (width, height) = (picture.width, picture.height);

@@ -25,6 +25,7 @@ pub mod probe;
 pub mod process;
 pub mod proxy;
 pub mod queue;
+pub mod raw;
 pub mod render;
 pub mod sandbox;
 pub mod scratch;

@@ -15,6 +15,7 @@ use crate::clock::Deadline;
 use crate::darktable::bayer::Mosaic;
 use crate::darktable::render::{Quality, RawFile, RenderError, RenderRequest, Rendered, Renderer};
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 
 /// Goes up whenever a copy is made otherwise.
@@ -72,6 +73,9 @@ pub enum ProxyError {
         /// That of the previews.
         wanted: u32,
     },
+    /// Another file is in the raw's place.
+    #[error(transparent)]
+    Raw(RenderError),
     /// A file could not be read or written.
     #[error("a smaller copy of the raw needs {path}: {source}")]
     Io {
@@ -86,6 +90,7 @@ impl Coded for ProxyError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Kind { .. } | Self::Small { .. } => ErrorCode::InvalidInput,
+            Self::Raw(error) => error.code(),
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => ErrorCode::NotFound,
             Self::Io { .. } => ErrorCode::StateError,
         }
@@ -95,6 +100,7 @@ impl Coded for ProxyError {
         match self {
             Self::Kind { .. } => Some("only uncompressed Bayer DNGs work; leave out --proxy".into()),
             Self::Small { .. } => Some("--proxy auto takes what fits".into()),
+            Self::Raw(error) => error.remedy(),
             Self::Io { .. } => None,
         }
     }
@@ -124,9 +130,14 @@ impl Proxies {
         if choice == Choice::Off {
             return Ok(None);
         }
-        let file = fs::read(&raw.path).map_err(at(&raw.path))?;
+        let file = files::read(&raw.path, files::LARGEST).map_err(at(&raw.path))?;
         let kind = |reason| ProxyError::Kind { path: raw.path.clone(), reason };
         let mosaic = Mosaic::read(&file).map_err(kind)?;
+        let found = Hash::of(&file);
+        if found != raw.sha256 {
+            let (path, expected) = (raw.path.clone(), raw.sha256.clone());
+            return Err(ProxyError::Raw(RenderError::Replaced { path, expected, found }));
+        }
         // The copy has whole cells of two sites.
         let least = u64::from(long_edge.max(1).next_multiple_of(2));
         let large = mosaic.long_edge() as u64;
@@ -149,8 +160,9 @@ impl Proxies {
             return Ok(Some((n, RawFile { path, sha256 })));
         }
         let mut copy = mosaic.shrunk(n as usize).ok_or_else(|| kind("it is too small"))?;
+        let digits = Hash::of(&copy);
+        copy.extend_from_slice(digits.as_str().as_bytes());
         let sha256 = Hash::of(&copy);
-        copy.extend_from_slice(sha256.as_str().as_bytes());
         crate::durable::write(&path, &copy).map_err(at(&path))?;
         self.evict().map_err(at(&self.folder))?;
         Ok(Some((n, RawFile { path, sha256 })))
@@ -181,18 +193,17 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> ProxyError {
     move |source| ProxyError::Io { path: path.to_owned(), source }
 }
 
-/// The hash of a copy that is there and whole.
+/// The hash of a copy's file that is there and whole.
 fn kept(path: &Path) -> Option<Hash> {
-    let file = fs::read(path).ok()?;
+    let file = files::read(path, files::LARGEST).ok()?;
     let (copy, digits) = file.split_at_checked(file.len().checked_sub(DIGITS)?)?;
-    let sha256 = Hash::of(copy);
-    if sha256.as_str().as_bytes() != digits {
+    if Hash::of(copy).as_str().as_bytes() != digits {
         tracing::warn!(copy = %path.display(), "a damaged copy of a raw is made again");
         return None;
     }
     // The order of eviction; nothing else depends on it.
     let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
-    Some(sha256)
+    Some(Hash::of(&file))
 }
 
 /// A renderer whose previews of one raw come from a copy of it.
@@ -228,6 +239,7 @@ fn suffices(rendered: &Rendered, request: &RenderRequest<'_>) -> bool {
 
 impl Renderer for Proxied {
     fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        request.raw.refuse_another()?;
         match self.by_copy(request).map(|by_copy| self.inner.render(&by_copy, deadline)) {
             Some(Ok(rendered)) if suffices(&rendered, request) => return Ok(rendered),
             Some(Err(cut @ RenderError::Cut { .. })) => return Err(cut),
@@ -299,6 +311,17 @@ mod tests {
     }
 
     #[test]
+    fn no_copy_is_made_of_another_file_in_the_raws_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let right = raw(dir.path(), 64, 48);
+        raw(dir.path(), 64, 50);
+        let proxies = Proxies::new(dir.path().join("proxies"));
+        let error = proxies.of(&right, Choice::By(2), 32).unwrap_err();
+        assert!(matches!(error, ProxyError::Raw(RenderError::Replaced { .. })), "{error}");
+        assert!(!proxies.folder.exists());
+    }
+
+    #[test]
     fn a_copy_is_kept_believed_only_whole_and_bounded_in_number() {
         let dir = tempfile::tempdir().unwrap();
         let raw = raw(dir.path(), 64, 48);
@@ -306,8 +329,12 @@ mod tests {
         let get = || proxies.of(&raw, Choice::By(2), 32).unwrap().unwrap().1;
         let copy = get();
         let whole = fs::read(&copy.path).unwrap();
-        assert_eq!(Hash::of(&whole[..whole.len() - DIGITS]), copy.sha256);
+        assert_eq!(
+            Hash::of(&whole[..whole.len() - DIGITS]).as_str().as_bytes(),
+            &whole[whole.len() - DIGITS..]
+        );
         assert_ne!(copy.sha256, raw.sha256);
+        copy.prove().unwrap();
         let mut flipped = whole.clone();
         flipped[whole.len() / 2] ^= 1;
         for damaged in [&whole[..whole.len() - 1], &[], &flipped] {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::clock::{Cancel, Deadline};
 use crate::darktable::render::{Quality, RawFile, RenderError, RenderRequest, Rendered, Renderer};
 use crate::darktable::state::EditState;
+use crate::error::caught;
 use crate::gate::Permit;
 use crate::ids::Hash;
 
@@ -250,9 +251,13 @@ impl Shared {
                 long_edge: key.long_edge,
                 quality: key.quality,
             };
-            let standing = match self.renderer.render(&request, &order.deadline) {
-                Ok(rendered) => Standing::Done(rendered),
-                Err(error) => {
+            let standing = match caught(|| self.renderer.render(&request, &order.deadline)) {
+                Ok(Ok(rendered)) => Standing::Done(rendered),
+                Err(fault) => {
+                    tracing::error!(%fault, "a render that was begun ahead failed");
+                    Standing::Failed
+                }
+                Ok(Err(error)) => {
                     tracing::debug!(%error, "a render that was begun ahead failed");
                     Standing::Failed
                 }
@@ -271,7 +276,10 @@ impl Shared {
             self.ended.notify_all();
             drop(board);
             if let Some(rendered) = rendered {
-                (order.finish)(&rendered);
+                let finished = caught(|| (order.finish)(&rendered));
+                drop(
+                    finished.inspect_err(|fault| tracing::error!(%fault, "a picture was not measured ahead")),
+                );
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::clock::Deadline;
 use crate::darktable::luts::LutError;
 use crate::darktable::state::EditState;
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 
 /// A decoded picture: 8-bit sRGB, interleaved, row by row.
@@ -147,6 +148,16 @@ pub enum RenderError {
         /// What the system said.
         reason: String,
     },
+    /// Another file is in the raw's place.
+    #[error("{path} is not the raw that was taken in: its SHA-256 is {found}, and not {expected}")]
+    Replaced {
+        /// The file.
+        path: PathBuf,
+        /// SHA-256 of the raw.
+        expected: Hash,
+        /// SHA-256 of what is there.
+        found: Hash,
+    },
     /// darktable decodes the photograph, but does not tell what cannot be done without.
     #[error("darktable does not tell the {what} of {path}")]
     Untold {
@@ -200,6 +211,7 @@ impl Coded for RenderError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Raw { .. } => ErrorCode::NotFound,
+            Self::Replaced { .. } => ErrorCode::VersioningError,
             Self::Encode(_) => ErrorCode::SynthesizerError,
             Self::Lut(error) => error.code(),
             Self::Cut { .. } => ErrorCode::Interrupted,
@@ -207,6 +219,14 @@ impl Coded for RenderError {
                 ErrorCode::PermissionDenied
             }
             _ => ErrorCode::DarktableError,
+        }
+    }
+
+    fn halts(&self) -> bool {
+        match self {
+            Self::Replaced { .. } => true,
+            Self::Io { source, .. } => files::is_full(source),
+            _ => false,
         }
     }
 
@@ -221,6 +241,14 @@ impl Coded for RenderError {
             ),
             Self::Lut(error) => error.remedy(),
             Self::Raw { .. } => Some("check that the raw is still where it was ingested from".into()),
+            Self::Replaced { .. } => Some(
+                "put the original back, or ingest the file that is there now as a photo of its own; \
+                 nothing was rendered from it"
+                    .into(),
+            ),
+            Self::Io { source, path } if files::is_full(source) => {
+                Some(format!("free some space on the disk at {}", files::disk(path).display()))
+            }
             Self::Io { .. } => Some("check free space and permissions".into()),
             _ => None,
         }

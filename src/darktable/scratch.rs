@@ -35,6 +35,7 @@ use crate::darktable::process::{self, Ended, Job, RunError, arguments};
 use crate::darktable::render::{Quality, RenderError};
 use crate::darktable::sandbox::Reach;
 use crate::darktable::state::EditState;
+use crate::files;
 
 /// The name of the picture that darktable writes.
 pub const PICTURE: &str = "picture.png";
@@ -415,10 +416,7 @@ fn extension(raw: &Path) -> Option<String> {
 /// Whether `raw` is a readable, non-empty file, with an extension.
 fn check_raw(raw: &Path) -> Result<(), RenderError> {
     let refuse = |reason: &str| RenderError::Raw { path: raw.to_owned(), reason: reason.to_owned() };
-    let about = fs::File::open(raw).and_then(|f| f.metadata()).map_err(|e| unreadable(raw, &e))?;
-    if !about.is_file() {
-        return Err(refuse("it is not a file"));
-    }
+    let about = files::open(raw).and_then(|f| f.metadata()).map_err(|e| unreadable(raw, &e))?;
     if about.len() == 0 {
         return Err(refuse("it is empty"));
     }

@@ -116,6 +116,9 @@ pub struct Blend {
     pub feathering_guide: u32,
     /// Pixels.
     pub feathering_radius: f32,
+    /// EV by which some modes brighten the layer before they use it (`blend_parameter`).
+    #[serde(default, skip_serializing_if = "no_fulcrum")]
+    pub fulcrum: f32,
     /// The form (normally a group) that this instance uses; `None` for no drawn mask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask_id: Option<i32>,
@@ -322,6 +325,10 @@ impl MaskForm {
         let content = serde_json::to_vec(&(&name, &shape)).unwrap_or_default();
         Self { id: content_id(&content), name, shape, source: [0.0, 0.0] }
     }
+}
+
+fn no_fulcrum(fulcrum: &f32) -> bool {
+    *fulcrum == 0.0
 }
 
 /// A mask id in 1…2³¹−1 from a digest: negative and zero ids are not accepted by every darktable.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::darktable::render::Quality;
+use crate::files;
 use crate::ids::Hash;
 
 const FILE: &str = "timings.json";
@@ -92,7 +93,10 @@ impl Timings {
 }
 
 fn read(file: &Path) -> Vec<Kind> {
-    fs::read(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    files::read(file, files::LARGEST_TEXT)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
 }
 
 /// Whole or not at all; not synced, because nothing depends on it.

@@ -10,7 +10,6 @@
 //! pixels, and about errors. After trouble the children rest for a while, and after much of it for good.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use crate::darktable::live::{Live, LiveError};
 use crate::darktable::oneshot::{Encoder, OneShot};
 use crate::darktable::probe::DarktableCli;
 use crate::darktable::process::RunError;
+use crate::darktable::raw::FileIdentity;
 use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 use crate::darktable::scratch::{Base, SERVED, Scratch, at, name_of};
 use crate::darktable::state::{EditState, Params, Value};
@@ -85,27 +85,6 @@ impl Place {
         let same = |path| FileIdentity::of(path).is_ok_and(|file| file == self.file);
         let input = self.scratch.input();
         input.ends_with(name_of(raw)) && same(raw) && same(input)
-    }
-}
-
-/// What tells a file from others, and from itself at another time.
-#[derive(Debug, PartialEq, Eq)]
-struct FileIdentity {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-}
-
-impl FileIdentity {
-    fn of(path: &Path) -> std::io::Result<Self> {
-        let about = fs::metadata(path)?;
-        Ok(Self {
-            device: about.dev(),
-            inode: about.ino(),
-            bytes: about.len(),
-            modified: (about.mtime(), about.mtime_nsec()),
-        })
     }
 }
 

@@ -34,6 +34,7 @@ use crate::eval::manifest::{CellRecord, Contestant, Done, Failure, MadeWith, Sta
 use crate::eval::metrics::{EDGE, Eyes, Finished, METRICS_VERSION, measure};
 use crate::eval::scenario::Scenario;
 use crate::eval::steering::{Protocol, Steered};
+use crate::files;
 use crate::ids::Hash;
 use crate::photo::{Library, Workspace};
 use crate::prompts::Store;
@@ -52,7 +53,7 @@ use crate::vocabulary::Vocabulary;
 /// The version of [`Inputs`].
 const FORMAT: u32 = 2;
 /// Attempts at one cell in one sitting.
-const ATTEMPTS: usize = 3;
+pub const ATTEMPTS: u64 = 3;
 /// How long darktable may take over one picture that is measured.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -262,11 +263,13 @@ pub struct Job<'a> {
     pub protocol: Option<&'a Protocol>,
     /// What it may spend.
     pub budget: &'a Budget,
+    /// Asked before an attempt is repeated, with what the failed one spent: whether the run has room for another.
+    pub again: &'a dyn Fn(Amounts) -> bool,
 }
 
 /// What is on disk about a finished cell, measured by the present metrics or not.
 pub fn finished(home: &Path, key: &Hash) -> Option<Done> {
-    let text = std::fs::read_to_string(folder(home, key).join("cell.json")).ok()?;
+    let text = files::read_text(&folder(home, key).join("cell.json"), files::LARGEST_LIST).ok()?;
     serde_json::from_str(&text).ok()
 }
 
@@ -301,7 +304,8 @@ impl Job<'_> {
             match self.attempt(inputs, &origin, execute) {
                 Ok(Some(done)) => return Standing::Done(Box::new(done)),
                 Ok(None) => {
-                    return Standing::NotRun { why: "it was cut, and goes on where it stopped".into() };
+                    let why = "it was cut, and goes on where it stopped".into();
+                    return Standing::NotRun { why, failures: self.failures() };
                 }
                 Err((fault, spent)) => {
                     let helps = matches!(
@@ -309,7 +313,7 @@ impl Job<'_> {
                         ErrorCode::ProviderError | ErrorCode::DarktableError | ErrorCode::Interrupted
                     );
                     self.note(&fault, spent);
-                    if attempt >= ATTEMPTS || !helps {
+                    if attempt >= ATTEMPTS || !helps || !(self.again)(spent) {
                         break;
                     }
                 }
@@ -490,9 +494,16 @@ impl Job<'_> {
         let _ = durable::append_line(&self.folder().join("failures.jsonl"), &line);
     }
 
+    /// What becomes of a cell that the program itself broke off.
+    pub fn broke(&self, fault: &Fault) -> Standing {
+        self.note(fault, Amounts::default());
+        Standing::Failed { failures: self.failures() }
+    }
+
     fn failures(&self) -> Vec<Failure> {
-        let text = std::fs::read_to_string(self.folder().join("failures.jsonl")).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        let text =
+            files::read(&self.folder().join("failures.jsonl"), files::LARGEST_LIST).unwrap_or_default();
+        text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 }
 

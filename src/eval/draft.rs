@@ -15,6 +15,7 @@ use crate::eval::scenario::{
     Brief, Count, Direction, Expected, HiddenMove, Image, Metadata, Region, SCENARIO_FILE, Scenario,
     ScenarioError,
 };
+use crate::files;
 use crate::ids::Hash;
 use crate::metrics::axes::Axis;
 use crate::metrics::stats::ImageStats;
@@ -285,11 +286,12 @@ fn keep_raw(set: &Path, workspace: &Workspace) -> Result<Image, DraftError> {
     let raw = workspace.raw();
     let raws = set.join("raws");
     std::fs::create_dir_all(&raws).map_err(FileError::at("make", &raws))?;
-    let bytes = std::fs::read(&raw.path).map_err(FileError::at("read", &raw.path))?;
+    let bytes = files::read(&raw.path, files::LARGEST).map_err(FileError::at("read", &raw.path))?;
+    raw.prove().map_err(MeasureError::from)?;
     let name = &workspace.photo().raw.name;
     let path = raws.join(name);
-    match std::fs::read(&path) {
-        Ok(there) if there == bytes => {}
+    match files::hash(&path) {
+        Ok((there, _)) if there == raw.sha256 => {}
         Ok(_) => return Err(DraftError::Exists { path }),
         Err(_) => durable::write(&path, &bytes).map_err(FileError::at("write", &path))?,
     }

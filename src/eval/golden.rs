@@ -17,6 +17,7 @@ use crate::error::{Coded, ErrorCode};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, metric};
 use crate::eval::scenario::{SCENARIO_FILE, Scenario, ScenarioError};
+use crate::files;
 use crate::hint::{did_you_mean, nearest};
 use crate::ids::Hash;
 
@@ -283,7 +284,7 @@ fn sets(root: &Path) -> Vec<String> {
 /// The manifest of a set and its hash.
 fn manifest(folder: &Path) -> Result<(Manifest, Hash), GoldenError> {
     let path = folder.join(MANIFEST_FILE);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match files::read_text(&path, files::LARGEST_LIST) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound && folder.is_dir() => {
             return Err(GoldenError::NotFrozen { path: folder.to_owned() });
@@ -319,24 +320,30 @@ fn findings(folder: &Path, manifest: &Manifest, sha256: &Hash) -> Result<Vec<Fin
     Ok(findings)
 }
 
-/// Every file below `folder` but the manifest, by its `/`-separated path, with its hash.
+/// Every file below `folder` but the manifest, by its `/`-separated path, with its hash. A link is as good as the file
+/// of the set that it leads to.
 fn hashes(folder: &Path) -> Result<BTreeMap<String, Hash>, GoldenError> {
-    fn walk(folder: &Path, within: &str, found: &mut BTreeMap<String, Hash>) -> Result<(), GoldenError> {
+    fn walk(top: &Path, folder: &Path, found: &mut BTreeMap<String, Hash>) -> Result<(), GoldenError> {
         for entry in std::fs::read_dir(folder).map_err(FileError::at("list", folder))? {
-            let entry = entry.map_err(FileError::at("list", folder))?;
-            let path = entry.path();
-            let name = format!("{within}{}", entry.file_name().to_string_lossy());
-            if path.is_dir() {
-                walk(&path, &format!("{name}/"), found)?;
-            } else if name != MANIFEST_FILE {
-                let bytes = std::fs::read(&path).map_err(FileError::at("read", &path))?;
-                found.insert(name, Hash::of(bytes));
+            let path = entry.map_err(FileError::at("list", folder))?.path();
+            let about = std::fs::symlink_metadata(&path).map_err(FileError::at("read", &path))?;
+            if about.is_dir() {
+                walk(top, &path, found)?;
+                continue;
+            }
+            let name = path.strip_prefix(top).unwrap_or(&path).to_string_lossy().into_owned();
+            if name != MANIFEST_FILE {
+                let stays = about.is_file() || path.canonicalize().is_ok_and(|file| file.starts_with(top));
+                let outside = || io::Error::new(io::ErrorKind::InvalidInput, "it leads out of the set");
+                let hash = if stays { files::hash(&path) } else { Err(outside()) };
+                found.insert(name, hash.map_err(FileError::at("read", &path))?.0);
             }
         }
         Ok(())
     }
     let mut found = BTreeMap::new();
-    walk(folder, "", &mut found)?;
+    let top = folder.canonicalize().map_err(FileError::at("list", folder))?;
+    walk(&top, &top, &mut found)?;
     Ok(found)
 }
 
@@ -387,6 +394,31 @@ mod tests {
             "golden_v9 is not as it was shipped: 001_cup/notes.md does not belong to the set"
         );
         assert_eq!(error.code(), ErrorCode::VersioningError);
+    }
+
+    #[test]
+    fn a_link_out_of_a_set_is_not_followed_and_one_within_it_is() {
+        use std::os::unix::fs::symlink;
+        let root = tempfile::tempdir().unwrap();
+        let folder = made(root.path());
+        let link = folder.join("link");
+        let refused = |error: GoldenError| {
+            assert_eq!(error.code(), ErrorCode::InvalidInput, "{error}");
+            std::error::Error::source(&error).unwrap().to_string()
+        };
+        std::fs::write(root.path().join("secret"), "x").unwrap();
+        for outside in ["../secret", "/dev/zero", "/etc", "nowhere"] {
+            symlink(outside, &link).unwrap();
+            assert!(refused(hashes(&folder).unwrap_err()).contains("out of the set"), "{outside}");
+            std::fs::remove_file(&link).unwrap();
+        }
+        // A folder that leads to itself is not walked for ever.
+        symlink(".", &link).unwrap();
+        assert!(hashes(&folder).is_err());
+        std::fs::remove_file(&link).unwrap();
+        symlink("001_cup/scenario.toml", &link).unwrap();
+        let found = hashes(&folder).unwrap();
+        assert_eq!(found["link"], found["001_cup/scenario.toml"]);
     }
 
     #[test]

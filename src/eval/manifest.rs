@@ -15,6 +15,7 @@ use crate::durable;
 use crate::error::{Coded, ErrorCode};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, Measured};
+use crate::files;
 use crate::ids::Hash;
 use crate::transcript::Outcome;
 
@@ -218,7 +219,20 @@ pub enum Standing {
     NotRun {
         /// Why.
         why: String,
+        /// What failed before, in this sitting or an earlier one.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failures: Vec<Failure>,
     },
+}
+
+impl Standing {
+    /// Every attempt that failed.
+    pub fn failures(&self) -> &[Failure] {
+        match self {
+            Self::Done(done) => &done.failures,
+            Self::Failed { failures } | Self::NotRun { failures, .. } => failures,
+        }
+    }
 }
 
 /// A finished cell.
@@ -413,14 +427,20 @@ impl CellRecord {
         }
     }
 
+    /// It is not run: why. What failed before stays.
+    pub fn leave(&mut self, why: &str) {
+        let failures = self.standing.failures().to_vec();
+        self.standing = Standing::NotRun { why: why.into(), failures };
+    }
+
     /// What the run `payer` paid for it, in millionths of a US dollar and in tokens; failed attempts included.
     pub fn spent(&self, payer: &str) -> (u64, u64) {
-        let (own, failures) = match &self.standing {
-            Standing::Done(done) if done.paid_by == payer => (done.spent, done.failures.as_slice()),
-            Standing::Failed { failures } => (Amounts::default(), failures.as_slice()),
-            Standing::Done(_) | Standing::NotRun { .. } => (Amounts::default(), [].as_slice()),
+        let own = match &self.standing {
+            Standing::Done(done) if done.paid_by == payer => done.spent,
+            Standing::Done(_) => return (0, 0),
+            Standing::Failed { .. } | Standing::NotRun { .. } => Amounts::default(),
         };
-        let all = failures.iter().map(|failure| failure.spent).chain([own]);
+        let all = self.standing.failures().iter().map(|failure| failure.spent).chain([own]);
         all.fold((0, 0), |(cost, tokens), one| (cost + one.cost_micro_usd, tokens + one.tokens))
     }
 }
@@ -503,7 +523,7 @@ impl Manifest {
     /// Reads the manifest of a run's folder.
     pub fn read(folder: &Path) -> Result<Self, ManifestError> {
         let path = folder.join(MANIFEST_FILE);
-        let text = std::fs::read_to_string(&path).map_err(FileError::at("read", &path))?;
+        let text = files::read_text(&path, files::LARGEST_LIST).map_err(FileError::at("read", &path))?;
         let damaged = |reason: String| ManifestError::Damaged { path: path.clone(), reason };
         let manifest: Self = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         match manifest.format {
@@ -619,6 +639,6 @@ impl HistoryLine {
 
 /// All lines of history that can be read, oldest first.
 pub fn history(home: &Path) -> Vec<HistoryLine> {
-    let text = std::fs::read_to_string(home.join(HISTORY_FILE)).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    let text = files::read(&home.join(HISTORY_FILE), files::LARGEST_LIST).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }

@@ -7,16 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::clock::Cancel;
-use crate::error::{Coded, ErrorCode, Fault};
+use crate::clock::{Cancel, Clock, SystemClock};
+use crate::error::{Coded, ErrorCode, Fault, caught};
 use crate::eval::baselines;
-use crate::eval::cells::{self, Execute, Inputs, Job, Seat, Surroundings};
+use crate::eval::cells::{self, ATTEMPTS, Execute, Inputs, Job, Seat, Surroundings};
 use crate::eval::file::FileError;
 use crate::eval::manifest::{
     Arm, Asked, CellRecord, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
@@ -214,10 +214,11 @@ pub fn plan(
                         }
                         Some(_) => not_begun(),
                         None => {
-                            bound.cost_micro_usd = bound.cost_micro_usd.saturating_add(cost);
-                            bound.seconds = bound.seconds.saturating_add(seconds);
-                            bound.model_calls = bound.model_calls.saturating_add(calls);
-                            bound.referee_calls = bound.referee_calls.saturating_add(questions);
+                            let add = |sum: &mut u64, one: u64| *sum = sum.saturating_add(one * ATTEMPTS);
+                            add(&mut bound.cost_micro_usd, cost);
+                            add(&mut bound.seconds, seconds);
+                            add(&mut bound.model_calls, calls);
+                            add(&mut bound.referee_calls, questions);
                             not_begun()
                         }
                     };
@@ -276,7 +277,7 @@ fn called(model: &ModelRecord) -> String {
 }
 
 fn not_begun() -> Standing {
-    Standing::NotRun { why: "not begun".into() }
+    Standing::NotRun { why: "not begun".into(), failures: Vec::new() }
 }
 
 /// The most that a session may cost, what its referee costs included: both are paid from one budget.
@@ -394,6 +395,11 @@ impl Plan {
         self.manifest.begun = begun.begun;
         self.manifest.checkout = begun.checkout;
         self.manifest.seconds = begun.seconds;
+        for (cell, before) in self.manifest.cells.iter_mut().zip(&begun.cells) {
+            if let Standing::NotRun { failures, .. } = &mut cell.standing {
+                *failures = before.standing.failures().to_vec();
+            }
+        }
         Ok(())
     }
 
@@ -429,9 +435,12 @@ impl Plan {
         waiting.reverse();
         for &at in &waiting {
             if let Some(cell) = self.manifest.cells.get_mut(at) {
-                cell.standing = not_begun();
+                cell.leave("not begun");
             }
         }
+        let run = &self.manifest.run;
+        let paid = waiting.iter().filter_map(|&at| Some((at, self.manifest.cells.get(at)?.spent(run).0)));
+        let paid = paid.collect();
         let desk = Desk {
             surroundings,
             folder,
@@ -441,13 +450,14 @@ impl Plan {
             jobs: jobs.max(1),
             tasks: &self.tasks,
             ways: &self.ways,
-            began: Instant::now(),
+            began: SystemClock.monotonic(),
             before: Duration::from_secs(self.manifest.seconds),
             paper: Mutex::new(Paper {
                 manifest: &mut self.manifest,
                 ledger,
                 waiting,
                 under_way: BTreeMap::new(),
+                paid,
                 took: BTreeMap::new(),
                 failed_in_a_row: 0,
                 over: None,
@@ -476,7 +486,7 @@ struct Desk<'a> {
     jobs: usize,
     tasks: &'a [Task],
     ways: &'a [Way],
-    began: Instant,
+    began: Duration,
     before: Duration,
     paper: Mutex<Paper<'a>>,
     /// Told when a cell ends: money may be free again.
@@ -490,6 +500,8 @@ struct Paper<'a> {
     /// Cells that wait for their turn, the next one last.
     waiting: Vec<usize>,
     under_way: BTreeMap<usize, String>,
+    /// What failed attempts at the cells that are open are settled with.
+    paid: BTreeMap<usize, u64>,
     /// Seconds and cells of this sitting, by arm.
     took: BTreeMap<Arm, (f64, u32)>,
     failed_in_a_row: usize,
@@ -499,13 +511,13 @@ struct Paper<'a> {
 }
 
 impl<'a> Desk<'a> {
-    /// The paper; a worker that panicked has left at most a cell that is not run.
+    /// The paper; a job that panics is a failed cell, and nothing panics while the paper is held.
     fn paper(&self) -> MutexGuard<'_, Paper<'a>> {
         self.paper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn elapsed(&self) -> Duration {
-        self.before + self.began.elapsed()
+        self.before + SystemClock.monotonic().saturating_sub(self.began)
     }
 
     /// Takes the next cell and runs it; false when there is none to take.
@@ -517,7 +529,7 @@ impl<'a> Desk<'a> {
             let paper = self.paper();
             (paper.manifest.run.clone(), paper.manifest.made_with.binary.clone())
         };
-        let began = Instant::now();
+        let began = self.elapsed();
         let job = Job {
             surroundings: self.surroundings,
             run: &run,
@@ -527,9 +539,11 @@ impl<'a> Desk<'a> {
             who: &task.who,
             protocol: self.ways.get(task.way).and_then(|way| way.protocol.as_ref()),
             budget: &task.budget,
+            again: &|failed| self.again(at, task.most, failed),
         };
-        let standing = job.run(&task.inputs, self.execute);
-        self.put(at, CellRecord { standing, ..cell }, began.elapsed());
+        let standing =
+            caught(|| job.run(&task.inputs, self.execute)).unwrap_or_else(|fault| job.broke(&fault));
+        self.put(at, CellRecord { standing, ..cell }, self.elapsed().saturating_sub(began));
         true
     }
 
@@ -565,12 +579,25 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// Settles a failed attempt at a cell, and reserves another; false when there is nothing left for it.
+    fn again(&self, at: usize, most: u64, failed: Amounts) -> bool {
+        let mut paper = self.paper();
+        let failed = Amounts { cost_micro_usd: failed.cost_micro_usd, ..Amounts::default() };
+        paper.ledger.settle(at as u64, failed);
+        let want = Amounts { cost_micro_usd: most, ..Amounts::default() };
+        let admitted = paper.ledger.admit(&want, self.elapsed()).is_ok();
+        // What is not admitted is reserved as nothing, for the cell to be settled with.
+        paper.ledger.reserve(at as u64, if admitted { want } else { Amounts::default() });
+        *paper.paid.entry(at).or_default() += failed.cost_micro_usd;
+        admitted
+    }
+
     fn put(&self, at: usize, cell: CellRecord, took: Duration) {
         let mut guard = self.paper();
         let paper = &mut *guard;
         let (cost, tokens) = cell.spent(&paper.manifest.run);
-        let spent = Amounts { cost_micro_usd: cost, tokens, ..Amounts::default() };
-        paper.ledger.settle(at as u64, spent);
+        let cost_micro_usd = cost.saturating_sub(paper.paid.get(&at).copied().unwrap_or_default());
+        paper.ledger.settle(at as u64, Amounts { cost_micro_usd, tokens, ..Amounts::default() });
         paper.under_way.remove(&at);
         match &cell.standing {
             Standing::Done(_) => {
@@ -643,7 +670,7 @@ impl<'a> Desk<'a> {
         let why = paper.over.clone().unwrap_or_else(|| "not begun".into());
         for at in std::mem::take(&mut paper.waiting) {
             if let Some(cell) = paper.manifest.cells.get_mut(at) {
-                cell.standing = Standing::NotRun { why: why.clone() };
+                cell.leave(&why);
             }
         }
         self.write(paper);

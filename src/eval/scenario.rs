@@ -66,6 +66,7 @@ use crate::durable;
 use crate::error::{Coded, ErrorCode};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{EDGE, Eyes};
+use crate::files;
 use crate::hint::{did_you_mean, toml_error};
 use crate::ids::{Hash, PhotoId, VectorName};
 use crate::metrics::axes::Axis;
@@ -346,7 +347,7 @@ impl Scenario {
     /// Reads the scenario in `folder` and checks everything that needs neither raw nor vocabulary.
     pub fn load(folder: &Path) -> Result<Self, ScenarioError> {
         let path = folder.join(SCENARIO_FILE);
-        let text = std::fs::read_to_string(&path).map_err(FileError::at("read", &path))?;
+        let text = files::read_text(&path, files::LARGEST_TEXT).map_err(FileError::at("read", &path))?;
         Self::parse(folder, &text).map_err(|reason| ScenarioError::Invalid { path, reason })
     }
 
@@ -453,14 +454,14 @@ impl Scenario {
             Some(other) if !own.is_file() => other,
             _ => own.clone(),
         };
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
+        let found = match files::hash(&path) {
+            Ok((found, _)) => found,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(ScenarioError::NoRaw { scenario: self.id.clone(), path: own });
             }
             Err(error) => return Err(FileError::at("read", &path)(error).into()),
         };
-        if Hash::of(bytes) != self.image.sha256 {
+        if found != self.image.sha256 {
             return Err(ScenarioError::OtherRaw { scenario: self.id.clone(), path });
         }
         Ok(RawFile { path, sha256: self.image.sha256.clone() })

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::clock::{Cancel, Clock};
-use crate::error::Fault;
+use crate::error::{Fault, caught};
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::NightError;
 use crate::overnight::record::{Entry, Night, Order, Stamped, Standing, Track};
@@ -44,7 +44,7 @@ pub trait House: Sync {
 pub struct Spent {
     /// Everything that is counted.
     pub amounts: Amounts,
-    /// Time by the clock during which at least one session ran.
+    /// Time that was worked on the night.
     pub time: Duration,
 }
 
@@ -52,20 +52,23 @@ impl Spent {
     /// Reads the transcripts of every session that was begun. One that cannot be read is charged in full.
     pub fn of(library: &Library, night: &Night) -> Self {
         let mut spent = Self::default();
-        let mut busy = Vec::new();
+        let mut ran = BTreeMap::new();
         for (order, track) in night.record.orders.iter().zip(night.tracks()) {
-            spent.amounts = spent.amounts.plus(bill(library, order, &track, &mut busy));
+            spent.amounts = spent.amounts.plus(bill(library, order, &track, &mut ran));
         }
-        spent.time = covered(busy);
+        spent.time = worked(&night.entries, ran);
         spent
     }
 }
 
-/// What the sessions of one order have spent; the stretches of time in which they ran go to `busy`.
-fn bill(library: &Library, order: &Order, track: &Track, busy: &mut Vec<Stretch>) -> Amounts {
+/// How long a session ran each time that it was begun or taken up, by its own clock.
+type Runs = VecDeque<Duration>;
+
+/// What the sessions of one order have spent; how long they ran goes to `ran`.
+fn bill(library: &Library, order: &Order, track: &Track, ran: &mut BTreeMap<SessionId, Runs>) -> Amounts {
     let sessions = track.all.iter().map(|(photo, id, budget)| match read(library, photo, id) {
         Ok(Some(session)) => {
-            busy.extend(stretches(&session.lines));
+            ran.insert(id.clone(), runs(&session.lines));
             session.ledger.settled()
         }
         Ok(None) => Amounts::default(),
@@ -73,6 +76,21 @@ fn bill(library: &Library, order: &Order, track: &Track, busy: &mut Vec<Stretch>
         Err(_) => share::most(budget, order.free),
     });
     sessions.fold(Amounts::default(), Amounts::plus)
+}
+
+/// The time that was worked on a night: to its last entry, and to the end of every session that an entry began,
+/// for a kill leaves no entry. Of entries without a time of their own the sessions count one after the other.
+fn worked(entries: &[Stamped], mut ran: BTreeMap<SessionId, Runs>) -> Duration {
+    let mut until = Duration::ZERO;
+    for stamped in entries {
+        let at = stamped.mono_ms.map_or(until, Duration::from_millis);
+        let lasted = match &stamped.entry {
+            Entry::Started { session, .. } => ran.get_mut(session).and_then(VecDeque::pop_front),
+            _ => None,
+        };
+        until = until.max(at + lasted.unwrap_or_default());
+    }
+    until
 }
 
 /// A session of the night; `None` if it was killed before it had a transcript.
@@ -88,38 +106,25 @@ fn read(
     listing::read(&workspace, id).map(Some)
 }
 
-/// A stretch of time, in milliseconds since the epoch.
-type Stretch = (i64, i64);
-
-/// The stretches of time in which a session ran: from its first line, and from each at which it was taken up, to
-/// the last before it was cut.
-fn stretches(lines: &[Line]) -> Vec<Stretch> {
-    let mut found: Vec<Stretch> = Vec::new();
+/// How long each run of a session lasted: from its first line, and from each at which it was taken up, to the last
+/// before it was cut, with what an effect that a crash hid may have taken.
+fn runs(lines: &[Line]) -> Runs {
+    let mut found = Runs::new();
+    let mut from = Duration::ZERO;
     for line in lines {
-        let t = line.t.as_millisecond();
-        match (&line.event, found.last_mut()) {
-            (Event::Resumed { assumed_ms, .. }, Some(last)) => {
-                // What an effect that a crash hid may have taken.
-                last.1 = last.1.saturating_add_unsigned(*assumed_ms);
-                found.push((t, t));
+        if let Event::Resumed { assumed_ms, .. } = line.event {
+            if let Some(last) = found.back_mut() {
+                *last += Duration::from_millis(assumed_ms);
             }
-            (_, Some(last)) => last.1 = last.1.max(t),
-            (_, None) => found.push((t, t)),
+            from = line.at();
+            found.push_back(Duration::ZERO);
+        }
+        match found.back_mut() {
+            Some(last) => *last = line.at().saturating_sub(from),
+            None => found.push_back(line.at()),
         }
     }
     found
-}
-
-/// How long at least one of the stretches lasted.
-fn covered(mut stretches: Vec<Stretch>) -> Duration {
-    stretches.sort_unstable();
-    let (mut sum, mut until) = (0u64, i64::MIN);
-    for (from, to) in stretches {
-        let from = from.max(until);
-        sum = sum.saturating_add(u64::try_from(to.saturating_sub(from)).unwrap_or(0));
-        until = until.max(to);
-    }
-    Duration::from_millis(sum)
 }
 
 /// Whether a session that ended like this is taken up by the next sitting: it was no fault of its own.
@@ -153,16 +158,16 @@ pub fn sit(
     cut: &Cancel,
 ) -> Result<(), NightError> {
     let jobs = jobs.max(1);
-    house.tell(&night.append(Entry::Sitting { pid: std::process::id(), jobs })?);
-    let waiting = open(night, library, house)?;
     let before = Spent::of(library, night);
+    house.tell(&night.append(Entry::Sitting { pid: std::process::id(), jobs }, before.time)?);
+    let waiting = open(night, library, house, before.time)?;
     let caps = night.record.caps.clone();
     let mut ledger = Ledger::new(caps.budget(), Reserve::default());
     ledger.reserve(u64::MAX, before.amounts);
     ledger.settle(u64::MAX, before.amounts);
     let (orders, tracks) = (night.record.orders.clone(), night.tracks());
     let billed =
-        orders.iter().zip(&tracks).map(|(order, track)| bill(library, order, track, &mut Vec::new()));
+        orders.iter().zip(&tracks).map(|(order, track)| bill(library, order, track, &mut BTreeMap::new()));
     let desk = Desk {
         library,
         house,
@@ -182,6 +187,7 @@ pub fn sit(
             scope.spawn(|| while desk.one() {});
         }
     });
+    let elapsed = desk.elapsed();
     let error = desk.paper.into_inner().unwrap_or_else(PoisonError::into_inner).error;
     if let Some(error) = error {
         return Err(error);
@@ -191,14 +197,19 @@ pub fn sit(
         cut || matches!(track.standing, Standing::Waiting | Standing::Begun)
     };
     if !night.tracks().iter().any(left) {
-        house.tell(&night.append(Entry::Closed)?);
+        house.tell(&night.append(Entry::Closed, elapsed)?);
     }
     Ok(())
 }
 
 /// The places that are open, in the plan's order. A session that ended and of which a kill kept the ledger from
 /// hearing is written down now.
-fn open(night: &mut Night, library: &Library, house: &dyn House) -> Result<VecDeque<usize>, NightError> {
+fn open(
+    night: &mut Night,
+    library: &Library,
+    house: &dyn House,
+    now: Duration,
+) -> Result<VecDeque<usize>, NightError> {
     let mut places = VecDeque::new();
     for (place, track) in night.tracks().into_iter().enumerate() {
         match (&track.standing, &track.session) {
@@ -208,7 +219,7 @@ fn open(night: &mut Night, library: &Library, house: &dyn House) -> Result<VecDe
                 match (&session, ended) {
                     (Some(session), Some(end)) => {
                         let cut = end.outcome == Outcome::Cancelled;
-                        house.tell(&night.append(ended_entry(place, id, &session.state, cut))?);
+                        house.tell(&night.append(ended_entry(place, id, &session.state, cut), now)?);
                         if cut || failed(end.outcome) {
                             places.push_back(place);
                         }
@@ -262,8 +273,8 @@ struct Paper<'a> {
 
 impl Paper<'_> {
     /// Writes an entry down; a night whose ledger cannot be written does not go on.
-    fn note(&mut self, entry: Entry, house: &dyn House) {
-        match self.night.append(entry) {
+    fn note(&mut self, entry: Entry, at: Duration, house: &dyn House) {
+        match self.night.append(entry, at) {
             Ok(stamped) => house.tell(&stamped),
             Err(error) => self.error = self.error.take().or(Some(error)),
         }
@@ -275,17 +286,22 @@ impl<'a> Desk<'a> {
         self.paper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The night's time.
+    fn elapsed(&self) -> Duration {
+        self.before + self.clock.monotonic().saturating_sub(self.began)
+    }
+
     /// Time that the night has left; `None` without a cap.
     fn left(&self) -> Option<Duration> {
-        let elapsed = self.before + self.clock.monotonic().saturating_sub(self.began);
-        self.cap.map(|cap| cap.saturating_sub(elapsed))
+        self.cap.map(|cap| cap.saturating_sub(self.elapsed()))
     }
 
     /// Takes the next session and runs it; false when there is none to take.
     fn one(&self) -> bool {
         let Some((place, turn)) = self.take() else { return false };
         let Some(order) = self.orders.get(place) else { return false };
-        let entry = self.work(place, order, turn).unwrap_or_else(|fault| Some(Entry::failed(place, &fault)));
+        let entry = caught(|| self.work(place, order, turn)).flatten();
+        let entry = entry.unwrap_or_else(|fault| Some(Entry::failed(place, &fault)));
         self.put(place, entry);
         true
     }
@@ -314,7 +330,7 @@ impl<'a> Desk<'a> {
                 }
                 Some((place, Claim::No(why))) => {
                     paper.waiting.retain(|waiting| *waiting != place);
-                    paper.note(Entry::NotBegun { place, why }, self.house);
+                    paper.note(Entry::NotBegun { place, why }, self.elapsed(), self.house);
                 }
                 Some((_, Claim::Wait)) | None => {
                     let waited = self.changed.wait_timeout(paper, TICK);
@@ -368,7 +384,7 @@ impl<'a> Desk<'a> {
         let begins = |photo: &PhotoId, session: &SessionId, budget: &Budget, again: bool| {
             let (photo, session, budget) = (photo.clone(), session.clone(), budget.clone());
             let mut paper = self.paper();
-            paper.note(Entry::Started { place, photo, session, budget, again }, self.house);
+            paper.note(Entry::Started { place, photo, session, budget, again }, self.elapsed(), self.house);
             // A session that the ledger does not know must not begin.
             paper.error.as_ref().map_or(Ok(()), |error| Err(Fault::from(error)))
         };
@@ -410,11 +426,11 @@ impl<'a> Desk<'a> {
         let mut guard = self.paper();
         let paper = &mut *guard;
         if let Some(entry) = entry {
-            paper.note(entry, self.house);
+            paper.note(entry, self.elapsed(), self.house);
         }
         let tracks = paper.night.tracks();
         if let (Some(order), Some(track)) = (self.orders.get(place), tracks.get(place)) {
-            let now = bill(self.library, order, track, &mut Vec::new());
+            let now = bill(self.library, order, track, &mut BTreeMap::new());
             // What it had spent when the sitting began is on the bill already.
             let before = self.billed.get(place).copied().unwrap_or_default();
             paper.ledger.settle(place as u64, now.minus(before));
@@ -429,10 +445,36 @@ impl<'a> Desk<'a> {
 mod tests {
     use super::*;
 
+    fn entry(mono_ms: Option<u64>, entry: Entry) -> Stamped {
+        // What the clock on the wall says goes back from entry to entry.
+        let wall =
+            jiff::Timestamp::UNIX_EPOCH - jiff::SignedDuration::from_millis(mono_ms.unwrap_or(0) as i64);
+        Stamped { t: wall, mono_ms, entry }
+    }
+
+    fn started(mono_ms: Option<u64>, session: &SessionId) -> Stamped {
+        let (photo, budget) = ("p".parse().unwrap(), Budget::parse("lite").unwrap());
+        entry(mono_ms, Entry::Started { place: 0, photo, session: session.clone(), budget, again: false })
+    }
+
     #[test]
-    fn time_in_which_two_sessions_ran_counts_once() {
-        assert_eq!(covered(vec![]), Duration::ZERO);
-        let busy = vec![(5_000, 9_000), (0, 2_000), (1_000, 3_000), (6_000, 7_000)];
-        assert_eq!(covered(busy), Duration::from_secs(7));
+    fn a_nights_time_is_its_own_whatever_the_clock_on_the_wall_does() {
+        let ids = [SessionId::mint(), SessionId::mint()];
+        let ran = |of: [&[u64]; 2]| {
+            let runs = of.map(|ms| ms.iter().copied().map(Duration::from_millis).collect::<Runs>());
+            ids.iter().cloned().zip(runs).collect::<BTreeMap<_, _>>()
+        };
+        let ms = |entries: &[Stamped], of| worked(entries, ran(of)).as_millis();
+        assert_eq!(ms(&[], [&[], &[]]), 0);
+        // Two at once, the second killed and taken up in a later sitting.
+        let sitting = |at| entry(Some(at), Entry::Sitting { pid: 1, jobs: 2 });
+        let first = [sitting(0), started(Some(100), &ids[0]), started(Some(200), &ids[1])];
+        assert_eq!(ms(&first, [&[5_000], &[7_000]]), 7_200);
+        let both = [first.as_slice(), &[sitting(7_200), started(Some(7_300), &ids[1])]].concat();
+        assert_eq!(ms(&both, [&[5_000], &[7_000, 1_000]]), 8_300);
+        let over = [both.as_slice(), &[entry(Some(9_000), Entry::Closed)]].concat();
+        assert_eq!(ms(&over, [&[5_000], &[7_000, 1_000]]), 9_000);
+        // Yesterday's ledgers have no time of their own.
+        assert_eq!(ms(&[started(None, &ids[0]), started(None, &ids[1])], [&[5_000], &[7_000]]), 12_000);
     }
 }

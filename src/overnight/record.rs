@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::Budget;
 use crate::durable;
 use crate::error::{ErrorCode, Fault};
+use crate::files;
 use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::NightError;
 use crate::overnight::plan::Caps;
@@ -171,8 +173,12 @@ impl Entry {
 /// An entry with its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stamped {
-    /// When (UTC).
+    /// When (UTC), for people.
     pub t: Timestamp,
+    /// The night's own time in milliseconds: it does not run between sittings, and no change of the clock on the
+    /// wall moves it. Absent in what earlier builds wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mono_ms: Option<u64>,
     /// What.
     #[serde(flatten)]
     pub entry: Entry,
@@ -226,7 +232,7 @@ impl Night {
     /// Reads a night from its folder.
     pub fn read(folder: &Path) -> Result<Self, NightError> {
         let path = folder.join(NIGHT);
-        let bytes = fs::read(&path).map_err(NightError::io("read", &path))?;
+        let bytes = files::read_own(&path, files::LARGEST_LIST).map_err(NightError::io("read", &path))?;
         let damaged = |path: &Path, reason: String| NightError::Damaged { path: path.to_owned(), reason };
         let record: Record = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
         if record.format > FORMAT {
@@ -237,14 +243,16 @@ impl Night {
             return Err(damaged(&path, "it is not what its hash says".into()));
         }
         let path = folder.join(LEDGER);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        let bytes = match files::read_own(&path, files::LARGEST) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(NightError::io("read", &path)(e)),
         };
         let mut entries = Vec::new();
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
-            match serde_json::from_str(line) {
+        // As bytes: a line may be torn within a character.
+        let lines = bytes.split(|byte| *byte == b'\n').enumerate();
+        for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
+            match serde_json::from_slice(line) {
                 Ok(entry) => entries.push(entry),
                 // A crash tears the line that it is writing; what that line says was not done yet.
                 Err(e) if e.is_eof() => {}
@@ -296,9 +304,10 @@ impl Night {
         self.entries.last().is_some_and(|stamped| stamped.entry == Entry::Closed)
     }
 
-    /// Writes down what happened, synced.
-    pub(super) fn append(&mut self, entry: Entry) -> Result<Stamped, NightError> {
-        let stamped = Stamped { t: Timestamp::now(), entry };
+    /// Writes down what happened at the night's time `at`, synced.
+    pub(super) fn append(&mut self, entry: Entry, at: Duration) -> Result<Stamped, NightError> {
+        let mono_ms = Some(u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
+        let stamped = Stamped { t: Timestamp::now(), mono_ms, entry };
         let path = self.folder.join(LEDGER);
         let line = serde_json::to_string(&stamped).unwrap_or_default();
         durable::append_line(&path, &line).map_err(NightError::io("append to", &path))?;
@@ -309,13 +318,14 @@ impl Night {
     /// Takes the night for this process, if no other one keeps it. It is free again when the lock is dropped.
     pub fn lock(&self) -> Result<NightLock, NightError> {
         let path = self.folder.join(LOCK);
-        let open = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
-        let mut file = open.map_err(NightError::io("lock", &path))?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true);
+        let mut file = files::open_own(&path, &mut options).map_err(NightError::io("lock", &path))?;
         match durable::try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let text = fs::read_to_string(&path).unwrap_or_default();
-                let pid = text.trim().parse().unwrap_or(0);
+                let text = files::read_own(&path, 64).unwrap_or_default();
+                let pid = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
                 return Err(NightError::Busy { name: self.record.night.clone(), pid });
             }
             Err(TryLockError::Error(e)) => return Err(NightError::io("lock", &path)(e)),
@@ -341,7 +351,7 @@ pub fn begin(
     now: Timestamp,
 ) -> Result<Night, NightError> {
     let nights = library.root().join(FOLDER);
-    fs::create_dir_all(&nights).map_err(NightError::io("make", &nights))?;
+    durable::make_folder(&nights).map_err(NightError::io("make", &nights))?;
     let stamp = now.strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
     let (mut name, mut number) = (stamp.clone(), 2);
     // Two nights may begin in one second.
@@ -367,6 +377,7 @@ pub fn begin(
         orders,
     };
     let json = serde_json::to_vec_pretty(&record).unwrap_or_default();
+    durable::sync_folder(&nights).map_err(NightError::io("write", &nights))?;
     // The record last: with it, the folder is a night.
     for (name, bytes) in [(PLAN, text.as_bytes()), (NIGHT, &json)] {
         let path = folder.join(name);
@@ -456,7 +467,7 @@ mod tests {
         let budget = Budget::parse("lite").unwrap();
         let photo: PhotoId = "a".parse().unwrap();
         let begun = Entry::Started { place: 0, photo, session: session.clone(), budget, again: false };
-        night.append(begun).unwrap();
+        night.append(begun, Duration::ZERO).unwrap();
         let ledger = night.folder.join(LEDGER);
         let mut text = fs::read_to_string(&ledger).unwrap();
         text.push_str("{\"t\":\"2026-11-22T01:00:00Z\",\"event\":\"ended\",\"pla");
@@ -464,7 +475,10 @@ mod tests {
         let mut night = find(&library, "last").unwrap();
         assert_eq!((night.entries.len(), &night.tracks()[0].standing), (1, &Standing::Begun));
         night
-            .append(Entry::failed(1, &Fault::new(ErrorCode::NotFound, "gone").with("remedy", "look")))
+            .append(
+                Entry::failed(1, &Fault::new(ErrorCode::NotFound, "gone").with("remedy", "look")),
+                Duration::ZERO,
+            )
             .unwrap();
         let tracks = find(&library, &night.record.night).unwrap().tracks();
         assert_eq!(tracks[0].session.as_ref().unwrap().1, session);
@@ -473,8 +487,32 @@ mod tests {
             (fault.code, crate::error::Coded::remedy(fault)),
             (ErrorCode::NotFound, Some("look".into()))
         );
+        // Torn within a character.
+        let mut bytes = fs::read(&ledger).unwrap();
+        bytes.extend(
+            "{\"t\":\"2026-11-22T01:00:00Z\",\"event\":\"not_begun\",\"place\":1,\"why\":\"ü".bytes(),
+        );
+        bytes.pop();
+        fs::write(&ledger, bytes).unwrap();
+        let mut night = find(&library, "last").unwrap();
+        assert_eq!(night.tracks(), tracks);
+        night.append(Entry::Closed, Duration::ZERO).unwrap();
+        assert!(find(&library, "last").unwrap().is_over());
         fs::write(&ledger, "nonsense\n").unwrap();
         assert!(matches!(find(&library, "last"), Err(NightError::Damaged { .. })));
+    }
+
+    #[test]
+    fn a_nights_lock_and_ledger_are_never_written_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut night = night(&Library::new(dir.path().join("library")));
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "text").unwrap();
+        for name in [LOCK, LEDGER] {
+            std::os::unix::fs::symlink(&precious, night.folder.join(name)).unwrap();
+        }
+        assert!(night.lock().is_err() && night.append(Entry::Closed, Duration::ZERO).is_err());
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
     }
 
     #[test]
@@ -491,7 +529,7 @@ mod tests {
         assert_eq!(pid, std::process::id());
         drop(lock);
         first.lock().unwrap();
-        first.append(Entry::Closed).unwrap();
+        first.append(Entry::Closed, Duration::ZERO).unwrap();
         assert!(unfinished(&library, &sha256).is_none());
         let second = night(&library);
         assert_ne!(second.record.night, first.record.night);

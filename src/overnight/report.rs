@@ -220,7 +220,7 @@ impl Morning {
     pub fn write(&self) -> Result<(), NightError> {
         for (name, content) in [("report.txt", self.text()), ("report.html", self.html())] {
             let path = self.folder.join(name);
-            durable::publish(&path, content.as_bytes(), true).map_err(NightError::io("write", &path))?;
+            durable::write(&path, content.as_bytes()).map_err(NightError::io("write", &path))?;
         }
         Ok(())
     }

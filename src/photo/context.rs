@@ -56,10 +56,17 @@ pub struct Notes {
     pub elided: usize,
 }
 
+impl Workspace {
+    /// The photographer's brief; empty if there is none.
+    pub fn brief(&self) -> Result<String, PhotoError> {
+        Ok(tastes::read(&self.folder().join(BRIEF))?.unwrap_or_default())
+    }
+}
+
 /// Reads the context of a photo. Missing files are empty. Long notes are shortened unless `full`.
 pub fn read_context(workspace: &Workspace, tastes_dir: &Path, full: bool) -> Result<Context, PhotoError> {
     let folder = workspace.folder();
-    let brief = tastes::read(&folder.join(BRIEF))?.unwrap_or_default();
+    let brief = workspace.brief()?;
     let mut files = Vec::new();
     let mut missing_tastes = Vec::new();
     if let Some(text) = tastes::read(&tastes_dir.join(tastes::DEFAULT))? {
@@ -141,6 +148,9 @@ mod tests {
         assert_eq!(context.taste_for_mode_b, "be bold");
         assert_eq!(context.contradictions.len(), 1);
         assert_eq!(context.contradictions[0].specific.file, "birds.md");
+        std::os::unix::fs::symlink("../secret.md", tastes.join("snow.md")).unwrap();
+        let error = read_context(&photo.workspace, &tastes, false).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
     }
 
     #[test]

@@ -453,6 +453,7 @@ mod tests {
             details: 0.0,
             feathering_guide: 5,
             feathering_radius: 0.0,
+            fulcrum: 0.0,
             mask_id,
             mask_blur: 0.0,
             mode: 0x18,

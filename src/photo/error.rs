@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::darktable::render::RenderError;
 use crate::darktable::xmp::XmpError;
 use crate::error::{Coded, ErrorCode, Fault};
+use crate::files;
 use crate::ids::{Hash, InvalidName, PhotoId, RefName};
 use crate::photo::lock::Holder;
 
@@ -69,6 +70,18 @@ pub enum PhotoError {
         expected: Hash,
         /// Where it is.
         found: Hash,
+    },
+    /// A branch of a session that is taken up again was moved by somebody else.
+    #[error("branch `{branch}` was moved since the session was cut: {}", moved_since(found.as_ref(), to.as_ref()))]
+    MovedSince {
+        /// The photo.
+        photo: PhotoId,
+        /// The branch.
+        branch: RefName,
+        /// Where it is; `None` if it is gone.
+        found: Option<Hash>,
+        /// Where the session needs it; `None` if it is to make it.
+        to: Option<Hash>,
     },
     /// A branch or tag of that name, or one in its way, stands already.
     #[error("{0}")]
@@ -162,6 +175,7 @@ impl Coded for PhotoError {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     ErrorCode::PermissionDenied
                 }
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ErrorCode::InvalidInput,
                 _ => ErrorCode::StateError,
             },
             Self::NoPhoto { .. } | Self::NoProposal(_) => ErrorCode::NotFound,
@@ -170,6 +184,7 @@ impl Coded for PhotoError {
             | Self::Ambiguous { .. }
             | Self::Damaged { .. }
             | Self::Moved { .. }
+            | Self::MovedSince { .. }
             | Self::RefTaken(_) => ErrorCode::VersioningError,
             Self::Busy { .. }
             | Self::AlreadyIngested { .. }
@@ -184,11 +199,24 @@ impl Coded for PhotoError {
         }
     }
 
+    fn halts(&self) -> bool {
+        match self {
+            Self::Lease(fault) => fault.halts(),
+            Self::Baseline(error) => error.halts(),
+            Self::Io { source, .. } => files::is_full(source),
+            _ => false,
+        }
+    }
+
     fn remedy(&self) -> Option<String> {
         let text = match self {
-            Self::Io { source, .. } => match source.kind() {
+            Self::Io { source, path, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                    "free some space on that disk and try again; nothing was left half-written"
+                    let disk = files::disk(path);
+                    return Some(format!(
+                        "free some space on the disk at {} and try again; nothing was left half-written",
+                        disk.display()
+                    ));
                 }
                 io::ErrorKind::ReadOnlyFilesystem => {
                     "that disk is mounted read-only: mount it writable, or use another library folder"
@@ -198,6 +226,9 @@ impl Coded for PhotoError {
                     "a file stands where a folder should be, or the reverse: move it away"
                 }
                 io::ErrorKind::NotFound => "check the path",
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                    "put a regular file of a reasonable size in its place"
+                }
                 _ => return None,
             },
             Self::NoPhoto { .. } => {
@@ -209,6 +240,22 @@ impl Coded for PhotoError {
                 "run `chemigram fsck PHOTO`: it lists each damage and what to do about it"
             }
             Self::Moved { .. } => "read where the branch is now and start from there",
+            Self::MovedSince { photo, branch, found, to } => {
+                let mut steps = Vec::new();
+                if found.is_some() {
+                    steps.push(format!(
+                        "keep what is on it as a branch of your own: `chemigram branch {photo} NAME {branch}`"
+                    ));
+                    steps.push(format!("delete it: `chemigram branch {photo} {branch} --delete`"));
+                }
+                if let Some(to) = to {
+                    steps.push(format!(
+                        "make it where the session had it: `chemigram branch {photo} {branch} {}`",
+                        to.short()
+                    ));
+                }
+                return Some(steps.join("; "));
+            }
             Self::RefTaken(_) => "choose another name",
             Self::Busy { holder: Some(holder), .. } if holder.purpose.contains("session") => {
                 "wait for it to end, or ask it to wrap up: `chemigram mode-b stop SESSION`"
@@ -232,5 +279,14 @@ impl Coded for PhotoError {
             }
         };
         Some(text.to_owned())
+    }
+}
+
+/// Where a branch is and where it was to be, in words.
+fn moved_since(found: Option<&Hash>, to: Option<&Hash>) -> String {
+    let found = found.map_or_else(|| "it is gone".to_owned(), |at| format!("it is at {}", at.short()));
+    match to {
+        Some(to) => format!("{found}, and the session goes on from {}", to.short()),
+        None => format!("{found}, and the session is about to make it"),
     }
 }

@@ -1,21 +1,22 @@
 //! Proving a photo's folder whole, or listing each damage with what to do about it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
 use crate::error::Coded;
+use crate::files;
 use crate::ids::Hash;
 use crate::photo::error::PhotoError;
 use crate::photo::gaps::{self, Gap};
 use crate::photo::jsonl;
 use crate::photo::objects::{Commit, Kind};
+use crate::photo::op::Operation;
 use crate::photo::oplog::{self, OpLine};
 use crate::photo::proposals;
 use crate::photo::refs::{Head, RefKind};
@@ -53,6 +54,8 @@ pub struct FsckReport {
     pub refs: usize,
     /// Lines of the op-log.
     pub log_lines: usize,
+    /// Sessions whose transcripts are as they were written.
+    pub sessions: usize,
     /// Objects that no ref leads to; `gc` would remove them.
     pub dangling: usize,
 }
@@ -63,32 +66,34 @@ impl FsckReport {
         self.damages.is_empty()
     }
 
-    fn damage(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
+    /// Adds something that is broken.
+    pub fn damage(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
         self.damages.push(Finding { what: what.into(), problem: problem.into(), remedy: remedy.into() });
     }
 
-    fn note(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
+    pub(super) fn note(&mut self, what: impl Into<String>, problem: impl Into<String>, remedy: &str) {
         self.notes.push(Finding { what: what.into(), problem: problem.into(), remedy: remedy.into() });
     }
 }
 
-const REPLAY: &str =
-    "if a session made it, `chemigram mode-b replay` writes it again; else restore it from a backup";
-const BACKUP: &str = "restore it from a backup";
+pub(super) const BACKUP: &str = "restore it from a backup";
 
 impl Workspace {
     /// Checks everything: each object against its name, each commit's parents and state, each ref, HEAD, the
-    /// lines of every log, and the raw against its hash. Writes nothing. Fails only if the folder cannot be
+    /// lines of every log, the transcripts with the files that they name, and the raw against its hash. Writes nothing. Fails only if the folder cannot be
     /// read at all.
     pub fn fsck(&self) -> Result<FsckReport, PhotoError> {
         let mut report = FsckReport::default();
         let good_states = self.check_states(&mut report)?;
         let commits = self.check_commits(&good_states, &mut report)?;
-        self.check_refs(&commits, &mut report)?;
-        self.check_head(&mut report);
-        self.check_log(&commits, &mut report)?;
+        let log = check_lines::<OpLine>(self.folder(), oplog::FILE, &mut report)?;
+        report.log_lines = log.len();
+        let log = Log::of(&log, &mut report);
+        self.check_refs(&commits, &log, &mut report)?;
+        self.check_head(&log, &mut report);
         check_lines::<Gap>(self.folder(), gaps::FILE, &mut report)?;
         check_lines::<serde_json::Value>(self.folder(), proposals::FILE, &mut report)?;
+        self.check_sessions(&mut report)?;
         self.check_raw(&mut report);
         self.note_misplaced(&mut report);
         for path in litter(self.folder())? {
@@ -113,7 +118,7 @@ impl Workspace {
         for hash in names {
             match self.state(&hash) {
                 Ok(_) => drop(good.insert(hash)),
-                Err(e) => report.damage(format!("state {hash}"), reason(&e), REPLAY),
+                Err(e) => report.damage(format!("state {hash}"), reason(&e), BACKUP),
             }
         }
         report.states = good.len();
@@ -131,7 +136,7 @@ impl Workspace {
         for hash in names {
             match self.commit(&hash) {
                 Ok(commit) => good.push((hash, commit)),
-                Err(e) => report.damage(format!("commit {hash}"), reason(&e), REPLAY),
+                Err(e) => report.damage(format!("commit {hash}"), reason(&e), BACKUP),
             }
         }
         let known: HashSet<Hash> = good.iter().map(|(hash, _)| hash.clone()).collect();
@@ -139,77 +144,80 @@ impl Workspace {
             let what = format!("commit {hash}");
             if !states.contains(&commit.state) {
                 let problem = format!("its state {} is missing or damaged", commit.state);
-                report.damage(what.clone(), problem, REPLAY);
+                report.damage(what.clone(), problem, BACKUP);
             }
             for parent in commit.parents.iter().filter(|parent| !known.contains(*parent)) {
-                report.damage(what.clone(), format!("its parent {parent} is missing or damaged"), REPLAY);
+                report.damage(what.clone(), format!("its parent {parent} is missing or damaged"), BACKUP);
             }
         }
         report.commits = known.len();
         Ok(known)
     }
 
-    fn check_refs(&self, commits: &HashSet<Hash>, report: &mut FsckReport) -> Result<(), PhotoError> {
+    fn check_refs(
+        &self,
+        commits: &HashSet<Hash>,
+        log: &Log<'_>,
+        report: &mut FsckReport,
+    ) -> Result<(), PhotoError> {
+        let mut there = HashSet::new();
         for kind in [RefKind::Branch, RefKind::Tag] {
             let (names, strange) = self.refs().names(kind)?;
             self.note_strange(&strange, report);
             for name in names {
                 let what = format!("{kind} `{name}`");
-                let remedy = "the op-log's last line for it says where it should be";
+                let full = kind.full(&name);
+                let (logged, remedy) = log.remedy(&full);
                 match self.refs().read(kind, &name) {
-                    Ok(Some(hash)) if commits.contains(&hash) => report.refs += 1,
+                    Ok(Some(hash)) if commits.contains(&hash) => {
+                        report.refs += 1;
+                        let baseline = full == BASELINE && hash == *self.baseline();
+                        log.compare(&full, Some(&hash), baseline, &remedy, report);
+                    }
                     Ok(Some(hash)) => {
+                        let remedy = if logged == Some(&hash) { BACKUP } else { &remedy };
                         report.damage(what, format!("its commit {hash} is missing or damaged"), remedy)
                     }
-                    Ok(None) => report.damage(what, "it cannot be read", remedy),
-                    Err(e) => report.damage(what, reason(&e), remedy),
+                    Ok(None) => report.damage(what, "it cannot be read", &remedy),
+                    Err(e) => report.damage(what, reason(&e), &remedy),
                 }
+                there.insert(full);
             }
+        }
+        for full in log.last.keys().filter(|full| !there.contains(**full)) {
+            log.compare(full, None, false, &log.remedy(full).1, report);
         }
         if !commits.contains(self.baseline()) {
             let problem = format!("its commit {} is missing or damaged", self.baseline());
-            report.damage("the baseline", problem, "ingest the raw again under another id");
+            let remedy =
+                format!("{BACKUP}, or move the photo's folder out of the library and ingest the raw again");
+            report.damage("the baseline", problem, &remedy);
         }
         Ok(())
     }
 
-    fn check_head(&self, report: &mut FsckReport) {
-        let remedy = "`chemigram checkout` a branch";
+    fn check_head(&self, log: &Log<'_>, report: &mut FsckReport) {
+        let remedy = &format!("go where you want to be: `chemigram checkout {} main`", self.id());
         match (self.head(), self.head_commit()) {
             (Err(e), _) | (_, Err(e)) => report.damage("HEAD", reason(&e), remedy),
             (Ok(Head::Detached(commit)), _) if self.commit(&commit).is_err() => {
                 report.damage("HEAD", format!("its commit {commit} is missing or damaged"), remedy);
             }
-            _ => {}
+            (Ok(head), _) => log.compare_head(&head, remedy, report),
         }
-    }
-
-    fn check_log(&self, commits: &HashSet<Hash>, report: &mut FsckReport) -> Result<(), PhotoError> {
-        let lines = check_lines::<OpLine>(self.folder(), oplog::FILE, report)?;
-        report.log_lines = lines.len();
-        if let Some(last) = lines.last() {
-            let now = match last.reference.as_str() {
-                "HEAD" => self.head_commit().ok(),
-                full => self.resolve(full).ok(),
-            };
-            // A session that was cut between line and ref repeats its call, and then they agree.
-            if now != last.after && last.after.as_ref().is_none_or(|after| commits.contains(after)) {
-                let problem =
-                    format!("its last line (`{}` on {}) did not come into effect", last.op, last.reference);
-                report.note(oplog::FILE, problem, "repeat it if it is still wanted");
-            }
-        }
-        Ok(())
     }
 
     fn check_raw(&self, report: &mut FsckReport) {
         let raw = self.raw();
         let original = &self.photo().raw.original;
-        match hash_file(&raw.path) {
+        match files::hash(&raw.path) {
             Ok((found, _)) if found == raw.sha256 => {}
-            Ok(_) => report.damage(
+            Ok((found, _)) => report.damage(
                 format!("raw/{}", self.photo().raw.name),
-                "its bytes are not those that were ingested",
+                format!(
+                    "its bytes are not those that were ingested: their SHA-256 is {found}, not {}",
+                    raw.sha256
+                ),
                 "put the original back",
             ),
             Err(e) => report.damage(
@@ -237,31 +245,102 @@ impl Workspace {
         }
     }
 
-    fn relative(&self, path: &Path) -> String {
+    pub(super) fn relative(&self, path: &Path) -> String {
         path.strip_prefix(self.folder()).unwrap_or(path).display().to_string()
     }
 }
 
-/// SHA-256 and length of a file, read in pieces.
-pub(super) fn hash_file(path: &Path) -> io::Result<(Hash, u64)> {
-    let mut file = File::open(path)?;
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut length = 0;
-    loop {
-        let n = file.read(&mut buffer)?;
-        if n == 0 {
-            return Ok((Hash::finish(digest), length));
+/// The tag that ingest makes, of which no line tells.
+const BASELINE: &str = "refs/tags/baseline";
+
+/// What the op-log says of each ref: every one moves from where the line before left it.
+struct Log<'a> {
+    /// The last line about each branch and tag.
+    last: BTreeMap<&'a str, &'a OpLine>,
+    /// Where HEAD went, in order.
+    heads: Vec<Head>,
+}
+
+impl<'a> Log<'a> {
+    fn of(lines: &'a [OpLine], report: &mut FsckReport) -> Self {
+        let mut log = Self { last: BTreeMap::new(), heads: Vec::new() };
+        for line in lines {
+            if let Operation::Checkout { branch } = &line.op {
+                log.heads.extend(
+                    branch.clone().map(Head::Branch).or_else(|| line.after.clone().map(Head::Detached)),
+                );
+                continue;
+            }
+            // A line is written before its ref is: where a crash came between, the ref is where it was.
+            let known = match log.last.insert(&line.reference, line) {
+                Some(last) => line.before == last.after || line.before == last.before,
+                None => line.before.is_none(),
+            };
+            if !known {
+                let problem = format!(
+                    "lines are missing before `{}` of {:.0}: {} was not at {}",
+                    line.op,
+                    line.t,
+                    line.reference,
+                    place(line.before.as_ref())
+                );
+                report.damage(oplog::FILE, problem, BACKUP);
+            }
         }
-        digest.update(buffer.get(..n).unwrap_or_default());
-        length += n as u64;
+        log
     }
+
+    /// Where the log has a ref, and how it gets there.
+    fn remedy(&self, full: &str) -> (Option<&Hash>, String) {
+        let at = self.last.get(full).and_then(|line| line.after.as_ref());
+        let write =
+            |at| format!("the op-log has it at {at}: write that, and a line end, into its file {full}");
+        (at, at.map_or_else(|| BACKUP.to_owned(), write))
+    }
+
+    /// Holds a ref against its last line.
+    fn compare(&self, full: &str, now: Option<&Hash>, unlogged: bool, remedy: &str, report: &mut FsckReport) {
+        match self.last.get(full) {
+            Some(line) if line.after.as_ref() == now => {}
+            Some(line) if line.before.as_ref() == now => {
+                let problem = format!("its last line about {full} (`{}`) did not come into effect", line.op);
+                report.note(oplog::FILE, problem, "repeat it if it is still wanted");
+            }
+            Some(line) => {
+                let (now, then) = (place(now), place(line.after.as_ref()));
+                let problem = format!("{full} is at {now}, and its last line leaves it at {then}");
+                report.damage(oplog::FILE, problem, remedy);
+            }
+            None if unlogged => {}
+            None => report.damage(oplog::FILE, format!("no line tells of {full}"), BACKUP),
+        }
+    }
+
+    fn compare_head(&self, head: &Head, remedy: &str, report: &mut FsckReport) {
+        let first = "main".parse().ok().map(Head::Branch);
+        let mut went = self.heads.iter().rev().chain(&first);
+        if went.next() == Some(head) {
+            return;
+        }
+        if went.next() == Some(head) {
+            let problem = "its last line about HEAD (`checkout`) did not come into effect";
+            report.note(oplog::FILE, problem, "repeat it if it is still wanted");
+        } else {
+            report.damage("HEAD", "no line of the op-log leads to where it is", remedy);
+        }
+    }
+}
+
+/// Where a ref is, in words.
+fn place(at: Option<&Hash>) -> String {
+    at.map_or_else(|| "no commit".to_owned(), |at| at.short().to_owned())
 }
 
 /// The temporary files that a crash left in the folders that are written to.
 pub(super) fn litter(photo: &Path) -> Result<Vec<PathBuf>, PhotoError> {
     let mut found = Vec::new();
-    let mut folders = vec![photo.to_owned(), photo.join("objects"), photo.join("refs")];
+    let mut folders: Vec<_> =
+        ["", "objects", "refs", "previews", "sessions"].map(|name| photo.join(name)).into();
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
@@ -271,7 +350,7 @@ pub(super) fn litter(photo: &Path) -> Result<Vec<PathBuf>, PhotoError> {
         for entry in entries {
             let path = entry.map_err(PhotoError::io("list", &folder))?.path();
             if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
-                if folder != photo {
+                if folder != photo.join("") {
                     folders.push(path);
                 }
             } else if is_temporary(&path) {
@@ -284,7 +363,7 @@ pub(super) fn litter(photo: &Path) -> Result<Vec<PathBuf>, PhotoError> {
 }
 
 /// As [`crate::durable::write`] names them.
-fn is_temporary(path: &Path) -> bool {
+pub(super) fn is_temporary(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"))
 }
 
@@ -317,7 +396,7 @@ fn reason(error: &PhotoError) -> String {
 mod tests {
     use super::*;
     use crate::photo::Operation;
-    use crate::photo::testing::{TestPhoto, exposure, name};
+    use crate::photo::testing::{TestPhoto, exposure, name, take_in};
 
     /// `main` one edit from the baseline, and an edit that no ref leads to.
     fn photo() -> TestPhoto {
@@ -385,6 +464,21 @@ mod tests {
     }
 
     #[test]
+    fn a_device_or_a_pipe_in_the_raws_place_is_damage_and_not_read_for_ever() {
+        let photo = photo();
+        let raw = photo.workspace.raw().path;
+        let pipe = photo.dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for place in [Path::new("/dev/zero"), &pipe] {
+            fs::remove_file(&raw).unwrap();
+            std::os::unix::fs::symlink(place, &raw).unwrap();
+            let report = photo.workspace.fsck().unwrap();
+            assert!(report.damages[0].problem.contains("not a regular file"), "{:?}", report.damages);
+            assert!(take_in(&photo.library, &raw).is_err());
+        }
+    }
+
+    #[test]
     fn what_a_crash_leaves_is_noted_and_no_damage() {
         let photo = photo();
         let log = photo.read("log.jsonl");
@@ -402,6 +496,49 @@ mod tests {
         fs::remove_file(photo.workspace.folder().join("refs/heads/cut")).unwrap();
         let report = photo.workspace.fsck().unwrap();
         assert!(report.is_whole() && report.notes[1].problem.contains("create branch"), "{:?}", report.notes);
+    }
+
+    #[test]
+    fn lost_lines_of_the_log_are_found_wherever_they_were_and_every_remedy_helps() {
+        let photo = photo();
+        let mut person = photo.person();
+        person.checkout("baseline").unwrap();
+        person.create_branch(&name("last"), &photo.tip("main")).unwrap();
+        drop(person);
+        assert!(photo.workspace.fsck().unwrap().is_whole());
+        let log = photo.read("log.jsonl");
+        let lines: Vec<&str> = log.lines().collect();
+        for lost in 0..lines.len() {
+            let mut fewer = lines.clone();
+            fewer.remove(lost);
+            // As an earlier build wrote them: without a hash that tells.
+            let plain = |line: &&str| line.split(",\"own_sha256\"").next().unwrap().to_owned() + "}\n";
+            for text in [fewer.join("\n") + "\n", fewer.iter().map(plain).collect()] {
+                photo.write("log.jsonl", &text);
+                let report = photo.workspace.fsck().unwrap();
+                assert!(!report.is_whole(), "line {lost}: {:?}", report.notes);
+            }
+        }
+        photo.write("log.jsonl", &log);
+
+        // A branch that is gone is made again as the finding says, and a damaged ref written.
+        let tip = photo.tip("last");
+        fs::remove_file(photo.workspace.folder().join("refs/heads/last")).unwrap();
+        let report = photo.workspace.fsck().unwrap();
+        assert!(report.is_whole(), "{:?}", report.damages);
+        assert!(report.notes[0].problem.contains("did not come into effect"));
+        photo.person().create_branch(&name("last"), &tip).unwrap();
+        photo.write("refs/heads/last", "nonsense");
+        let damage = photo.workspace.fsck().unwrap().damages.remove(0);
+        assert!(damage.remedy.contains(tip.as_str()) && damage.remedy.contains("refs/heads/last"));
+        photo.write("refs/heads/last", &format!("{tip}\n"));
+        let main = photo.tip("main");
+        fs::remove_file(photo.workspace.folder().join("refs/heads/main")).unwrap();
+        let damages = photo.workspace.fsck().unwrap().damages;
+        let told = |damage: &Finding| damage.remedy.contains(main.as_str());
+        assert!(damages.iter().any(told), "{damages:?}");
+        photo.write("refs/heads/main", &format!("{main}\n"));
+        assert!(photo.workspace.fsck().unwrap().is_whole());
     }
 
     #[test]

@@ -5,9 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::clock::Deadline;
 use crate::darktable::baseline;
-use crate::darktable::complete::complete;
+use crate::darktable::complete::{complete, is_old, upgrade};
 use crate::darktable::layout::Layouts;
 use crate::darktable::luts;
 use crate::darktable::oneshot::OneShot;
@@ -50,6 +52,19 @@ pub struct ImportedEdit {
     pub sidecar: Hash,
     /// Whether darktable had to complete it, by its defaults or because it is older than 3.0.
     pub completed: bool,
+    /// Modules that moves cannot go on from: of an older version that darktable could not upgrade to the pixel.
+    pub old: Vec<OldModule>,
+}
+
+/// A module instance whose parameters are of an older version, and kept as they were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OldModule {
+    /// darktable's name.
+    pub module: String,
+    /// The instance.
+    pub instance: u32,
+    /// The version of its parameters.
+    pub version: u32,
 }
 
 /// Reads a sidecar for `raw` and proves that it renders to the same pixels. Changes nothing.
@@ -65,10 +80,19 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
             }
         }
     };
-    let states = match state.module(HIGHLIGHTS, 0) {
-        None => with_highlights(state, xmp::is_altered(sidecar)?, raw, judge)?,
-        Some(_) => vec![state],
+    // darktable's own upgrade first, so that moves can go on from it; where the pixels differ, what was there.
+    let upgraded = match upgrade(judge.cli, judge.layouts, raw, &state, judge.base, judge.deadline) {
+        Err(error @ RenderError::Cut { .. }) => return Err(error.into()),
+        Err(error) => {
+            tracing::warn!(%error, "darktable does not upgrade the edit");
+            None
+        }
+        Ok(upgraded) => upgraded,
     };
+    let mut states: Vec<EditState> = upgraded.into_iter().chain([state]).collect();
+    if states.iter().all(|state| state.module(HIGHLIGHTS, 0).is_none()) {
+        states = with_highlights(states, xmp::is_altered(sidecar)?, raw, judge)?;
+    }
     let name = raw.file_name().unwrap_or_default().to_string_lossy();
     let theirs = std::str::from_utf8(sidecar).map_err(|e| XmpError::Syntax(e.to_string()))?;
     let encode = |_: &EditState, _: &str| Err("it is rendered from sidecars only".to_owned());
@@ -84,7 +108,10 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
     for state in states {
         match render(&xmp::write(&state, judge.layouts, &name)?) {
             Ok(ours) => match unlike(&theirs, &ours.picture) {
-                None => return Ok(ImportedEdit { state, sidecar: Hash::of(sidecar), completed }),
+                None => {
+                    let old = old_modules(&state, judge);
+                    return Ok(ImportedEdit { state, sidecar: Hash::of(sidecar), completed, old });
+                }
                 Some(reason) => reasons.push(reason),
             },
             Err(RenderError::Dropped { line }) => {
@@ -97,35 +124,46 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
     Err(PhotoError::NotTheSame { reason: reasons.into_iter().next().unwrap_or_default() })
 }
 
+/// What darktable upgrades in every render, and the state holds as it was.
+fn old_modules(state: &EditState, judge: &Judge<'_>) -> Vec<OldModule> {
+    let old = state.modules.iter().filter(|module| is_old(module, judge.layouts, judge.cli.version()));
+    old.map(|module| OldModule {
+        module: module.op.clone(),
+        instance: module.instance,
+        version: module.modversion,
+    })
+    .collect()
+}
+
 /// darktable's highlight reconstruction, and its method that clips.
 const HIGHLIGHTS: &str = "highlights";
 const CLIP: i64 = 0;
 
-/// An edit of a raw without highlight reconstruction, with each that darktable may add to it: as it does by default to a
+/// Each edit of a raw without highlight reconstruction, with each that darktable may add to it: as it does by default to a
 /// photo that nobody has touched, and by clipping. By which signs it chooses differs between 4.2.1 and 5.0.1, so the
 /// likelier one comes first and the pixels tell. No other module hangs on that, and a state knows nothing of it.
 fn with_highlights(
-    state: EditState,
+    states: Vec<EditState>,
     altered: bool,
     raw: &Path,
     judge: &Judge<'_>,
 ) -> Result<Vec<EditState>, PhotoError> {
     let baseline = baseline::ask(judge.cli, judge.layouts, raw, judge.base, judge.deadline)?.state;
     let Some(default) = baseline.module(HIGHLIGHTS, 0).filter(|module| module.enabled) else {
-        return Ok(vec![state]);
+        return Ok(states);
     };
     let mut clipping = default.clone();
     if let Params::Fields(fields) = &mut clipping.params {
         fields.insert("mode".to_owned(), Value::Int(CLIP));
     }
     let modules = if altered { [&clipping, default] } else { [default, &clipping] };
-    let with = |module: &Module| {
+    let with = |state: &EditState, module: &Module| {
         let mut state = state.clone();
         state.modules.push(module.clone());
         order::sort(&mut state);
         state
     };
-    Ok(modules.map(with).to_vec())
+    Ok(states.iter().flat_map(|state| modules.map(|module| with(state, module))).collect())
 }
 
 /// How the second picture differs from the first one, if it does.

@@ -5,14 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::darktable::baseline::Untouched;
-use crate::darktable::render::RenderError;
+use crate::darktable::render::{RawFile, RenderError};
 use crate::darktable::state::EditState;
 use crate::durable;
+use crate::files;
 use crate::ids::{Hash, PhotoId, RefName};
 use crate::photo::context::{BRIEF, NOTES};
 use crate::photo::error::PhotoError;
 use crate::photo::facts;
-use crate::photo::fsck::hash_file;
 use crate::photo::import::sidecar_beside;
 use crate::photo::lock::{self, Lock};
 use crate::photo::objects::{Commit, Objects};
@@ -68,14 +68,17 @@ pub fn ingest(
     ask: &AskDefaults<'_>,
 ) -> Result<Ingested, PhotoError> {
     let original = check_raw(raw)?;
-    let (sha256, bytes) = hash_file(&original).map_err(PhotoError::io("read", raw))?;
+    let (sha256, bytes) = files::hash(&original).map_err(PhotoError::io("read", raw))?;
     refuse_known(library, raw, &sha256)?;
     if let Some(id) = options.id.as_ref().filter(|id| library.folder(id).exists()) {
         return Err(PhotoError::IdTaken { id: id.clone() });
     }
     let (folder, _lock) = begin(library)?;
     let name = link(&original, &folder.path().join("raw"))?;
-    let told = ask(&folder.path().join("raw").join(&name)).map_err(|e| undecoded(raw, e))?;
+    let linked = RawFile { path: folder.path().join("raw").join(&name), sha256: sha256.clone() };
+    let told = ask(&linked.path).map_err(|e| undecoded(raw, e))?;
+    // What darktable told must be of the bytes that were hashed.
+    linked.prove()?;
     let baseline = first_commit(folder.path(), &told.state, &sha256)?;
     let kind = kind_of(&original);
     let remarks = remarks(&original, kind);
@@ -166,7 +169,7 @@ fn refuse_known(library: &Library, raw: &Path, sha256: &Hash) -> Result<(), Phot
 /// swept away on this occasion.
 fn begin(library: &Library) -> Result<(tempfile::TempDir, Lock), PhotoError> {
     let root = library.root();
-    fs::create_dir_all(root).map_err(PhotoError::io("make", root))?;
+    durable::make_folder(root).map_err(PhotoError::io("make", root))?;
     let _library_lock = lock_library(library)?;
     for entry in fs::read_dir(root).map_err(PhotoError::io("list", root))? {
         let path = entry.map_err(PhotoError::io("list", root))?.path();
@@ -187,7 +190,8 @@ fn begin(library: &Library) -> Result<(tempfile::TempDir, Lock), PhotoError> {
 fn lock_library(library: &Library) -> Result<File, PhotoError> {
     let path = library.root().join(LIBRARY_LOCK);
     let io = || PhotoError::io("lock", &path);
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io())?;
+    let mut options = File::options();
+    let file = files::open_own(&path, options.create(true).truncate(false).write(true)).map_err(io())?;
     file.lock().map_err(io())?;
     Ok(file)
 }
@@ -266,7 +270,7 @@ pub(super) fn kind_of(path: &Path) -> PhotoKind {
 /// The format of a finished picture, by the file's first bytes.
 fn finished(path: &Path) -> Option<&'static str> {
     let mut head = [0; 12];
-    File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+    files::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
     match head {
         [0xff, 0xd8, 0xff, ..] => Some("JPEG"),
         [0x89, b'P', b'N', b'G', ..] => Some("PNG"),

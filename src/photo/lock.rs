@@ -2,19 +2,23 @@
 //! and a text in the locked file that says who that is.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
+use crate::files;
 use crate::photo::error::PhotoError;
 use crate::photo::oplog::time;
 
 /// Its file in a photo's folder. Never removed: removing a lock file while another process opens it would
 /// let two of them hold "the" lock.
 pub(super) const FILE: &str = "lock";
+
+/// The most that it may hold, in bytes.
+const LARGEST: u64 = 4096;
 
 /// Who holds a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,13 +47,9 @@ impl Lock {
     pub(super) fn take(folder: &Path, purpose: &str, now: jiff::Timestamp) -> Result<Self, PhotoError> {
         let path = folder.join(FILE);
         let io = || PhotoError::io("lock", &path);
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(io())?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true);
+        let mut file = files::open_own(&path, &mut options).map_err(io())?;
         match durable::try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -76,13 +76,13 @@ impl Drop for Lock {
 
 /// Who the lock file names; `None` when it cannot be read.
 fn holder(folder: &Path) -> Option<Holder> {
-    serde_json::from_str(&fs::read_to_string(folder.join(FILE)).ok()?).ok()
+    serde_json::from_slice(&files::read_own(&folder.join(FILE), LARGEST).ok()?).ok()
 }
 
 /// Who holds the lock now, found by trying a shared lock for a moment.
 pub(super) fn held_by(folder: &Path) -> Result<Option<Holder>, PhotoError> {
     let path = folder.join(FILE);
-    let file = match File::open(&path) {
+    let file = match files::open_own(&path, OpenOptions::new().read(true)) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(PhotoError::io("read", &path)(e)),

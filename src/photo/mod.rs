@@ -26,6 +26,7 @@ mod op;
 mod oplog;
 mod proposals;
 mod refs;
+mod sessions;
 mod tastes;
 #[cfg(test)]
 mod testing;
@@ -40,7 +41,7 @@ pub use fsck::{Finding, FsckReport};
 pub use gaps::{Gap, GapReport, RankedGap, rank};
 pub use gc::GcReport;
 pub use history::{LogEntry, Status};
-pub use import::{IMPORTED, ImportedEdit, Judge, read_sidecar, sidecar_beside};
+pub use import::{IMPORTED, ImportedEdit, Judge, OldModule, read_sidecar, sidecar_beside};
 pub use ingest::{AskDefaults, IngestOptions, Ingested, ingest};
 pub use layers::{BoundLayers, LayerContext, LayerReport, Layers, bind_layers};
 pub use lock::Holder;

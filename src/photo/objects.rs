@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::darktable::state::EditState;
 use crate::durable;
+use crate::files;
 use crate::ids::Hash;
 use crate::photo::error::PhotoError;
 use crate::photo::op::Operation;
@@ -88,7 +89,7 @@ impl<'a> Objects<'a> {
     /// The bytes of an object, checked.
     pub(super) fn read(self, kind: Kind, hash: &Hash) -> Result<Vec<u8>, PhotoError> {
         let path = self.path(kind, hash);
-        let bytes = match fs::read(&path) {
+        let bytes = match files::read_own(&path, files::LARGEST_LIST) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(damaged(kind, hash, "it is missing".into()));
@@ -142,12 +143,7 @@ impl<'a> Objects<'a> {
             return Ok(hash);
         }
         let path = self.path(kind, &hash);
-        let io = || PhotoError::io("write", &path);
-        if let Some(shard) = path.parent().filter(|shard| !shard.is_dir()) {
-            fs::create_dir_all(shard).map_err(io())?;
-            durable::sync_folder(&self.folder(kind)).map_err(io())?;
-        }
-        durable::write(&path, bytes).map_err(io())?;
+        durable::write(&path, bytes).map_err(PhotoError::io("write", &path))?;
         Ok(hash)
     }
 

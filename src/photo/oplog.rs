@@ -48,7 +48,11 @@ pub(super) fn append(folder: &Path, line: &OpLine) -> Result<bool, PhotoError> {
     let same_end =
         |old: &OpLine| old.by == line.by && old.reference == line.reference && old.after == line.after;
     let repeated = match line.call {
-        Some(_) => recent.iter().any(|old| old.call == line.call && same_end(old)),
+        // What the call did was taken back since, if another line about the ref follows it.
+        Some(_) => recent
+            .iter()
+            .rfind(|old| old.reference == line.reference)
+            .is_some_and(|old| old.call == line.call && same_end(old)),
         // Without a call number only the very last line can be a repeat: had its ref moved, the same move
         // could not be made again without another line between.
         None => recent.last().is_some_and(|old| {
@@ -59,6 +63,12 @@ pub(super) fn append(folder: &Path, line: &OpLine) -> Result<bool, PhotoError> {
         jsonl::append(&folder.join(FILE), line)?;
     }
     Ok(!repeated)
+}
+
+/// The last line about a ref, however long ago.
+pub(super) fn last_of(folder: &Path, reference: &str) -> Result<Option<OpLine>, PhotoError> {
+    let lines = jsonl::read::<OpLine>(&folder.join(FILE))?.items;
+    Ok(lines.into_iter().rfind(|line| line.reference == reference))
 }
 
 /// The last few lines, oldest first.

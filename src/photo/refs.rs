@@ -11,11 +11,15 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
+use crate::files;
 use crate::ids::{Hash, RefName};
 use crate::photo::error::PhotoError;
 
 /// HEAD's file in a photo's folder.
 const HEAD: &str = "HEAD";
+
+/// The most that such a file may hold, in bytes.
+const LARGEST: u64 = 4096;
 
 /// Branch or tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -103,7 +107,7 @@ impl<'a> Refs<'a> {
         if path.is_dir() {
             return Ok(None);
         }
-        match fs::read(&path) {
+        match files::read(&path, LARGEST) {
             Ok(bytes) => parse_hash(&bytes).map(Some).ok_or_else(|| PhotoError::Damaged {
                 what: format!("{kind} `{name}`"),
                 reason: format!("{} does not hold a commit's name", path.display()),
@@ -171,13 +175,13 @@ impl<'a> Refs<'a> {
     pub(super) fn head(self) -> Result<Head, PhotoError> {
         let path = self.photo.join(HEAD);
         let damaged = |reason: &str| PhotoError::Damaged { what: "HEAD".into(), reason: reason.into() };
-        let text = match fs::read_to_string(&path) {
+        let text = match files::read_text(&path, LARGEST) {
             Ok(_) if path.is_symlink() => return Err(damaged("it is a symbolic link, which refs never are")),
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(damaged("it is missing")),
             Err(e) => return Err(PhotoError::io("read", &path)(e)),
         };
-        let text = text.trim_end();
+        let text = text.strip_suffix('\n').unwrap_or(&text);
         match text.strip_prefix("ref: refs/heads/") {
             Some(branch) => branch.parse().map(Head::Branch).ok(),
             None => text.parse().map(Head::Detached).ok(),

@@ -1,12 +1,12 @@
 //! Taste files: what a photographer likes in every picture (`_default.md`), and in one kind (`birds.md`…).
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::files;
 use crate::photo::error::PhotoError;
 
 /// The file that always counts.
@@ -58,7 +58,7 @@ pub(super) fn file_name(name: &str) -> Result<String, PhotoError> {
     }
 }
 
-/// Where a taste file is, links refused.
+/// Where a taste file is.
 pub(super) fn path(folder: &Path, name: &str) -> Result<PathBuf, PhotoError> {
     Ok(folder.join(file_name(name)?))
 }
@@ -85,9 +85,9 @@ pub(super) fn genres(brief: &str) -> Vec<String> {
     genres
 }
 
-/// The text of a file; `None` if it is missing.
+/// The text of a file; `None` if it is missing. A link is refused: what it leads to would be told to a model.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PhotoError> {
-    match fs::read(path) {
+    match files::read_own(path, files::LARGEST_TEXT) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(PhotoError::io("read", path)(e)),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::darktable::baseline::FileFacts;
 use crate::darktable::render::RawFile;
 use crate::darktable::state::EditState;
+use crate::files;
 use crate::ids::{Hash, PhotoId, RefName, SessionId};
 use crate::photo::error::PhotoError;
 use crate::photo::facts::{Correction, OldExif};
@@ -18,6 +19,7 @@ use crate::photo::objects::{Commit, Objects};
 use crate::photo::op::Operation;
 use crate::photo::refs::{Head, RefKind, Refs};
 use crate::photo::writer::{Authority, Writer};
+use crate::seal::{self, Seal};
 use crate::vocabulary::PhotoFacts;
 
 /// The layout of a photo's folder that this program writes.
@@ -131,7 +133,7 @@ impl Photo {
     /// The text of `photo.json`.
     pub(super) fn text(&self) -> Result<String, PhotoError> {
         let text = serde_json::to_string_pretty(self).map_err(|e| PhotoError::Invalid(e.to_string()))?;
-        Ok(format!("{text}\n"))
+        Ok(seal::seal(b"", &text) + "\n")
     }
 }
 
@@ -184,7 +186,7 @@ impl Workspace {
     pub fn open(root: &Path, id: &PhotoId) -> Result<Self, PhotoError> {
         let folder = root.join(id.as_str());
         let path = folder.join(PHOTO_FILE);
-        let bytes = match fs::read(&path) {
+        let bytes = match files::read_own(&path, files::LARGEST_LIST) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(PhotoError::NoPhoto { id: id.clone(), library: root.to_owned() });
@@ -196,6 +198,9 @@ impl Workspace {
         if photo.format > FORMAT {
             let message = format!("photo `{id}` was written by a newer chemigram (format {})", photo.format);
             return Err(PhotoError::State(message));
+        }
+        if seal::check(b"", bytes.trim_ascii_end()) == Seal::Broken {
+            return Err(damaged("it was changed".into()));
         }
         if photo.id != *id {
             return Err(damaged(format!("it says that this is photo `{}`", photo.id)));
@@ -247,6 +252,11 @@ impl Workspace {
             path: self.folder.join("raw").join(&self.photo.raw.name),
             sha256: self.photo.raw.sha256.clone(),
         }
+    }
+
+    /// Fails where another file is in the raw's place. One that is away is none.
+    pub fn refuse_another_raw(&self) -> Result<(), PhotoError> {
+        Ok(self.raw().refuse_another()?)
     }
 
     /// Takes the exclusive lock in order to change the photo. Fails at once, naming the holder, when it is held.
@@ -510,6 +520,41 @@ mod tests {
         drop(writer);
         assert_eq!(photo.workspace.held_by().unwrap(), None);
         drop(photo.person());
+    }
+
+    #[test]
+    fn nothing_is_read_or_written_through_a_link_in_a_photos_folder() {
+        use std::os::unix::fs::symlink;
+        let photo = TestPhoto::new();
+        let precious = photo.dir.path().join("precious");
+        std::fs::write(&precious, "text\n").unwrap();
+        let tip = photo.tip("main");
+        for name in ["lock", "log.jsonl", "brief.md", "notes.md"] {
+            let own = photo.workspace.folder().join(name);
+            let kept = std::fs::read(&own).unwrap();
+            std::fs::remove_file(&own).unwrap();
+            symlink(&precious, &own).unwrap();
+            let edit = |exposed| {
+                let op = Operation::Snapshot;
+                let mut writer = photo.workspace.lock(Authority::Person, "x")?;
+                writer.record_edit(&crate::photo::testing::name("main"), &tip, &exposure(exposed), op, "")
+            };
+            match name {
+                "lock" | "log.jsonl" => {
+                    let error = edit(1.0).unwrap_err();
+                    assert!(error.to_string().contains("symbolic link"), "{error}");
+                    assert_eq!(error.code(), ErrorCode::InvalidInput);
+                }
+                _ => {
+                    let tastes = photo.dir.path();
+                    assert!(crate::photo::read_context(&photo.workspace, tastes, false).is_err(), "{name}");
+                }
+            }
+            assert_eq!(std::fs::read_to_string(&precious).unwrap(), "text\n", "{name}");
+            std::fs::remove_file(&own).unwrap();
+            std::fs::write(&own, kept).unwrap();
+        }
+        assert_eq!(photo.tip("main"), tip);
     }
 
     #[test]

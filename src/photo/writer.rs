@@ -175,6 +175,9 @@ impl Writer {
 
     /// Puts a branch to where a transcript says it was: at `to`, or, if that is `None`, nowhere. For taking up
     /// a session that was cut between an edit and its transcript line.
+    ///
+    /// # Errors
+    /// [`PhotoError::MovedSince`] unless it was this session that moved it last.
     pub fn restore_ref(&mut self, branch: &RefName, to: Option<&Hash>) -> Result<(), PhotoError> {
         self.may_write_ref(RefKind::Branch, branch)?;
         if let Some(commit) = to {
@@ -184,10 +187,22 @@ impl Writer {
         if found.as_ref() == to {
             return Ok(());
         }
+        let full = RefKind::Branch.full(branch);
+        let last = oplog::last_of(self.workspace.folder(), &full)?;
+        // The line before its ref: where that was cut, the branch is where the line found it.
+        let own =
+            |line: &OpLine| line.by == self.authority.name() && (line.after == found || line.before == found);
+        if !last.as_ref().is_some_and(own) {
+            return Err(PhotoError::MovedSince {
+                photo: self.workspace.id().clone(),
+                branch: branch.clone(),
+                found,
+                to: to.cloned(),
+            });
+        }
         if to.is_none() {
             self.refuse_if_head_follows(branch)?;
         }
-        let full = RefKind::Branch.full(branch);
         self.log(Operation::RestoreBranch, full, found, to.cloned(), "")?;
         match to {
             Some(commit) => self.workspace.refs().write(RefKind::Branch, branch, commit),
@@ -446,6 +461,55 @@ mod tests {
         photo.write("refs/heads/branch_b_tone", &format!("{baseline}\n"));
         assert_eq!(apply(&mut writer).unwrap(), first);
         assert_eq!((photo.tip("branch_b_tone"), photo.log_lines()), (first.commit, lines));
+    }
+
+    #[test]
+    fn a_redo_ends_the_log_where_the_branch_is_and_takes_nothing_of_anyone_else_back() {
+        let photo = TestPhoto::new();
+        let branch = name("branch_b_tone");
+        let baseline = photo.workspace.baseline().clone();
+        let (mut writer, _permit) = photo.session();
+        writer.set_call(Some(7));
+        writer.create_branch(&branch, &baseline).unwrap();
+        writer.set_call(Some(8));
+        let apply =
+            |w: &mut Writer| w.record_edit(&branch, &baseline, &exposure(1.0), Operation::Snapshot, "");
+        let made = apply(&mut writer).unwrap().commit;
+        // Cut after the ref was moved: put back, and done again.
+        writer.set_call(None);
+        writer.restore_ref(&branch, Some(&baseline)).unwrap();
+        writer.set_call(Some(8));
+        assert_eq!(apply(&mut writer).unwrap().commit, made);
+        let last = oplog::last_of(photo.workspace.folder(), "refs/heads/branch_b_tone").unwrap().unwrap();
+        assert_eq!((last.call, last.after), (Some(8), Some(made.clone())));
+        let report = photo.workspace.fsck().unwrap();
+        assert_eq!((report.damages, report.notes), (vec![], vec![]));
+
+        // Somebody went on from there while the session was cut.
+        let authority = writer.authority().clone();
+        drop(writer);
+        let kept = edit(&mut photo.person(), "branch_b_tone", 2.0).unwrap().commit;
+        let mut writer = photo.workspace.lock(authority, "the session again").unwrap();
+        for to in [Some(&baseline), None] {
+            let error = writer.restore_ref(&branch, to).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::VersioningError);
+            assert!(error.remedy().unwrap().contains("--delete"), "{error}");
+        }
+        assert_eq!(photo.tip("branch_b_tone"), kept);
+        // As the remedy says: it is kept under another name, and the branch made again where the session had it.
+        let authority = writer.authority().clone();
+        drop(writer);
+        let mut person = photo.person();
+        person.create_branch(&name("kept"), &kept).unwrap();
+        person.delete_branch(&branch).unwrap();
+        person.create_branch(&branch, &baseline).unwrap();
+        drop(person);
+        let mut writer = photo.workspace.lock(authority, "the session again").unwrap();
+        writer.restore_ref(&branch, Some(&baseline)).unwrap();
+        writer.set_call(Some(8));
+        assert_eq!(apply(&mut writer).unwrap().commit, made);
+        assert_eq!(photo.tip("kept"), kept);
+        assert!(photo.workspace.fsck().unwrap().is_whole());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use toml_edit::{DocumentMut, Item, Table, value};
 use crate::assets::Origin;
 use crate::durable;
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 use crate::prompts::store::{PromptError, Store, path};
 
@@ -157,7 +158,7 @@ impl Store {
             return Err(AuthorError::Shipped { name: name.to_owned(), version: version.to_owned() });
         }
         let written = changelog(folder, name, version);
-        let said = std::fs::read_to_string(&written).unwrap_or_default();
+        let said = files::read_text(&written, files::LARGEST_TEXT).unwrap_or_default();
         let unsaid =
             self.versions(name).iter().any(|(from, _)| said.trim() == stub(name, version, from).trim());
         if unsaid || said.trim().is_empty() {
@@ -165,7 +166,7 @@ impl Store {
             return Err(AuthorError::NoChangelog { name, version, path: written.display().to_string() });
         }
         let file = folder.join("MANIFEST.toml");
-        let text = match std::fs::read_to_string(&file) {
+        let text = match files::read_text(&file, files::LARGEST_TEXT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => HEAD.to_owned(),
             Err(error) => return Err(unwritable(&file, error)),

@@ -185,8 +185,9 @@ fn plain(text: &str) -> String {
 pub fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str, unit: f64| {
-        let value: f64 = text(name)?.parse().ok()?;
-        Duration::try_from_secs_f64(value * unit).ok()
+        let seconds = text(name)?.parse::<f64>().ok().filter(|value| *value >= 0.0)? * unit;
+        // Longer than any session is long enough.
+        Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     };
     number("retry-after-ms", 0.001).or_else(|| number("retry-after", 1.0)).or_else(|| {
         let date = jiff::fmt::rfc2822::parse(text("retry-after")?).ok()?;
@@ -194,11 +195,11 @@ pub fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration
     })
 }
 
-/// The pause before attempt `attempt + 1` (the first attempt is 0): half a second, doubled each time, at
+/// The pause after attempt `attempt`, counted from 1: half a second, doubled each time, at
 /// most eight, less up to a quarter so that many sessions do not return at once; never less than the
 /// provider asks for.
 pub fn backoff(attempt: u32, retry_after: Option<Duration>, jitter_seed: u64) -> Duration {
-    let base = Duration::from_millis(500).saturating_mul(1 << attempt.min(4));
+    let base = Duration::from_millis(500).saturating_mul(1 << attempt.saturating_sub(1).min(4));
     // The SplitMix64 finaliser: a seed is a place, not a random number.
     let mut x = jitter_seed.wrapping_add(u64::from(attempt)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -314,23 +315,23 @@ mod tests {
         assert_eq!(read(&[("retry-after", "Sun, 06 Nov 1994 08:49:00 GMT")]), Some(Duration::ZERO));
         assert_eq!(read(&[("retry-after", "soon")]), None);
         assert_eq!(read(&[("retry-after", "-5")]), None);
-        assert_eq!(read(&[("retry-after", "1e300")]), None);
+        assert_eq!(read(&[("retry-after", "99999999999999999999")]), Some(Duration::MAX));
     }
 
     #[test]
     fn pauses_double_are_capped_and_jittered_downwards() {
         for seed in 0..50 {
             for (attempt, top) in
-                [(0, 500), (1, 1000), (2, 2000), (3, 4000), (4, 8000), (5, 8000), (99, 8000)]
+                [(1, 500), (2, 1000), (3, 2000), (4, 4000), (5, 8000), (6, 8000), (99, 8000)]
             {
                 let pause = backoff(attempt, None, seed);
                 let top = Duration::from_millis(top);
                 assert!(pause <= top && pause >= top * 3 / 4, "attempt {attempt}: {pause:?}");
             }
         }
-        assert_eq!(backoff(2, None, 7), backoff(2, None, 7));
-        assert_ne!(backoff(2, None, 7), backoff(2, None, 8));
-        assert_eq!(backoff(0, Some(Duration::from_secs(30)), 1), Duration::from_secs(30));
-        assert!(backoff(4, Some(Duration::from_millis(1)), 1) > Duration::from_secs(5));
+        assert_eq!(backoff(3, None, 7), backoff(3, None, 7));
+        assert_ne!(backoff(3, None, 7), backoff(3, None, 8));
+        assert_eq!(backoff(1, Some(Duration::from_secs(30)), 1), Duration::from_secs(30));
+        assert!(backoff(5, Some(Duration::from_millis(1)), 1) > Duration::from_secs(5));
     }
 }

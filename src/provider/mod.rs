@@ -5,6 +5,7 @@ pub mod check;
 pub mod classify;
 pub mod explorer;
 mod fenced;
+mod json;
 mod key;
 pub mod openai_chat;
 pub mod profile;
@@ -14,7 +15,7 @@ pub mod script;
 pub mod sse;
 pub mod wire;
 
-pub use registry::{BASE_URL_ENV, Choice, Registry, connect};
+pub use registry::{Choice, Registry, connect};
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -128,6 +129,9 @@ pub struct ProviderFault {
     pub remedy: Option<String>,
     /// The least pause before the next attempt that the provider asks for.
     pub retry_after: Option<Duration>,
+    /// Whether the model may have worked on it: what was sent and neither refused nor reported is charged at
+    /// its worst case.
+    pub sent: bool,
     /// Tokens that were reported although the attempt failed (they are charged).
     pub usage: Usage,
     /// Whatever body came.

@@ -9,9 +9,10 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::classify::{self, Verdict};
+use super::json;
 use super::profile::{Profile, SetupError};
 use super::reply::Draft;
-use super::sse::Sse;
+use super::sse::{EVENT, Sse};
 use super::wire::{Manner, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
@@ -22,8 +23,12 @@ use crate::redact::Redactor;
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The largest body that is read. A reply is text; this is hundreds of times the longest.
-const BODY: usize = 32 << 20;
+/// The largest body that is read. A reply is text, and has at most a few thousand tokens; a stream needs some
+/// hundred bytes for each.
+const BODY: usize = 4 << 20;
+
+/// Statuses of a gateway that waited in vain: the model behind it may have worked all the same.
+const GAVE_UP: [u16; 2] = [504, 524];
 
 /// One model behind one Chat Completions address.
 #[derive(Debug)]
@@ -80,7 +85,8 @@ impl OpenAiChat {
 
     async fn ask(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
         let body = request_body(&self.manner, request)
-            .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))?;
+            .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))
+            .map_err(|fault| ProviderFault { sent: false, ..fault })?;
         let patience = Duration::from_secs(self.manner.wire.first_byte_seconds);
         let started = Instant::now();
         let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body.to_string());
@@ -91,8 +97,8 @@ impl OpenAiChat {
         let head = answer.headers().clone();
         let streams = status.is_success()
             && head.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"));
-        let mut incoming = Incoming::default();
-        let end = self.read(answer, streams, &mut incoming, started, request.on_progress).await;
+        let mut incoming = Incoming { sse: streams.then(Sse::default), ..Incoming::default() };
+        let end = self.read(answer, &mut incoming, started, request.on_progress).await;
         if !status.is_success() {
             // What came of an error's body is enough to judge it by.
             return Err(self.refused(status.as_u16(), &head, incoming.raw));
@@ -104,12 +110,14 @@ impl OpenAiChat {
             return Err(fault);
         }
         let first_byte = incoming.first_byte;
-        incoming.finish();
+        self.apart(&mut incoming, Incoming::finish).await?;
         let raw = self.clean_bytes(std::mem::take(&mut incoming.raw));
         match incoming.verdict() {
             Err(verdict) => Err(ProviderFault {
                 status: Some(status.as_u16()),
                 usage: incoming.draft.usage(),
+                // An error in place of a reply is a refusal, whatever its status.
+                sent: !incoming.reported_error || incoming.draft.said_anything(),
                 raw,
                 ..self.judged(verdict)
             }),
@@ -134,14 +142,12 @@ impl OpenAiChat {
     async fn read(
         &self,
         mut answer: reqwest::Response,
-        streams: bool,
         incoming: &mut Incoming,
         started: Instant,
         on_progress: &(dyn Fn(usize) + Send + Sync),
     ) -> Result<(), ProviderFault> {
         let first = Duration::from_secs(self.manner.wire.first_byte_seconds);
         let idle = Duration::from_secs(self.manner.wire.idle_seconds);
-        incoming.sse = streams.then(Sse::default);
         loop {
             let (patience, whole) = match incoming.first_byte {
                 None => (first.saturating_sub(started.elapsed()), first),
@@ -150,15 +156,33 @@ impl OpenAiChat {
             let piece = timeout(patience, answer.chunk()).await.map_err(|_| self.silent(whole))?;
             let Some(piece) = piece.map_err(|e| self.transport(&e))? else { return Ok(()) };
             incoming.first_byte.get_or_insert_with(|| started.elapsed());
-            incoming.push(&piece);
-            on_progress(incoming.draft.size());
-            if incoming.raw.len() > BODY {
-                return Err(self.fault(FaultClass::Garbage, format!("the body has more than {BODY} bytes")));
+            if incoming.raw.len() + piece.len() > BODY {
+                let message = format!("the body has more than {BODY} bytes");
+                return Err(self.fault(FaultClass::Garbage, message));
             }
+            self.apart(incoming, move |incoming| incoming.push(&piece)).await?;
+            on_progress(incoming.draft.size());
             if incoming.ended() {
                 return Ok(());
             }
         }
+    }
+
+    /// Works on what came, off the thread that watches the deadline.
+    async fn apart(
+        &self,
+        incoming: &mut Incoming,
+        work: impl FnOnce(&mut Incoming) + Send + 'static,
+    ) -> Result<(), ProviderFault> {
+        let mut own = std::mem::take(incoming);
+        let done = tokio::task::spawn_blocking(move || {
+            work(&mut own);
+            own
+        });
+        *incoming = done
+            .await
+            .map_err(|e| self.fault(FaultClass::Garbage, format!("the reply could not be read: {e}")))?;
+        Ok(())
     }
 
     /// Judges an answer that is no success.
@@ -166,6 +190,7 @@ impl OpenAiChat {
         let raw = self.clean_bytes(raw);
         let mut fault = self.judged(classify::http(status, head, &raw, SystemClock.wall()));
         fault.status = Some(status);
+        fault.sent = GAVE_UP.contains(&status);
         fault.raw = raw;
         match status {
             300..=399 => {
@@ -220,6 +245,7 @@ impl OpenAiChat {
             self.fault(FaultClass::Transport, format!("the connection to {host} was lost: {}", chain(error)))
         };
         if error.is_connect() {
+            fault.sent = false;
             fault.remedy = Some(format!("is the server at {host} running?"));
         }
         fault
@@ -233,6 +259,7 @@ impl OpenAiChat {
             message: self.redactor.clean(message),
             remedy: None,
             retry_after: None,
+            sent: true,
             usage: Usage::default(),
             raw: Vec::new(),
         }
@@ -279,6 +306,8 @@ struct Incoming {
     /// `[DONE]` was seen.
     done: bool,
     error: Option<Verdict>,
+    /// The server itself sent an error.
+    reported_error: bool,
 }
 
 impl Incoming {
@@ -286,6 +315,9 @@ impl Incoming {
         self.raw.extend_from_slice(piece);
         for payload in self.sse.as_mut().map(|sse| sse.push(piece)).unwrap_or_default() {
             self.take(&payload);
+        }
+        if self.sse.as_ref().is_some_and(Sse::too_long) && !self.ended() {
+            self.garbage(format!("an event of the stream has more than {EVENT} bytes"));
         }
     }
 
@@ -314,9 +346,9 @@ impl Incoming {
             _ => {
                 // One whole body: with its end it has all it needs.
                 self.done = true;
-                match serde_json::from_slice::<Value>(&self.raw) {
+                match json::parse(&self.raw) {
                     Ok(value) => self.take_value(&value),
-                    Err(e) => self.garbage(format!("the body is not JSON: {e}")),
+                    Err(why) => self.garbage(format!("the body {why}")),
                 }
             }
         }
@@ -330,9 +362,9 @@ impl Incoming {
             self.done = true;
             return;
         }
-        match serde_json::from_str::<Value>(payload) {
+        match json::parse(payload.as_bytes()) {
             Ok(value) => self.take_value(&value),
-            Err(e) => self.garbage(format!("an event of the stream is not JSON: {e}")),
+            Err(why) => self.garbage(format!("an event of the stream {why}")),
         }
     }
 
@@ -347,6 +379,9 @@ impl Incoming {
                 && (value.get("message").or_else(|| value.get("detail"))).is_some();
         if let Some(holder) = within.or_else(|| (error.is_some() || is_error).then_some(value)) {
             self.error = Some(classify::in_body(holder));
+            self.reported_error = true;
+        } else if let Some(excess) = self.draft.excess() {
+            self.garbage(excess.to_owned());
         }
     }
 
@@ -380,17 +415,21 @@ fn client(url: &reqwest::Url) -> Result<reqwest::Client, reqwest::Error> {
         // An error means that another part of the process chose a provider before; that one serves too.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
-    let local = match url.host_str() {
-        Some("localhost" | "[::1]") => true,
-        Some(host) => host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback()),
-        None => false,
-    };
     let builder = reqwest::Client::builder()
         .user_agent(concat!("chemigram/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT);
-    if local { builder.no_proxy().build() } else { builder.build() }
+    if is_loopback(url) { builder.no_proxy().build() } else { builder.build() }
+}
+
+/// Whether a server is on this machine.
+pub(super) fn is_loopback(url: &reqwest::Url) -> bool {
+    match url.host_str() {
+        Some("localhost" | "[::1]") => true,
+        Some(host) => host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback()),
+        None => false,
+    }
 }
 
 /// An error with its causes, without the address (which the caller names).

@@ -95,6 +95,14 @@ pub enum SetupError {
         /// Where and why.
         cause: String,
     },
+    /// A key for another machine, and no encryption on the way.
+    #[error("provider `{provider}`: the key would go to {host} over plain http, where others can read it")]
+    Insecure {
+        /// The provider.
+        provider: String,
+        /// The host and port.
+        host: String,
+    },
     /// The HTTP client could not be made (no certificates…).
     #[error("provider `{provider}`: the HTTP client could not be made: {cause}")]
     Client {
@@ -111,9 +119,11 @@ impl Coded for SetupError {
             Self::UnknownProvider { .. } | Self::UnknownModel { .. } | Self::NoScript { .. } => {
                 ErrorCode::NotFound
             }
-            Self::NoModel { .. } | Self::BadProfile { .. } | Self::BadUrl { .. } | Self::Script { .. } => {
-                ErrorCode::InvalidInput
-            }
+            Self::NoModel { .. }
+            | Self::BadProfile { .. }
+            | Self::BadUrl { .. }
+            | Self::Insecure { .. }
+            | Self::Script { .. } => ErrorCode::InvalidInput,
             Self::MissingKey { .. } | Self::BadKey { .. } | Self::KeyCommand { .. } | Self::Client { .. } => {
                 ErrorCode::ProviderError
             }
@@ -135,6 +145,10 @@ impl Coded for SetupError {
             Self::BadUrl { .. } => {
                 Some("an address looks like https://host/v1, without user name and password".to_owned())
             }
+            Self::Insecure { provider, .. } => Some(format!(
+                "give it an https address; or, where nobody else is on the way, say `insecure_http = true` in \
+                 providers/{provider}.toml"
+            )),
             Self::NoScript { .. } => {
                 Some("check the path, or name the file anew with `--provider script --model FILE`".to_owned())
             }
@@ -174,6 +188,9 @@ pub struct Profile {
     /// Whether it works without a key.
     #[serde(default)]
     pub key_optional: bool,
+    /// Whether the key may go to another machine without encryption.
+    #[serde(default)]
+    pub insecure_http: bool,
     /// A command, with its arguments, that prints the key. Only in a user's own file.
     #[serde(default)]
     pub key_cmd: Vec<String>,

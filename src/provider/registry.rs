@@ -5,15 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::explorer::Explorer;
-use super::openai_chat::OpenAiChat;
+use super::openai_chat::{OpenAiChat, is_loopback};
 use super::profile::{Dialect, Profile, SetupError};
 use super::script::Script;
 use super::{ModelInfo, Price, Provider, key};
 use crate::assets::{Origin, Overlay};
 use crate::hint::did_you_mean;
-
-/// Overrides the address of a provider that is reached over HTTP.
-pub const BASE_URL_ENV: &str = "CHEMIGRAM_BASE_URL";
+use crate::redact::Redactor;
 
 /// Tokens of one picture when nobody has said: above every figure measured for 1024 pixels.
 const IMAGE_TOKENS: u64 = 1600;
@@ -25,6 +23,7 @@ type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub struct Registry {
     entries: BTreeMap<String, Entry>,
     env: Env,
+    redactor: Redactor,
 }
 
 struct Entry {
@@ -39,7 +38,7 @@ pub struct Choice {
     pub provider: String,
     /// The model; else the provider's default. For `script` the path of its file.
     pub model: Option<String>,
-    /// Another address; before the environment's and the file's.
+    /// Another address than the file's. It is this provider's and no other's: the key goes there.
     pub base_url: Option<String>,
     /// The seed of the explorer.
     pub seed: u64,
@@ -68,7 +67,18 @@ impl Registry {
                 (file.trim_end_matches(".toml").to_owned(), Entry { origin, profile })
             })
             .collect();
-        Self { entries, env: Arc::new(env) }
+        Self { entries, env: Arc::new(env), redactor: Redactor::default() }
+    }
+
+    /// Tells `redactor` every key: those in the environment now, those of commands when they are read.
+    #[must_use]
+    pub fn telling(mut self, redactor: &Redactor) -> Self {
+        self.redactor = redactor.clone();
+        let names = self.entries.values().filter_map(|entry| entry.profile.as_ref().ok()?.key_env.as_ref());
+        for key in names.filter_map(|name| (self.env)(name)) {
+            redactor.learn(key.trim().into());
+        }
+        self
     }
 
     /// Every provider by name, with where its file is; broken files as their error.
@@ -141,14 +151,9 @@ impl Registry {
         Ok(info)
     }
 
-    /// The address: the argument's, else the environment's, else the file's.
+    /// The address: the argument's, else the file's.
     fn base_url(&self, profile: &Profile, choice: &Choice) -> Result<reqwest::Url, SetupError> {
-        let text = choice
-            .base_url
-            .clone()
-            .or_else(|| (self.env)(BASE_URL_ENV).filter(|u| !u.is_empty()))
-            .or_else(|| profile.base_url.clone())
-            .unwrap_or_default();
+        let text = choice.base_url.clone().or_else(|| profile.base_url.clone()).unwrap_or_default();
         let bad =
             |url: String, cause: String| SetupError::BadUrl { provider: profile.name.clone(), url, cause };
         let mut url = reqwest::Url::parse(&text).map_err(|e| bad(text.clone(), e.to_string()))?;
@@ -184,6 +189,13 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
             let info = registry.model_info(choice)?;
             let url = registry.base_url(profile, choice)?;
             let key = key::read(profile, registry.env.as_ref())?;
+            if let Some(key) = &key {
+                registry.redactor.learn(key.clone());
+                if url.scheme() == "http" && !is_loopback(&url) && !profile.insecure_http {
+                    let (provider, host) = (profile.name.clone(), url.authority().to_owned());
+                    return Err(SetupError::Insecure { provider, host });
+                }
+            }
             Ok(Arc::new(OpenAiChat::new(profile, info, url, key)?))
         }
     }
@@ -259,17 +271,16 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_the_arguments_then_the_environments_then_the_files() {
+    fn the_address_is_the_arguments_then_the_files() {
         let plain = registry(None, &[]);
-        let moved = registry(None, &[(BASE_URL_ENV, "http://elsewhere:1/v1/")]);
         let host = |registry: &Registry, url: Option<&str>| {
             let choice = Choice { base_url: url.map(str::to_owned), ..choice("llamacpp", None) };
             registry.model_info(&choice).map(|info| info.facts["endpoint_host"].clone())
         };
         assert_eq!(host(&plain, None).unwrap(), "localhost:8080");
-        assert_eq!(host(&moved, None).unwrap(), "elsewhere:1");
-        assert_eq!(host(&moved, Some("http://here:2")).unwrap(), "here:2");
-        let url = moved.base_url(moved.get("llamacpp").unwrap(), &choice("llamacpp", None)).unwrap();
+        assert_eq!(host(&plain, Some("http://here:2")).unwrap(), "here:2");
+        let moved = Choice { base_url: Some("http://elsewhere:1/v1/".into()), ..choice("llamacpp", None) };
+        let url = plain.base_url(plain.get("llamacpp").unwrap(), &moved).unwrap();
         assert_eq!(url.as_str(), "http://elsewhere:1/v1/chat/completions");
         for bad in ["ftp://h/", "not an address", "file:///x"] {
             assert!(matches!(host(&plain, Some(bad)), Err(SetupError::BadUrl { .. })), "{bad}");
@@ -279,12 +290,53 @@ mod tests {
     }
 
     #[test]
+    fn no_key_goes_over_plain_http_to_another_host() {
+        let with_key = registry(None, &[("OPENAI_API_KEY", "sk-canary-123456")]);
+        let at = |url: &str| Choice { base_url: Some(url.to_owned()), ..choice("openai", None) };
+        for open in
+            ["http://gpu-box:8080/v1", "http://10.0.0.7/v1", "http://[fe80::1]/v1", "http://localhost.net/v1"]
+        {
+            let error = refusal(&with_key, &at(open));
+            assert!(matches!(error, SetupError::Insecure { .. }), "{open}: {error}");
+            assert!(error.remedy().unwrap().contains("insecure_http = true"));
+        }
+        for fine in
+            ["https://gpu-box/v1", "http://localhost:1/v1", "http://127.0.0.9:1/v1", "http://[::1]:1/v1"]
+        {
+            connect(&with_key, &at(fine)).unwrap();
+        }
+        // A server that wants no key may be anywhere.
+        let box_ = Choice { base_url: Some("http://gpu-box:8080/v1".into()), ..choice("llamacpp", None) };
+        connect(&registry(None, &[]), &box_).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let text = "name = \"mine\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://gpu-box/v1\"\n\
+                    key_env = \"OPENAI_API_KEY\"\ninsecure_http = true\nother_models = { vision = true }\n";
+        std::fs::write(dir.path().join("mine.toml"), text).unwrap();
+        let trusted = registry(Some(dir.path()), &[("OPENAI_API_KEY", "sk-canary-123456")]);
+        connect(&trusted, &choice("mine", Some("m"))).unwrap();
+    }
+
+    #[test]
+    fn every_key_is_told_to_the_redactor() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "name = \"mine\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"https://h/v1\"\n\
+                    other_models = { vision = true }\nkey_cmd = [\"printf\", \"sk-from-a-command-7\"]\n";
+        std::fs::write(dir.path().join("mine.toml"), text).unwrap();
+        let redactor = Redactor::default();
+        let registry =
+            registry(Some(dir.path()), &[("OPENAI_API_KEY", "sk-canary-123456")]).telling(&redactor);
+        connect(&registry, &choice("mine", Some("m"))).unwrap();
+        let clean = redactor.clean("sk-canary-123456 sk-from-a-command-7".into());
+        assert_eq!(clean, "[redacted] [redacted]");
+    }
+
+    #[test]
     fn a_users_file_extends_replaces_or_breaks_one_provider_alone() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
         let mine = |name: &str, command: &str| {
             format!(
-                "name = \"{name}\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://h/v1\"\n\
+                "name = \"{name}\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"https://h/v1\"\n\
                  other_models = {{ vision = true }}\nkey_cmd = {command}\n"
             )
         };

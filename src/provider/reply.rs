@@ -3,13 +3,18 @@
 //! It is read by hand from JSON values: servers that imitate this interface leave out ids, types and counts,
 //! send arguments as objects and content as lists, and a strict decoder would lose a reply that was paid for.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
 use super::profile::micro_usd;
 use super::wire::Manner;
 use super::{Finish, Message, ModelRequest, OpaqueBlock, ToolCall, Usage, fenced};
+
+/// The most calls that one reply may make.
+pub const CALLS: usize = 64;
+/// The longest arguments of one call, in bytes.
+pub const ARGUMENTS: usize = 256 << 10;
 
 /// A reply as far as it has come: one whole body, or the pieces of a stream.
 #[derive(Debug, Default)]
@@ -22,7 +27,10 @@ pub struct Draft {
     cost: Option<u64>,
     model: Option<String>,
     reasoning: Vec<Value>,
+    /// Where the block of an index and a type stands in `reasoning`.
+    blocks: HashMap<[String; 2], usize>,
     any_choice: bool,
+    excess: Option<String>,
     size: usize,
 }
 
@@ -104,6 +112,16 @@ impl Draft {
         self.finish.as_deref()
     }
 
+    /// In words, what no reply may have: too many calls, or arguments that no tool takes.
+    pub fn excess(&self) -> Option<&str> {
+        self.excess.as_deref()
+    }
+
+    /// Whether the model has said anything.
+    pub fn said_anything(&self) -> bool {
+        self.size > 0 || !self.calls.is_empty() || !self.refusal.is_empty() || !self.reasoning.is_empty()
+    }
+
     /// Tokens reported so far.
     pub fn usage(&self) -> Usage {
         self.usage
@@ -145,6 +163,10 @@ impl Draft {
             None if !name.is_empty() => None,
             None => self.calls.len().checked_sub(1),
         };
+        if known.is_none() && self.calls.len() == CALLS {
+            self.excess = Some(format!("the reply makes more than {CALLS} calls"));
+            return;
+        }
         let at = known.unwrap_or_else(|| {
             self.calls.push(DraftCall { index, ..DraftCall::default() });
             self.calls.len() - 1
@@ -164,6 +186,9 @@ impl Draft {
             Some(object) => call.arguments.push_str(&object.to_string()),
         }
         self.size += call.arguments.len() - before;
+        if call.arguments.len() > ARGUMENTS {
+            self.excess = Some(format!("the arguments of a call have more than {ARGUMENTS} bytes"));
+        }
         for (key, value) in entry.as_object().into_iter().flatten() {
             if !matches!(key.as_str(), "index" | "id" | "type" | "function" | "name" | "arguments") {
                 call.extra.insert(key.clone(), value.clone());
@@ -174,20 +199,22 @@ impl Draft {
     /// Takes a piece of `reasoning_details` (OpenRouter's form; some models refuse to go on without theirs).
     /// Pieces of one index and type are one block: its text grows, other fields are the latest.
     fn take_reasoning(&mut self, piece: &Value) {
-        let same = |block: &&mut Value| {
-            block.get("index").is_some()
-                && ["index", "type"].iter().all(|key| block.get(key) == piece.get(key))
-        };
-        let Some(block) = self.reasoning.iter_mut().rev().find(same) else {
+        let field = |key: &str| piece.get(key).map(Value::to_string);
+        let known = field("index").map(|index| [index, field("type").unwrap_or_default()]);
+        let end = self.reasoning.len();
+        let at = known.map_or(end, |key| *self.blocks.entry(key).or_insert(end));
+        let Some(block) = self.reasoning.get_mut(at).and_then(Value::as_object_mut) else {
             return self.reasoning.push(piece.clone());
         };
         for (key, value) in piece.as_object().into_iter().flatten() {
-            match (block.get(key).and_then(Value::as_str), value.as_str()) {
-                (Some(before), Some(more)) if matches!(key.as_str(), "text" | "summary" | "data") => {
-                    block[key] = format!("{before}{more}").into();
+            match (block.get_mut(key), value) {
+                (Some(Value::String(before)), Value::String(more))
+                    if matches!(key.as_str(), "text" | "summary" | "data") =>
+                {
+                    before.push_str(more);
                 }
-                _ if value.is_null() => {}
-                _ => block[key] = value.clone(),
+                (_, Value::Null) => {}
+                _ => drop(block.insert(key.clone(), value.clone())),
             }
         }
     }
@@ -220,6 +247,7 @@ impl Draft {
                 text = rest;
                 calls = written
                     .into_iter()
+                    .take(CALLS)
                     .zip(used.len()..)
                     .map(|(w, n)| DraftCall {
                         id: format!("call_fenced_{n}"),

@@ -143,7 +143,7 @@ impl Script {
     /// Reads a script from a `.toml` or `.json` file.
     pub fn open(path: &Path) -> Result<Self, SetupError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        let text = crate::files::read_text(path, crate::files::LARGEST_LIST).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => SetupError::NoScript { path: shown.clone() },
             _ => SetupError::Script { path: shown.clone(), cause: e.to_string() },
         })?;
@@ -217,6 +217,8 @@ impl Script {
             message: fault.message.unwrap_or_else(|| "a scripted fault".to_owned()),
             remedy: None,
             retry_after: fault.retry_after_ms.map(Duration::from_millis),
+            // As on a wire: an error by its status is the server's refusal, anything else was worked on.
+            sent: fault.status.is_none_or(|status| (200..300).contains(&status)),
             usage: fault.usage,
             raw,
         })

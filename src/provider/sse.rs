@@ -2,18 +2,26 @@
 //!
 //! Format: WHATWG HTML, "Server-sent events". Beyond it, for servers that are careless: a complete JSON
 //! payload ends at its line even when the blank line after it is missing, and a bare JSON line counts as
-//! a payload (an error thrown into a running stream).
+//! a payload (an error thrown into a running stream). Every byte is looked at a fixed number of times.
+
+use super::json::Brackets;
+
+/// The longest event, in bytes. One carries a few letters of a reply; the longest is a whole reply.
+pub const EVENT: usize = 1 << 20;
 
 /// Splits a byte stream into payloads.
 #[derive(Debug, Default)]
 pub struct Sse {
     line: Vec<u8>,
     data: String,
+    brackets: Brackets,
     after_cr: bool,
+    too_long: bool,
 }
 
 impl Sse {
-    /// Takes the next bytes and gives the payloads that they complete.
+    /// Takes the next bytes and gives the payloads that they complete; none after an event of more than
+    /// [`EVENT`] bytes.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut payloads = Vec::new();
         for &byte in bytes {
@@ -24,8 +32,17 @@ impl Sse {
                 b'\r' | b'\n' => self.end_line(&mut payloads),
                 _ => self.line.push(byte),
             }
+            if self.too_long || self.line.len() + self.data.len() > EVENT {
+                self.too_long = true;
+                break;
+            }
         }
         payloads
+    }
+
+    /// Whether an event had more than [`EVENT`] bytes.
+    pub fn too_long(&self) -> bool {
+        self.too_long
     }
 
     /// Takes the end of the stream: a last line without its end counts.
@@ -45,30 +62,27 @@ impl Sse {
         }
         let value = match line.strip_prefix("data:") {
             Some(value) => value.strip_prefix(' ').unwrap_or(value),
-            None if line.starts_with('{') && whole(line) => line,
+            None if line.starts_with('{') && Brackets::of(line.as_bytes()).closed() => line,
             // Comments (`:`), `event:`, `id:`, `retry:`: the payload says all we need.
             None => return,
         };
-        if whole(&self.data) {
+        if self.brackets.closed() {
             self.dispatch(payloads);
         }
         if !self.data.is_empty() {
             self.data.push('\n');
         }
         self.data.push_str(value);
+        self.brackets.push(value.as_bytes());
     }
 
     fn dispatch(&mut self, payloads: &mut Vec<String>) {
+        self.brackets = Brackets::default();
         let data = std::mem::take(&mut self.data);
         if !data.trim().is_empty() {
             payloads.push(data);
         }
     }
-}
-
-/// Whether a payload is complete without its blank line.
-fn whole(data: &str) -> bool {
-    data.trim() == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
 }
 
 #[cfg(test)]

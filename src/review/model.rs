@@ -30,6 +30,9 @@ pub struct ReviewModel {
     pub reason: String,
     /// The cap that fired, in words.
     pub cap: Option<String>,
+    /// What to add to the budget for it to go on.
+    #[serde(skip)]
+    raise: Option<String>,
     /// When it began.
     pub started: jiff::Timestamp,
     /// Session time in milliseconds.
@@ -188,6 +191,7 @@ impl ReviewModel {
             condition: session.condition.clone(),
             reason: end.map(|end| end.reason.clone()).unwrap_or_default(),
             cap: state.cap.map(|cap| cap.to_string()),
+            raise: state.cap.map(|cap| cap.raise()),
             started: session.lines.first().map(|line| line.t).unwrap_or_default(),
             elapsed_ms: crate::tools::millis(session.elapsed()),
             model_ms: state.model_ms,
@@ -252,10 +256,9 @@ impl ReviewModel {
                 step(format!("chemigram run-mode-b --resume {short} --yes"), "goes on where it ended");
             }
             Some(Outcome::BudgetExhausted) => {
-                step(
-                    format!("chemigram run-mode-b --resume {short} --raise time=10m,iterations=20 --yes"),
-                    "goes on with more budget",
-                );
+                let more = self.raise.as_deref().unwrap_or("time=10m,iterations=20");
+                let command = format!("chemigram run-mode-b --resume {short} --raise {more} --yes");
+                step(command, "goes on with more budget");
             }
             Some(Outcome::Completed | Outcome::ProtocolFailed) => {}
         }

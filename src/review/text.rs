@@ -320,6 +320,6 @@ pub fn summary_line(summary: &Summary, style: Style) -> String {
 
 /// Milliseconds as `28 min`, or `45 s` below two minutes.
 fn minutes(ms: u64) -> String {
-    let seconds = ms.div_ceil(1000);
+    let seconds = (ms + 500) / 1000;
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", (seconds + 30) / 60) }
 }

@@ -123,6 +123,7 @@ impl Session {
                 };
                 self.happened(&Happened::Measured(Box::new(measured)), text)
             }
+            Err(fault) if fault.halts => Err(fault.into()),
             Err(fault) if fault.code == ErrorCode::BudgetExhausted => {
                 match self.gate.take_refusal().filter(|_| self.state.phase != Phase::WrappingUp) {
                     Some(exhausted) => self.record(Event::CapFired { exhausted }),

@@ -11,7 +11,7 @@ use crate::clock::{Deadline, Stop};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
 use crate::darktable::render::{Quality, Rendered};
 use crate::darktable::state::EditState;
-use crate::error::{ErrorCode, Fault};
+use crate::error::{ErrorCode, Fault, caught};
 use crate::gate::{Gate, Permit, Refusal};
 use crate::ids::{Hash, RefName};
 use crate::photo::Writer;
@@ -165,13 +165,17 @@ impl Session {
     ) -> Result<(), SessionError> {
         self.wait(pause, host).await;
         let info = self.provider.info().clone();
-        let bound = pricing::bound(&info, &self.state, self.gate.ledger(), &self.system, &self.tools);
+        let ledger = self.gate.ledger();
+        let keep = pricing::closing(&info, &self.state, ledger.budget(), &self.system, &self.tools);
+        let ledger = ledger.clone().keeping(keep);
+        let bound = pricing::bound(&info, &self.state, &ledger, &self.system, &self.tools);
         let intent = Event::ModelIntent {
             turn,
             attempt,
             reserved: bound.reserved,
             max_output_tokens: bound.max_output_tokens,
             messages: self.state.messages.len() as u64,
+            keep,
         };
         let permit = match self.gate.admit(intent) {
             Ok(permit) => permit,
@@ -196,7 +200,6 @@ impl Session {
             Some(Ok(reply)) => self.replied(intent, &bound, reply, ms),
             Some(Err(fault)) => self.failed(intent, attempt, &bound, &fault, ms),
             None => {
-                let settled = if info.free { bound.spent(Some(0), Some(0)) } else { bound.reserved };
                 let why = match self.halt() {
                     Halt::Now => wording::STOPPED_AT_ONCE,
                     Halt::WrapUp if !self.state.stopped => wording::STOPPED,
@@ -208,7 +211,7 @@ impl Session {
                     status: None,
                     message: format!("cut: {why}"),
                     pause_ms: None,
-                    settled,
+                    settled: bound.reserved,
                     ms,
                     raw: None,
                 })
@@ -275,18 +278,19 @@ impl Session {
     ) -> Result<(), SessionError> {
         let info = self.provider.info().clone();
         let raw = self.blobs.put(&reply.raw).map_err(SessionError::Blob)?;
-        let (settled, cost_source) = pricing::settle(&info, bound, &reply.usage, reply.cost_micro_usd);
+        let said = reply.message.text_bytes();
+        let settled = pricing::settle(&info, bound, &reply.usage, reply.cost_micro_usd, said);
         self.record(Event::ModelReply {
             intent,
             message: reply.message,
             finish: reply.finish,
             usage: reply.usage,
-            settled,
-            cost_source,
+            settled: settled.amounts,
+            cost_source: settled.source,
             model_served: reply.model_served,
             raw,
             ms,
-            notes: reply.notes,
+            notes: [reply.notes, settled.notes].concat(),
         })
     }
 
@@ -312,14 +316,19 @@ impl Session {
             .ok()
             .and_then(|v| v.as_str().map(str::to_owned))
             .unwrap_or_default();
+        let later =
+            fault.retry_after.filter(|asked| pause.is_none() && *asked >= self.gate.deadline().remaining());
+        let later =
+            later.map(|asked| format!("; it asks to come back in {} minutes", asked.as_secs().div_ceil(60)));
+        let later = later.unwrap_or_default();
         let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
         self.record(Event::Attempt {
             intent,
             class: if class == "deadline" { "transport".into() } else { class },
             status: fault.status,
-            message: format!("{fault}{remedy}"),
+            message: format!("{fault}{later}{remedy}"),
             pause_ms: pause.map(tools::millis),
-            settled: pricing::settle_failure(&info, bound, &fault.usage),
+            settled: pricing::settle_failure(&info, bound, fault),
             ms,
             raw,
         })
@@ -413,8 +422,15 @@ impl Session {
         let seq = permit.seq();
         let started = self.gate.elapsed();
         let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
-        let mut result = tool.run(&mut self.context(seq, &busy), arguments, permit);
+        let run = || tool.run(&mut self.context(seq, &busy), arguments, permit);
+        let mut result = caught(run).flatten();
         self.fold(host);
+        if let Err(fault) = &result
+            && fault.halts
+        {
+            // The call stays open, so that it is made again when the session is taken up.
+            return Err(fault.clone().into());
+        }
         if let Some(question) = self.state.question.clone()
             && let Some(answer) = host.answer(&question)
         {

@@ -169,7 +169,7 @@ pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, G
     });
     let rendered = setup.prompts.render(PROMPT, &context).map_err(|e| Fault::from(&e))?;
     let mut message = format!("The photographer's goal:\n{}\n", fenced("goal", goal));
-    let brief = protocols::brief(setup, request);
+    let brief = protocols::brief(setup, request)?;
     if !brief.trim().is_empty() {
         message.push_str(&format!("\nThe brief of the photo:\n{}\n", fenced("brief", brief.trim())));
     }
@@ -205,7 +205,7 @@ pub async fn generate(
         watcher.remark(&remark);
     }
     let folder = root.join(id.as_str());
-    std::fs::create_dir_all(&folder).map_err(SessionError::Blob)?;
+    crate::durable::make_folder(&folder).map_err(SessionError::Blob)?;
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
     let system = blobs.put(orders.system.as_bytes()).map_err(SessionError::Blob)?;
     let start = SessionStart {
@@ -319,6 +319,7 @@ impl Writing<'_> {
             reserved: bound.reserved,
             max_output_tokens: bound.max_output_tokens,
             messages: messages.len() as u64,
+            keep: Reserve::default(),
         };
         let permit = match self.gate.admit(intent) {
             Ok(permit) => permit,
@@ -356,25 +357,25 @@ impl Writing<'_> {
         match result {
             Some(Ok(reply)) => {
                 let raw = self.blobs.put(&reply.raw).map_err(SessionError::Blob)?;
-                let (settled, cost_source) =
-                    pricing::settle(&info, &bound, &reply.usage, reply.cost_micro_usd);
+                let said = reply.message.text_bytes();
+                let settled = pricing::settle(&info, &bound, &reply.usage, reply.cost_micro_usd, said);
                 self.record(Event::ModelReply {
                     intent: seq,
                     message: reply.message.clone(),
                     finish: reply.finish.clone(),
                     usage: reply.usage,
-                    settled,
-                    cost_source,
+                    settled: settled.amounts,
+                    cost_source: settled.source,
                     model_served: reply.model_served.clone(),
                     raw,
                     ms,
-                    notes: reply.notes.clone(),
+                    notes: [reply.notes.clone(), settled.notes].concat(),
                 })?;
                 Ok(Some(reply))
             }
             Some(Err(fault)) => {
                 let raw = (!fault.raw.is_empty()).then(|| self.blobs.put(&fault.raw)).transpose();
-                let settled = pricing::settle_failure(&info, &bound, &fault.usage);
+                let settled = pricing::settle_failure(&info, &bound, &fault);
                 let raw = raw.map_err(SessionError::Blob)?;
                 let class = serde_json::to_value(fault.class).unwrap_or_default();
                 let class = class.as_str().unwrap_or_default();
@@ -388,7 +389,6 @@ impl Writing<'_> {
                 Ok(None)
             }
             None => {
-                let settled = if info.free { bound.spent(Some(0), Some(0)) } else { bound.reserved };
                 let stopped = self.setup.stop.soft.is_cancelled();
                 let (code, message) = match stopped {
                     true => (ErrorCode::Interrupted, "stopped while the model wrote the protocol"),
@@ -396,7 +396,7 @@ impl Writing<'_> {
                         (ErrorCode::BudgetExhausted, "the time was up while the model wrote the protocol")
                     }
                 };
-                self.record(failed("deadline", None, message.into(), settled, None))?;
+                self.record(failed("deadline", None, message.into(), bound.reserved, None))?;
                 Err(Fault::new(code, message).into())
             }
         }

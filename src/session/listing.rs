@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use crate::budget::{Amounts, Ledger};
 use crate::error::{Coded as _, ErrorCode, Fault};
+use crate::files;
 use crate::gate;
 use crate::ids::{PhotoId, SessionId};
-use crate::photo::{Library, Workspace};
+use crate::photo::{FsckReport, Library, Workspace};
 use crate::session::state::{Halt, Phase, State};
 use crate::session::{SessionError, start};
 use crate::transcript::{self, Line, Outcome, TranscriptError};
@@ -152,6 +153,22 @@ pub fn read(workspace: &Workspace, id: &SessionId) -> Result<Session, SessionErr
     Ok(Session { id: id.clone(), lines, state, ledger, condition })
 }
 
+/// Reads every session of a photo to its end, and adds those that cannot be to what `fsck` found.
+pub fn prove(workspace: &Workspace, report: &mut FsckReport) -> Result<(), SessionError> {
+    for id in of_photo(workspace)? {
+        match read(workspace, &id) {
+            // What is wrong with the files themselves was found without reading them.
+            Ok(_) | Err(SessionError::Transcript(_) | SessionError::Blob(_)) => {}
+            Err(error) => {
+                let what = format!("sessions/mode_b/{id}/transcript.jsonl");
+                let remedy = "the branches and snapshots of the session are checked apart";
+                report.damage(what, Fault::from(&error).message, remedy);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// One session in a line; what cannot be read is told as damaged.
 pub fn summary(workspace: &Workspace, id: &SessionId) -> Summary {
     let (condition, told) = match read(workspace, id) {
@@ -265,7 +282,7 @@ pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<Halt, Sessio
 
 /// What was asked of the session in `folder` from outside.
 pub fn asked_to_stop(folder: &Path) -> Halt {
-    match std::fs::read(folder.join(STOP_FILE)) {
+    match files::read(&folder.join(STOP_FILE), 64) {
         Ok(text) if text == STOP_NOW => Halt::Now,
         Ok(_) => Halt::WrapUp,
         Err(_) => Halt::No,

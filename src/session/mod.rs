@@ -6,6 +6,8 @@
 //! machine within the state, and `carry` does what the machine asks for; the gate, the driver and the fold are
 //! the same. [`generate`] has the model write a protocol before there is a session.
 
+#[cfg(test)]
+mod agents;
 mod carry;
 pub mod driver;
 mod effect;
@@ -14,18 +16,20 @@ pub mod listing;
 pub mod opinion;
 pub mod pricing;
 pub mod protocols;
+pub mod replay;
 pub mod start;
 pub mod state;
 pub mod steering;
 pub mod wording;
 
 use crate::error::{Coded, ErrorCode, Fault};
+use crate::files;
 use crate::photo::PhotoError;
 use crate::transcript::{self, TranscriptError};
 
 /// The number of what a session does. Raise it with every change after which one with the same model, prompt,
 /// tools and moves would go otherwise: what an evaluation keeps of sessions holds for one number alone.
-pub const ENGINE: u32 = 3;
+pub const ENGINE: u32 = 4;
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +59,16 @@ impl Coded for SessionError {
             Self::Fault(f) => f.code,
             Self::Blob(source) => transcript::file_code(source),
             Self::NotEnded => ErrorCode::StateError,
+        }
+    }
+
+    fn halts(&self) -> bool {
+        match self {
+            Self::Transcript(e) => e.halts(),
+            Self::Photo(e) => e.halts(),
+            Self::Fault(f) => f.halts(),
+            Self::Blob(source) => files::is_full(source),
+            Self::NotEnded => false,
         }
     }
 

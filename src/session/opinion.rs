@@ -17,7 +17,7 @@ use crate::provider::{Choice, Registry, connect};
 use crate::referee::{Answer, Asked, Kind, ModelReferee, Question, Shown, Side, Wish, offline};
 use crate::session::SessionError;
 use crate::session::driver::{Host, MAX_ATTEMPTS, Session};
-use crate::session::pricing::{self, Bound};
+use crate::session::pricing;
 use crate::session::start::Plan;
 use crate::session::steering::Said;
 use crate::tools;
@@ -190,6 +190,7 @@ impl Session {
         }
         let table = match self.table(ask, &subject, host) {
             Ok(table) => table,
+            Err(fault) if fault.halts => return Err(fault.into()),
             Err(fault) => {
                 self.fold(host);
                 // That it cannot be paid ends no session.
@@ -350,7 +351,9 @@ impl Session {
         match came {
             Some(Ok(answer)) => {
                 reply.raw = Some(self.blobs.put(&answer.raw).map_err(SessionError::Blob)?);
-                reply.settled = pricing::settle(&info, &bound, &answer.usage, answer.cost_micro_usd).0;
+                let said = answer.message.text_bytes();
+                reply.settled =
+                    pricing::settle(&info, &bound, &answer.usage, answer.cost_micro_usd, said).amounts;
                 reply.usage = Some(answer.usage);
                 reply.model_served = answer.model_served.clone();
                 match referee.read(&question, &answer) {
@@ -368,7 +371,7 @@ impl Session {
                 }
             }
             Some(Err(fault)) => {
-                reply.settled = pricing::settle_failure(&info, &bound, &fault.usage);
+                reply.settled = pricing::settle_failure(&info, &bound, &fault);
                 let pause = (fault.class.retryable() && attempt < MAX_ATTEMPTS)
                     .then(|| backoff(attempt, fault.retry_after, seed ^ self.gate.lines()))
                     .filter(|pause| *pause < self.gate.deadline().remaining());
@@ -377,16 +380,12 @@ impl Session {
                 reply.error = Some(format!("{fault}{remedy}"));
             }
             None => {
-                reply.settled = cut(&info, &bound);
+                reply.settled = bound.reserved;
                 reply.error = Some("the time for it was up".into());
             }
         }
         self.record(Event::Referee(Box::new(reply)))
     }
-}
-
-fn cut(info: &crate::provider::ModelInfo, bound: &Bound) -> Amounts {
-    if info.free { bound.spent(Some(0), Some(0)) } else { bound.reserved }
 }
 
 /// The question about pictures and their numbers, the new one on its side.

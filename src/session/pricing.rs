@@ -1,9 +1,9 @@
 //! What a model call may cost, before it is made, and what it did cost.
 
-use crate::budget::{Amounts, Budget, Ledger};
+use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::conversation::{Message, ToolSpec, Usage};
 use crate::error::{ErrorCode, Fault};
-use crate::provider::ModelInfo;
+use crate::provider::{ModelInfo, ProviderFault};
 use crate::session::SessionError;
 use crate::session::state::State;
 use crate::transcript::CostSource;
@@ -13,8 +13,20 @@ pub const MAX_OUTPUT_TOKENS: u32 = 4_096;
 /// The shortest that is of any use; below it the cap fires.
 const MIN_OUTPUT_TOKENS: u32 = 256;
 /// Bytes of text that are at least one token: an upper bound on the count for any tokenizer in use on
-/// English and JSON. Where the provider has reported a count, only what came since is bounded like this.
+/// English and JSON. Where the provider has reported a count, only what came since is bounded like this; where a
+/// report was above its bound, the bound grows ([`State::factor`]).
 const BYTES_PER_TOKEN: u64 = 2;
+/// Bytes of text that are at most one token, several times the longest of English and JSON: a report of fewer
+/// tokens than that is not believed.
+const MOST_BYTES_PER_TOKEN: u64 = 16;
+/// The longest side, in pixels, of a picture of [`ModelInfo::image_tokens`].
+const PICTURE_EDGE: u64 = 1024;
+/// What the closing call sends beyond what has been said: the results of the turn before it and how to end.
+const CLOSING_TEXT_TOKENS: u64 = 4_096;
+/// Pictures among these results.
+const CLOSING_PICTURES: u64 = 2;
+/// The shortest reply with which a session can be closed properly.
+const CLOSING_OUTPUT_TOKENS: u64 = 1_024;
 
 /// The worst case of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +35,22 @@ pub struct Bound {
     pub reserved: Amounts,
     /// The reply's clamp.
     pub max_output_tokens: u32,
+    /// What is sent, at most and at least.
+    pub input: Input,
+}
+
+/// Tokens of what one call sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Input {
+    /// Not more.
+    pub most: u64,
+    /// Not fewer; pictures are not counted.
+    pub least: u64,
 }
 
 impl Bound {
     /// One call with these tokens in place of the reserved ones.
-    pub fn spent(&self, tokens: Option<u64>, cost_micro_usd: Option<u64>) -> Amounts {
+    fn spent(&self, tokens: Option<u64>, cost_micro_usd: Option<u64>) -> Amounts {
         Amounts {
             model_calls: 1,
             tokens: tokens.unwrap_or(self.reserved.tokens),
@@ -37,22 +60,66 @@ impl Bound {
     }
 }
 
-/// Upper bound of the tokens that the present conversation sends.
-fn input_tokens(info: &ModelInfo, state: &State, system: &str, tools: &[ToolSpec]) -> u64 {
-    match state.last_input {
-        Some((reported, covered)) => {
-            reported + tokens(info, "", &[], state.messages.get(covered..).unwrap_or_default())
+/// The tokens that the present conversation sends.
+fn input(info: &ModelInfo, state: &State, system: &str, tools: &[ToolSpec]) -> Input {
+    let all = tokens(info, system, tools, &state.messages);
+    let most = match state.last_input {
+        Some((reported, covered)) if reported >= least(system, tools, earlier(state, covered)) => {
+            let new = tokens(info, "", &[], state.messages.get(covered..).unwrap_or_default());
+            reported.saturating_add(new.most.saturating_mul(state.factor))
         }
-        None => tokens(info, system, tools, &state.messages),
-    }
+        _ => all.most.saturating_mul(state.factor),
+    };
+    Input { most: most.max(all.least), least: all.least }
 }
 
-/// Upper bound of the tokens of what is sent.
-pub fn tokens(info: &ModelInfo, system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
-    let text = |bytes: usize| (bytes as u64).div_ceil(BYTES_PER_TOKEN);
+fn earlier(state: &State, covered: usize) -> &[Message] {
+    state.messages.get(..covered).unwrap_or(&state.messages)
+}
+
+/// The tokens of what is sent.
+pub fn tokens(info: &ModelInfo, system: &str, tools: &[ToolSpec], messages: &[Message]) -> Input {
+    let text = text_bytes(system, tools, messages).div_ceil(BYTES_PER_TOKEN);
+    let pictures = messages.iter().flat_map(Message::pictures).map(|picture| {
+        let edge = u64::from(picture.width.max(picture.height)).max(PICTURE_EDGE);
+        let area = info.image_tokens.saturating_mul(edge * edge);
+        area.div_ceil(PICTURE_EDGE * PICTURE_EDGE)
+    });
+    let most = pictures.fold(text, u64::saturating_add).saturating_add(17 * messages.len() as u64);
+    Input { most, least: least(system, tools, messages) }
+}
+
+fn least(system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
+    text_bytes(system, tools, messages) / MOST_BYTES_PER_TOKEN
+}
+
+fn text_bytes(system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
     let specs: usize = tools.iter().map(|t| t.description.len() + t.parameters.to_string().len() + 64).sum();
-    let said = |m: &Message| text(m.text_bytes()) + info.image_tokens.saturating_mul(m.images() as u64) + 16;
-    text(system.len() + specs) + messages.iter().map(said).sum::<u64>()
+    (system.len() + specs + messages.iter().map(Message::text_bytes).sum::<usize>()) as u64
+}
+
+/// What has to stay for the call that closes the session after the next one: that one's worst case, and a reply.
+/// Half of a cap at most, so that a small one leaves room to work.
+pub fn closing(
+    info: &ModelInfo,
+    state: &State,
+    budget: &Budget,
+    system: &str,
+    tools: &[ToolSpec],
+) -> Reserve {
+    if info.free && budget.max_tokens.is_none() {
+        return Reserve::default();
+    }
+    let input = input(info, state, system, tools)
+        .most
+        .saturating_add(u64::from(MAX_OUTPUT_TOKENS) + CLOSING_TEXT_TOKENS)
+        .saturating_add(info.image_tokens.saturating_mul(CLOSING_PICTURES));
+    let keep = |cap: Option<u64>, wanted: u64| cap.map_or(0, |cap| wanted.min(cap / 2));
+    Reserve {
+        tokens: keep(budget.max_tokens, input.saturating_add(CLOSING_OUTPUT_TOKENS)),
+        cost_micro_usd: keep(budget.max_cost_micro_usd, worst_price(info, input, CLOSING_OUTPUT_TOKENS)),
+        ..Reserve::default()
+    }
 }
 
 /// Whether what a model costs can be held under the budget's cap: that takes its price.
@@ -79,16 +146,17 @@ pub fn payable(info: &ModelInfo, budget: &Budget) -> Result<(), SessionError> {
 
 /// The worst case of the next call, its reply clamped to what tokens and money allow.
 pub fn bound(info: &ModelInfo, state: &State, ledger: &Ledger, system: &str, tools: &[ToolSpec]) -> Bound {
-    bound_of(info, ledger, input_tokens(info, state, system, tools), MAX_OUTPUT_TOKENS)
+    bound_of(info, ledger, input(info, state, system, tools), MAX_OUTPUT_TOKENS)
 }
 
-/// The worst case of a call that sends at most `input` tokens and wants at most `most` back, the reply clamped to
-/// what tokens and money allow.
-pub fn bound_of(info: &ModelInfo, ledger: &Ledger, input: u64, most: u32) -> Bound {
+/// The worst case of a call that sends `input` and wants at most `most` tokens back, the reply clamped to what
+/// tokens and money allow.
+pub fn bound_of(info: &ModelInfo, ledger: &Ledger, sent: Input, most: u32) -> Bound {
     if info.free && ledger.budget().max_tokens.is_none() {
         let reserved = Amounts { model_calls: 1, ..Amounts::default() };
-        return Bound { reserved, max_output_tokens: most };
+        return Bound { reserved, max_output_tokens: most, input: sent };
     }
+    let input = sent.most;
     let mut output = u64::from(most);
     if let Some(left) = ledger.tokens_left() {
         output = output.min(left.saturating_sub(input));
@@ -99,19 +167,22 @@ pub fn bound_of(info: &ModelInfo, ledger: &Ledger, input: u64, most: u32) -> Bou
     }
     let max_output_tokens = u32::try_from(output).unwrap_or(most).max(MIN_OUTPUT_TOKENS);
     let output = u64::from(max_output_tokens);
-    // A cache write may be dearer than fresh input; the worst case is the dearest.
-    let input_price = info.price.input.max(info.price.cache_write);
     let reserved = Amounts {
         model_calls: 1,
         tokens: input.saturating_add(output),
-        cost_micro_usd: if info.free {
-            0
-        } else {
-            price(input_price, input) + price(info.price.output, output)
-        },
+        cost_micro_usd: worst_price(info, input, output),
         ..Amounts::default()
     };
-    Bound { reserved, max_output_tokens }
+    Bound { reserved, max_output_tokens, input: sent }
+}
+
+/// The highest price of so many tokens. A cache write may be dearer than fresh input.
+fn worst_price(info: &ModelInfo, input: u64, output: u64) -> u64 {
+    if info.free {
+        return 0;
+    }
+    let input_price = info.price.input.max(info.price.cache_write);
+    price(input_price, input).saturating_add(price(info.price.output, output))
 }
 
 /// Tokens times micro-dollars per million, rounded up; an unknown price counts as nothing here, which is why
@@ -140,30 +211,87 @@ fn priced(info: &ModelInfo, usage: &Usage) -> Option<u64> {
     Some(total)
 }
 
-/// What a reply did cost, and where the figure comes from.
-pub fn settle(
+/// What a reply did cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// What is charged.
+    pub amounts: Amounts,
+    /// Where the cost comes from.
+    pub source: CostSource,
+    /// What was not believed of the report.
+    pub notes: Vec<String>,
+}
+
+/// What a reply with `said` bytes did cost. What its report leaves out, and what cannot be true, counts at its
+/// worst case.
+pub fn settle(info: &ModelInfo, bound: &Bound, usage: &Usage, reported: Option<u64>, said: usize) -> Settled {
+    let mut notes = Vec::new();
+    let believed = believed(info, bound, usage, said, &mut notes);
+    let tokens = believed.as_ref().and_then(Usage::total);
+    if info.free {
+        return Settled { amounts: bound.spent(tokens, Some(0)), source: CostSource::Free, notes };
+    }
+    let by_price = believed.as_ref().map_or(Some(bound.reserved.cost_micro_usd), |usage| priced(info, usage));
+    let least = match by_price {
+        Some(price) if reported == Some(0) && price > 0 => {
+            notes.push("a cost of 0 is reported although the model has a price; the price counts".to_owned());
+            price
+        }
+        Some(price) if believed.as_ref() != Some(usage) => price,
+        _ => 0,
+    };
+    let (cost, source) = match (reported, tokens, by_price) {
+        (Some(cost), _, _) if cost >= least && cost > 0 => (cost, CostSource::Reported),
+        (_, None, _) => (bound.reserved.cost_micro_usd, CostSource::Estimated),
+        (_, Some(_), Some(cost)) => (cost, CostSource::Priced),
+        (Some(cost), Some(_), None) => (cost, CostSource::Reported),
+        (None, Some(_), None) => (0, CostSource::Unknown),
+    };
+    Settled { amounts: bound.spent(tokens, Some(cost)), source, notes }
+}
+
+/// The tokens that count: as reported, but for what is missing or cannot be true. `None` when nothing was reported.
+fn believed(
     info: &ModelInfo,
     bound: &Bound,
     usage: &Usage,
-    reported: Option<u64>,
-) -> (Amounts, CostSource) {
-    if info.free {
-        return (bound.spent(Some(usage.total().unwrap_or(0)), Some(0)), CostSource::Free);
+    said: usize,
+    notes: &mut Vec<String>,
+) -> Option<Usage> {
+    usage.total()?;
+    let mut counts = *usage;
+    let cached = [usage.input_cache_read, usage.input_cache_write];
+    let cached = cached.into_iter().flatten().fold(0, u64::saturating_add);
+    if usage.input_fresh.is_none() || usage.output.is_none() {
+        notes.push("the reported usage is incomplete; what is missing counts at its worst case".to_owned());
+        counts.input_fresh = usage.input_fresh.or(Some(bound.input.most.saturating_sub(cached)));
+        counts.output = usage.output.or(Some(u64::from(bound.max_output_tokens)));
     }
-    match (reported, usage.total()) {
-        (Some(cost), tokens) => (bound.spent(tokens, Some(cost)), CostSource::Reported),
-        (None, None) => (bound.spent(None, None), CostSource::Estimated),
-        (None, Some(tokens)) => match priced(info, usage) {
-            Some(cost) => (bound.spent(Some(tokens), Some(cost)), CostSource::Priced),
-            None => (bound.spent(Some(tokens), Some(0)), CostSource::Unknown),
-        },
+    let fresh = counts.input_fresh.unwrap_or(0);
+    let little_said = said as u64 / MOST_BYTES_PER_TOKEN;
+    // What a server of one's own reports costs nothing to believe.
+    if !info.free && fresh.saturating_add(cached) < bound.input.least {
+        notes.push(format!(
+            "{} input tokens are reported for a request of at least {}; its worst case counts",
+            fresh.saturating_add(cached),
+            bound.input.least
+        ));
+        counts.input_fresh = Some(bound.input.most.saturating_sub(cached));
     }
+    if let Some(output) = counts.output.filter(|output| !info.free && *output < little_said) {
+        notes.push(format!(
+            "{output} output tokens are reported for a reply of at least {little_said}; its worst case counts"
+        ));
+        counts.output = Some(u64::from(bound.max_output_tokens).max(little_said));
+    }
+    Some(counts)
 }
 
-/// What a failed attempt did cost: what was reported, else nothing but the attempt itself.
-pub fn settle_failure(info: &ModelInfo, bound: &Bound, usage: &Usage) -> Amounts {
-    match usage.total() {
-        Some(_) => settle(info, bound, usage, None).0,
+/// What a failed attempt did cost: what was reported; else its worst case, unless the model never worked on it.
+pub fn settle_failure(info: &ModelInfo, bound: &Bound, fault: &ProviderFault) -> Amounts {
+    match fault.usage.total() {
+        Some(_) => settle(info, bound, &fault.usage, None, 0).amounts,
+        None if fault.sent => bound.reserved,
         None => bound.spent(Some(0), Some(0)),
     }
 }
@@ -191,12 +319,34 @@ mod tests {
         let bound = Bound {
             reserved: Amounts { tokens: 99, cost_micro_usd: 77, ..Amounts::default() },
             max_output_tokens: 9,
+            input: Input { most: 90, least: 10 },
         };
-        assert_eq!(settle(&info, &bound, &usage, None).1, CostSource::Unknown);
+        let settled = |info: &ModelInfo, usage: &Usage, reported| settle(info, &bound, usage, reported, 80);
+        assert_eq!(settled(&info, &usage, None).source, CostSource::Unknown);
         info.price.output = Some(10_000_000);
-        let (amounts, source) = settle(&info, &bound, &usage, None);
-        assert_eq!((amounts.cost_micro_usd, amounts.tokens, source), (70, 15, CostSource::Priced));
-        let (amounts, source) = settle(&info, &bound, &Usage::default(), None);
-        assert_eq!((amounts.cost_micro_usd, amounts.tokens, source), (77, 99, CostSource::Estimated));
+        let row = |usage: &Usage, reported| {
+            let Settled { amounts, source, notes } = settled(&info, usage, reported);
+            (amounts.tokens, amounts.cost_micro_usd, source, notes.len())
+        };
+        assert_eq!(row(&usage, None), (15, 70, CostSource::Priced, 0));
+        assert_eq!(row(&Usage::default(), None), (99, 77, CostSource::Estimated, 0));
+        assert_eq!(row(&Usage::default(), Some(0)), (99, 77, CostSource::Estimated, 1));
+        assert_eq!(row(&usage, Some(33)), (15, 33, CostSource::Reported, 0));
+        // A cost of nothing beside a price.
+        assert_eq!(row(&usage, Some(0)), (15, 70, CostSource::Priced, 1));
+        // One half of a report.
+        let half = Usage { input_fresh: None, ..usage };
+        assert_eq!(row(&half, None), (95, 230, CostSource::Priced, 1));
+        assert_eq!(row(&Usage { output: None, ..usage }, Some(1)), (19, 110, CostSource::Priced, 1));
+        // Fewer tokens than what was sent, and what came back, can be.
+        assert_eq!(row(&Usage { input_fresh: Some(9), ..usage }, None), (95, 230, CostSource::Priced, 1));
+        assert_eq!(row(&Usage { output: Some(4), ..usage }, None), (19, 110, CostSource::Priced, 1));
+        assert_eq!(row(&Usage { output: Some(4), ..usage }, Some(500)).1, 500);
+        // What was read from a cache was sent too.
+        let cached = Usage { input_fresh: Some(0), input_cache_read: Some(10), ..usage };
+        assert_eq!(row(&cached, None).3, 0);
+        info.free = true;
+        let free = settle(&info, &bound, &Usage::default(), None, 80);
+        assert_eq!((free.amounts.tokens, free.amounts.cost_micro_usd), (99, 0), "under a cap on tokens");
     }
 }

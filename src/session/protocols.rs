@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::budget::{Budget, Reserve};
 use crate::error::{ErrorCode, Fault};
+use crate::files;
 use crate::ids::{Hash, RefName, SessionId};
 use crate::photo::Workspace;
 use crate::protocol::build::Host;
@@ -131,7 +132,7 @@ pub fn ready(
 /// request's, and where the protocol is stricter the protocol's.
 pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
     let branches = vector_branches(setup, request)?;
-    let brief = brief(setup, request);
+    let brief = brief(setup, request)?;
     let ready = ready(asked, &brief, &branches, &request.budget, &setup.provider.info().model)?;
     for name in &ready.makes {
         if setup.workspace.branch(name)?.is_some() {
@@ -146,7 +147,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     let protocol = ready.protocol;
     let reserve = reserve(&protocol);
     let mut plan = start::plan_with(setup, &request, branches)?;
-    // Where the guard rail keeps one call for the wrap-up on top, a cap keeps it within.
+    // The guard rail keeps some calls for the wrap-up by itself; a cap keeps one.
     let one = u64::from(request.budget.max_model_calls.is_some_and(|calls| calls > 1));
     plan.start.reserve = Reserve {
         time_seconds: reserve.time_seconds,
@@ -159,7 +160,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     plan.start.protocol = Some(ProtocolStart {
         name: protocol.name.clone(),
         file: asked.file.clone(),
-        source: Hash::of(&asked.text),
+        source: Hash::of(setup.redactor.clean(asked.text.clone())),
         variables: ready.variables,
         allowed: asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
     });
@@ -172,7 +173,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
 /// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
 pub fn loaded(setup: &Setup, request: &Request, asked: &Asked) -> Result<Loaded, SessionError> {
     let branches = vector_branches(setup, request)?;
-    let values = values(asked, &brief(setup, request), &asked.declared(), &branches);
+    let values = values(asked, &brief(setup, request)?, &asked.declared(), &branches);
     let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
     Ok(load(&asked.file, &asked.text, &options))
 }
@@ -186,9 +187,11 @@ fn vector_branches(setup: &Setup, request: &Request) -> Result<Vec<PlannedBranch
 }
 
 /// The brief: the request's, or the photo's own.
-pub(super) fn brief(setup: &Setup, request: &Request) -> String {
-    let own = || std::fs::read_to_string(setup.workspace.folder().join("brief.md")).ok();
-    request.brief.clone().or_else(own).unwrap_or_default()
+pub(super) fn brief(setup: &Setup, request: &Request) -> Result<String, SessionError> {
+    match &request.brief {
+        Some(brief) => Ok(brief.clone()),
+        None => Ok(setup.workspace.brief()?),
+    }
 }
 
 /// What the protocol keeps for its wrap-up.
@@ -212,7 +215,7 @@ pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>
     let Some(asked) = &start.protocol else { return Ok(None) };
     let id: SessionId = start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
     let path = workspace.session_folder(&id).join("blobs").join(asked.source.as_str());
-    let text = std::fs::read_to_string(&path).map_err(SessionError::Blob)?;
+    let text = files::read_text(&path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
     if Hash::of(&text) != asked.source {
         let message = format!("the protocol of session {id} is not the one that it began with");
         return Err(Fault::new(ErrorCode::VersioningError, message).into());

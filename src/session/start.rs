@@ -115,6 +115,7 @@ pub(super) fn plan_with(
     branches: Vec<PlannedBranch>,
 ) -> Result<Plan, SessionError> {
     let workspace = &setup.workspace;
+    workspace.refuse_another_raw()?;
     let baseline = workspace.resolve(&request.from)?;
     // Read now, while nothing is written: a damaged edit is no session.
     workspace.state_of(&baseline)?;
@@ -142,12 +143,14 @@ pub(super) fn plan_with(
     pricing::payable(info, budget)?;
     let brief = match &request.brief {
         Some(brief) => brief.clone(),
-        None => std::fs::read_to_string(workspace.folder().join("brief.md")).unwrap_or_default(),
+        None => protocols::brief(setup, request)?,
     };
     let criteria = request
         .criteria
         .clone()
         .unwrap_or_else(|| "inferred from the photographer's taste and the brief".into());
+    // As it will be kept, so that what is read back is what was begun with.
+    let brief = setup.redactor.clean(brief);
     let context = json!({
         "photo_id": workspace.id().as_str(),
         "brief": brief,
@@ -166,7 +169,8 @@ pub(super) fn plan_with(
         "baseline": request.from,
         "vision": info.vision,
     });
-    let rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
+    let mut rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
+    rendered.text = setup.redactor.clean(rendered.text);
     let tools = tools::specs();
     let reserve = if info.free && budget.max_tokens.is_none() {
         Reserve::default()
@@ -291,7 +295,7 @@ fn begin(
     blobs: &BlobStore,
     lease: Lease,
 ) -> Result<Gate, SessionError> {
-    std::fs::create_dir_all(folder).map_err(SessionError::Blob)?;
+    crate::durable::make_folder(folder).map_err(SessionError::Blob)?;
     blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
     blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
     if let Some(steered) = &plan.protocol {
@@ -327,12 +331,14 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
             .with("remedy", "`chemigram mode-b list` shows the sessions")
             .into());
     }
+    setup.workspace.refuse_another_raw()?;
     let lease = Lease::default();
     let photo = lock(&setup.workspace, id, lease.clone())?;
     let read = transcript::read(&path)?;
     let state = fold(&setup.workspace, &read.lines)?;
     let ended = state.end.as_ref().map(|end| end.outcome);
     let run_over = state.steering.as_ref().is_some_and(|steering| steering.ending().is_some());
+    let raise;
     let refusal = match ended {
         Some(_) if run_over => Some((
             "has ended, and its protocol with it",
@@ -347,7 +353,10 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         Some(Outcome::Completed | Outcome::BudgetExhausted | Outcome::ProtocolFailed)
             if with.raise.is_none() =>
         {
-            Some(("has ended", "to go on with more budget: `--resume ID --raise time=10m`"))
+            let cap = state.end.as_ref().and_then(|end| end.cap);
+            let more = cap.map_or("time=10m,iterations=20".into(), |cap| cap.raise());
+            raise = format!("to go on with more budget: `--resume ID --raise {more}`");
+            Some(("has ended", raise.as_str()))
         }
         _ => None,
     };
@@ -359,6 +368,12 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let mut ledger = Ledger::new(state.start.budget.clone(), state.start.reserve);
     for line in &read.lines {
         crate::gate::fold(&mut ledger, line);
+    }
+    // As at a start, and before anything is written.
+    let budget = with.raise.as_ref().unwrap_or(ledger.budget());
+    pricing::payable(setup.provider.info(), budget)?;
+    if let Referee::Model(referee) = &with.referee {
+        pricing::payable(referee.provider().info(), budget)?;
     }
     let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
     let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
@@ -402,11 +417,23 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
 
 /// A raise such as `time=10m,iterations=20`: what is named is added to the caps that a session has.
 pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
-    let given = spec;
-    let spec = format!("time=1s,iterations=1,branches=1,{given}");
-    let more = Budget::parse(&spec).map_err(|e| Fault::from(&e))?;
-    let named = |name: &str| spec.matches(&format!("{name}=")).count() > 1;
-    let more_of = |name: &str, cap: u64, more: u64| cap.saturating_add(if named(name) { more } else { 0 });
+    let refused = |message: String| {
+        let remedy = "name what to add, for example `--raise time=10m,iterations=20`";
+        Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into())
+    };
+    let more =
+        Budget::parse(&format!("time=1s,iterations=1,branches=1,{spec}")).map_err(|e| Fault::from(&e))?;
+    let parts = spec.split(',').filter_map(|part| Some(part.split_once('=')?.0.trim()));
+    let named: std::collections::BTreeSet<&str> = parts.collect();
+    for (name, cap) in
+        [("tokens", budget.max_tokens), ("cost", budget.max_cost_micro_usd), ("renders", budget.max_renders)]
+    {
+        if named.contains(name) && cap.is_none() {
+            return refused(format!("`{spec}` raises the cap on {name}, and this session has none"));
+        }
+    }
+    let more_of =
+        |name: &str, cap: u64, more: u64| cap.saturating_add(if named.contains(name) { more } else { 0 });
     let optional = |cap: Option<u64>, more: Option<u64>| cap.map(|cap| cap.saturating_add(more.unwrap_or(0)));
     let raised = Budget {
         time_seconds: more_of("time", budget.time_seconds, more.time_seconds),
@@ -416,12 +443,13 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
         max_cost_micro_usd: optional(budget.max_cost_micro_usd, more.max_cost_micro_usd),
         max_renders: optional(budget.max_renders, more.max_renders),
         // A cap on calls grows with what the calls are for.
-        max_model_calls: optional(budget.max_model_calls, named("iterations").then_some(more.max_iterations)),
+        max_model_calls: optional(
+            budget.max_model_calls,
+            named.contains("iterations").then_some(more.max_iterations),
+        ),
     };
     if raised == *budget {
-        let message = format!("`{given}` raises no cap that this session has");
-        let remedy = "name what to add, for example `--raise time=10m,iterations=20`";
-        return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
+        return refused(format!("`{spec}` raises no cap that this session has"));
     }
     Ok(raised)
 }
@@ -483,7 +511,7 @@ pub(super) fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Resul
     Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
 }
 
-fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {
+pub(super) fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {
     let workspace = &setup.workspace;
     Ok(Engine {
         vocabulary: setup.vocabulary.clone(),
@@ -520,5 +548,29 @@ pub fn upper_bound(budget: &Budget) -> Amounts {
         model_calls: budget.max_model_calls(),
         tokens: budget.max_tokens.unwrap_or(u64::MAX),
         cost_micro_usd: budget.max_cost_micro_usd.unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raise_adds_what_it_names_and_says_what_it_cannot() {
+        let budget = Budget::parse("time=10m,iterations=5,branches=1,tokens=1000").unwrap();
+        let with = |spec: &str| raised(&budget, spec);
+        let more = with(" time =10m , iterations= 20").unwrap();
+        assert_eq!((more.time_seconds, more.max_iterations, more.max_branches), (1200, 25, 1));
+        assert_eq!(with("tokens=2k").unwrap().max_tokens, Some(3000));
+        for (spec, why) in [
+            ("cost=1", "raises the cap on cost, and this session has none"),
+            ("time=10m,renders=5", "raises the cap on renders, and this session has none"),
+            ("lite", "raises no cap"),
+            ("", "raises no cap"),
+        ] {
+            let error = with(spec).unwrap_err().to_string();
+            assert!(error.contains(why), "{spec}: {error}");
+        }
+        assert!(with("time=soon").is_err());
     }
 }

@@ -27,6 +27,8 @@ pub const MAX_BAD_CALLS: u32 = 5;
 pub const MAX_SILENT_REPLIES: u32 = 2;
 /// Replies that the wrap-up may take.
 pub const MAX_WRAP_UP_REPLIES: u32 = 3;
+/// The highest factor on the bound of a call's input.
+const MAX_FACTOR: u64 = 16;
 /// How often the same call may be made on the same state: noted, refused, and the session wrapped up.
 pub const REPEATS: [u32; 3] = [2, 3, 5];
 
@@ -72,6 +74,11 @@ pub struct State {
     pub end: Option<SessionEnd>,
     /// Input tokens that the provider last reported, with the number of messages they covered.
     pub last_input: Option<(u64, usize)>,
+    /// How many times its bound the input of a call may be, by what the provider reported: 1, and doubled each
+    /// time that a report was above the bound.
+    pub factor: u64,
+    /// The bound of the input of the call under way; 0 where none was needed.
+    bound_input: u64,
     /// Time spent waiting for the model, in milliseconds.
     pub model_ms: u64,
     /// Time spent waiting for darktable, in milliseconds.
@@ -134,6 +141,8 @@ impl State {
             proposal_ids: BTreeSet::new(),
             end: None,
             last_input: None,
+            factor: 1,
+            bound_input: 0,
             model_ms: 0,
             render_ms: 0,
             ahead: BTreeMap::new(),
@@ -217,8 +226,9 @@ impl State {
                     self.say(&wording::answer(answer));
                 }
             }
-            Event::ModelIntent { turn, attempt, .. } => {
+            Event::ModelIntent { turn, attempt, reserved, max_output_tokens, .. } => {
                 (self.turn, self.attempt) = (*turn, *attempt);
+                self.bound_input = reserved.tokens.saturating_sub(u64::from(*max_output_tokens));
                 self.retry = None;
             }
             Event::Attempt { class, message, pause_ms, ms, .. } => {
@@ -227,8 +237,13 @@ impl State {
             Event::ModelReply { message, usage, ms, .. } => {
                 self.model_ms += ms;
                 let input = [usage.input_fresh, usage.input_cache_read, usage.input_cache_write];
-                if let Some(tokens) = input.iter().flatten().copied().reduce(u64::saturating_add) {
+                if usage.input_fresh.is_some()
+                    && let Some(tokens) = input.iter().flatten().copied().reduce(u64::saturating_add)
+                {
                     self.last_input = Some((tokens, self.messages.len()));
+                    if self.bound_input > 0 && tokens > self.bound_input {
+                        self.factor = (self.factor * 2).min(MAX_FACTOR);
+                    }
                 }
                 self.replied(message);
             }

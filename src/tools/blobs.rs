@@ -1,14 +1,13 @@
 //! What is too large for a transcript line, as files named by their hash beside it.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use jpeg_encoder::{ColorType, Encoder};
 
 use crate::conversation::ImageRef;
 use crate::darktable::render::Picture;
+use crate::files;
 use crate::ids::Hash;
 use crate::provider::Blobs;
 use crate::redact::Redactor;
@@ -36,8 +35,9 @@ impl BlobStore {
         let name = Hash::of(bytes);
         let path = self.path(&name);
         if !path.exists() {
-            crate::durable::write(&path, bytes)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            // Whose disk is full, if it is, must be said.
+            let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+            crate::durable::write(&path, bytes).map_err(named)?;
         }
         Ok(name)
     }
@@ -64,7 +64,7 @@ impl BlobStore {
 
 impl Blobs for BlobStore {
     fn bytes(&self, name: &Hash) -> io::Result<Vec<u8>> {
-        let bytes = fs::read(self.path(name))?;
+        let bytes = files::read(&self.path(name), files::LARGEST_LIST)?;
         if Hash::of(&bytes) == *name {
             Ok(bytes)
         } else {

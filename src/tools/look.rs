@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::darktable::render::Quality;
 use crate::error::{Coded, ErrorCode, Fault};
+use crate::files;
 use crate::metrics::axes::Axis;
 use crate::metrics::check::VectorCheck;
 use crate::photo::{AppliedMove, read_context as read_photo_context};
 use crate::tools::args;
 use crate::tools::context::Place;
 use crate::tools::{Answer, ToolContext};
-use crate::transcript::Event;
+use crate::transcript::{Event, file_remedy};
 use crate::vocabulary::{Filter, ListedMove, MaskSpec};
 use chemigram_pixels::parallel::both;
 
@@ -271,7 +272,8 @@ fn headline(event: &Event) -> Option<String> {
 
 /// A file that could not be written.
 pub fn io_fault(error: &std::io::Error) -> Fault {
-    Fault::new(ErrorCode::StateError, format!("a picture could not be stored: {error}"))
-        .with("remedy", "check free space and permissions of the workspace")
-        .fatal()
+    let fault = Fault::new(ErrorCode::StateError, format!("a picture could not be stored: {error}")).fatal();
+    let halts = files::is_full(error);
+    let remedy = if halts { file_remedy(error) } else { "check free space and permissions of the workspace" };
+    Fault { halts, ..fault.with("remedy", remedy) }
 }

@@ -46,14 +46,22 @@ impl ToolContext<'_> {
         quality: Quality,
     ) -> Result<Vec<Rendered>, Fault> {
         let mut pictures: Vec<Option<Rendered>> = Vec::new();
-        let mut permits = Vec::new();
+        let mut permits: Vec<(&EditState, Permit)> = Vec::new();
         for state in states {
             let found = self.looked_at(state, long_edge, quality);
             match &found {
                 Some(found) => self.note_render(None, state, long_edge, quality, Ok(found), found.elapsed)?,
                 // The same picture twice is rendered once.
                 None if states.iter().take(pictures.len()).any(|earlier| earlier == state) => {}
-                None => permits.push((*state, self.admit(state, long_edge, quality)?)),
+                None => match self.admit(state, long_edge, quality) {
+                    Ok(permit) => permits.push((*state, permit)),
+                    Err(fault) => {
+                        for (state, permit) in permits {
+                            self.give_back(permit, state, long_edge, quality)?;
+                        }
+                        return Err(fault);
+                    }
+                },
             }
             pictures.push(found);
         }
@@ -102,6 +110,28 @@ impl ToolContext<'_> {
             estimate_ms: estimate.map(millis),
         };
         self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())
+    }
+
+    /// Writes down that a render which was let through is not begun.
+    fn give_back(
+        &mut self,
+        permit: Permit,
+        state: &EditState,
+        long_edge: u32,
+        quality: Quality,
+    ) -> Result<(), Fault> {
+        let event = Event::Render {
+            intent: Some(permit.seq()),
+            state: state.hash(),
+            long_edge,
+            quality: quality.as_str().into(),
+            pixel_hash: None,
+            settled: Amounts::default(),
+            error: Some("not begun: there was no room for the others".into()),
+            ms: 0,
+        };
+        self.gate.record(event).map_err(|e| Fault::from(&e).fatal())?;
+        Ok(())
     }
 
     /// Begins the preview of the state where the session stands, so that it is there when the model asks for it.

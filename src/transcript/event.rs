@@ -458,6 +458,9 @@ pub enum Event {
         max_output_tokens: u32,
         /// Messages sent.
         messages: u64,
+        /// What must be left for the call that closes the session after this one.
+        #[serde(default, skip_serializing_if = "Reserve::is_nothing")]
+        keep: Reserve,
     },
     /// The attempt failed.
     Attempt {

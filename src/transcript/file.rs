@@ -1,8 +1,7 @@
 //! The transcript as a file: append with a hash chain, read with proof.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read as _, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 use crate::redact::Redactor;
+use crate::seal::{self, Seal};
 use crate::transcript::Event;
 
 /// The most that one line may hold; what is larger belongs into a blob.
@@ -74,8 +75,16 @@ impl Coded for TranscriptError {
         }
     }
 
+    /// Nothing may happen that cannot be written down.
+    fn halts(&self) -> bool {
+        matches!(self, Self::Io { .. })
+    }
+
     fn remedy(&self) -> Option<String> {
         Some(match self {
+            Self::Io { source, path, .. } if files::is_full(source) => {
+                format!("free some space on the disk at {}", files::disk(path).display())
+            }
             Self::Io { source, .. } => file_remedy(source).into(),
             Self::Damaged { .. } => {
                 "the branches and snapshots are safe: `chemigram fsck` checks them; the session itself cannot be resumed".into()
@@ -89,6 +98,7 @@ pub fn file_code(source: &io::Error) -> ErrorCode {
     match source.kind() {
         io::ErrorKind::NotFound => ErrorCode::NotFound,
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorCode::PermissionDenied,
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ErrorCode::InvalidInput,
         _ => ErrorCode::StateError,
     }
 }
@@ -101,6 +111,9 @@ pub fn file_remedy(source: &io::Error) -> &'static str {
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "make the photo's folder writable, or use another library"
+        }
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            "put a regular file of a reasonable size in its place"
         }
         _ => "check free space and permissions of the photo's folder",
     }
@@ -121,8 +134,7 @@ pub struct Read {
 /// out; damage anywhere else is an error that names the line.
 pub fn read(path: &Path) -> Result<Read, TranscriptError> {
     let io = |source| TranscriptError::Io { doing: "read", path: path.into(), source };
-    let mut bytes = Vec::new();
-    BufReader::new(File::open(path).map_err(io)?).read_to_end(&mut bytes).map_err(io)?;
+    let bytes = files::read_own(path, files::LARGEST).map_err(io)?;
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let torn = bytes.len() - whole;
     let mut lines = Vec::new();
@@ -131,6 +143,9 @@ pub fn read(path: &Path) -> Result<Read, TranscriptError> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let seq = index as u64;
         let damaged = |reason: String| TranscriptError::Damaged { path: path.into(), line: seq + 1, reason };
+        if seal::check(b"", text) == Seal::Broken {
+            return Err(damaged("it was changed".into()));
+        }
         let line: Line = serde_json::from_slice(text).map_err(|e| damaged(e.to_string()))?;
         if line.seq != seq {
             return Err(damaged(format!("it says that it is number {}", line.seq + 1)));
@@ -140,6 +155,14 @@ pub fn read(path: &Path) -> Result<Read, TranscriptError> {
         }
         prev = Hash::of(text);
         lines.push(line);
+    }
+    // A line that was whole once was not torn: its end was changed.
+    let tail = bytes.get(whole..).unwrap_or_default();
+    if let Some((_, line)) = tail.split_last()
+        && seal::check(b"", line) == Seal::Whole
+    {
+        let (path, line) = (path.into(), lines.len() as u64 + 1);
+        return Err(TranscriptError::Damaged { path, line, reason: "its end was changed".into() });
     }
     Ok(Read { lines, torn, end: prev, length: whole as u64 })
 }
@@ -155,19 +178,22 @@ pub struct Transcript {
     base: Duration,
     seq: u64,
     prev: Hash,
+    /// Why nothing is written any more.
+    broken: Option<(io::ErrorKind, String)>,
 }
 
 impl Transcript {
     /// Starts a new file, readable by its owner only; an existing one is an error.
     pub fn create(path: &Path, clock: Arc<dyn Clock>, redactor: Redactor) -> Result<Self, TranscriptError> {
         let io = |source| TranscriptError::Io { doing: "create", path: path.into(), source };
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path).map_err(io)?;
+        let mut options = OpenOptions::new();
+        let file = files::open_own(path, options.append(true).create_new(true)).map_err(io)?;
         if let Some(folder) = path.parent() {
             crate::durable::sync_folder(folder).map_err(io)?;
         }
         let origin = clock.monotonic();
         let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
     }
 
     /// Goes on with a file that was read: a torn last line is cut, the session clock goes on where the last
@@ -179,13 +205,13 @@ impl Transcript {
         redactor: Redactor,
     ) -> Result<Self, TranscriptError> {
         let io = |source| TranscriptError::Io { doing: "open", path: path.into(), source };
-        let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(io)?;
+        let mut file = files::open_own(path, OpenOptions::new().read(true).append(true)).map_err(io)?;
         file.set_len(read.length).map_err(io)?;
         file.seek(SeekFrom::End(0)).map_err(io)?;
         let origin = clock.monotonic();
         let base = read.lines.last().map_or(Duration::ZERO, Line::at);
         let (seq, prev) = (read.lines.len() as u64, read.end.clone());
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev })
+        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
     }
 
     /// Session time now.
@@ -208,9 +234,14 @@ impl Transcript {
         self.clock.clone()
     }
 
-    /// Appends a line; with `sync` it is on the disk when this returns.
+    /// Appends a line; with `sync` it is on the disk when this returns. What cannot be written is the end: nobody
+    /// knows how much of it the disk has, and a line of the same number after it would make the file a damaged one.
     pub fn append(&mut self, event: Event, sync: bool) -> Result<Line, TranscriptError> {
-        let io = |source| TranscriptError::Io { doing: "write", path: self.path.clone(), source };
+        let path = self.path.clone();
+        let io = move |source| TranscriptError::Io { doing: "write", path: path.clone(), source };
+        if let Some((kind, why)) = &self.broken {
+            return Err(io(io::Error::new(*kind, why.clone())));
+        }
         let mono_ms = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
         let line = Line { seq: self.seq, t: self.clock.wall(), mono_ms, prev: self.prev.clone(), event };
         let plain = serde_json::to_string(&line).map_err(|e| io(io::Error::other(e)))?;
@@ -224,19 +255,26 @@ impl Transcript {
         } else {
             serde_json::from_str(&text).map_err(|e| io(io::Error::other(e)))?
         };
+        // The chain proves every line but the last.
+        text = seal::seal(b"", &text);
         let hash = Hash::of(&text);
         text.push('\n');
-        let before = self.file.metadata().map_err(io)?.len();
-        if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // A full disk may have taken half of it: leave the file as it was.
-            let _ = self.file.set_len(before);
+        if let Err(error) = self.write(text.as_bytes(), sync) {
+            self.broken = Some((error.kind(), error.to_string()));
             return Err(io(error));
-        }
-        if sync {
-            self.file.sync_data().map_err(io)?;
         }
         (self.prev, self.seq) = (hash, self.seq + 1);
         Ok(line)
+    }
+
+    fn write(&mut self, text: &[u8], sync: bool) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(text) {
+            // A full disk may have taken half of it: leave the file as it was.
+            let _ = self.file.set_len(before);
+            return Err(error);
+        }
+        if sync { self.file.sync_data() } else { Ok(()) }
     }
 }
 
@@ -278,6 +316,46 @@ mod tests {
     }
 
     #[test]
+    fn after_a_line_that_could_not_be_written_none_is_and_the_file_stays_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        sample(&path, 2);
+        let back = read(&path).unwrap();
+        let (clock, redactor) = (Arc::new(ManualClock::default()), Redactor::default());
+        let mut transcript = Transcript::resume(&path, &back, clock.clone(), redactor.clone()).unwrap();
+        let whole =
+            std::mem::replace(&mut transcript.file, File::options().write(true).open("/dev/full").unwrap());
+        let first = transcript.append(note("lost"), true).unwrap_err();
+        assert!(first.halts());
+        // There is space again; what was lost is lost all the same.
+        transcript.file = whole;
+        let second = transcript.append(note("after"), true).unwrap_err();
+        let source = |error: &TranscriptError| std::error::Error::source(error).unwrap().to_string();
+        assert_eq!(source(&first), source(&second));
+        assert!(second.remedy().unwrap().contains("free some space on the disk at "));
+        let back = read(&path).unwrap();
+        assert_eq!(back.lines.len(), 2);
+        Transcript::resume(&path, &back, clock, redactor).unwrap().append(note("again"), true).unwrap();
+        assert_eq!(read(&path).unwrap().lines.len(), 3);
+    }
+
+    #[test]
+    fn a_transcript_is_not_gone_on_with_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("t.jsonl"), dir.path().join("link"));
+        sample(&path, 2);
+        let mut torn = std::fs::read(&path).unwrap();
+        torn.pop();
+        std::fs::write(&path, &torn).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let (clock, redactor) = (Arc::new(ManualClock::default()), Redactor::default());
+        let back = read(&path).unwrap();
+        assert!(read(&link).is_err());
+        assert!(Transcript::resume(&link, &back, clock, redactor).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), torn);
+    }
+
+    #[test]
     fn a_changed_byte_is_found_and_its_line_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.jsonl");
@@ -286,10 +364,30 @@ mod tests {
         std::fs::write(&path, good.replace("line 2", "line X")).unwrap();
         match read(&path) {
             Err(TranscriptError::Damaged { line, .. }) => {
-                assert_eq!(line, 4, "the chain breaks at the next line")
+                assert_eq!(line, 3)
             }
             other => panic!("{other:?}"),
         }
+        // Every bit of the last line too, which no chain proves.
+        let last = good.trim_end().rfind('\n').unwrap() + 1;
+        for at in last * 8..good.len() * 8 {
+            let mut bytes = good.clone().into_bytes();
+            bytes[at / 8] ^= 1 << (at % 8);
+            std::fs::write(&path, bytes).unwrap();
+            assert!(read(&path).is_err(), "bit {at}");
+        }
+        // An earlier build wrote lines without a hash of their own.
+        let plain: String = (0..2)
+            .scan(Hash::of(b""), |prev, seq| {
+                let t = jiff::Timestamp::UNIX_EPOCH;
+                let line = Line { seq, t, mono_ms: 0, prev: prev.clone(), event: note("x") };
+                let text = serde_json::to_string(&line).unwrap();
+                *prev = Hash::of(&text);
+                Some(text + "\n")
+            })
+            .collect();
+        std::fs::write(&path, plain).unwrap();
+        assert_eq!(read(&path).unwrap().lines.len(), 2);
         let mut lines: Vec<&str> = good.lines().collect();
         lines.remove(1);
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();

@@ -1,6 +1,7 @@
 //! The transcript: a session's only truth. One JSON object a line, chained by hash, written before an
 //! effect and after it. Everything else about a session is a fold of these lines.
 
+mod blobs;
 mod event;
 mod file;
 

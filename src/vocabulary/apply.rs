@@ -15,7 +15,8 @@ use crate::darktable::params::{self, ParamError};
 use crate::darktable::state::{Blend, EditState, Module, Params, Value};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::Target;
-use crate::vocabulary::geometry::{self, Geometry};
+use crate::vocabulary::geometry::{self, WorkedOut};
+use crate::vocabulary::illuminant;
 use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
 use crate::vocabulary::mask::{Frame, MaskSpec};
 use crate::vocabulary::warps;
@@ -116,7 +117,7 @@ impl Vocabulary {
         let idle = entry.is_idle(&values);
         // A direction counts for nothing while the move is idle, so that idle is one state and not many. Where a move
         // stands in many places, idle is of one of them.
-        let many = self.rules(&entry.module).geometry == Some(Geometry::Warp);
+        let many = self.rules(&entry.module).worked_out == Some(WorkedOut::Warp);
         let effective = if idle && !many { entry.neutral() } else { values.clone() };
         let (module, layout) = match self.layout(entry, layouts, darktable_version)? {
             Some((module, modversion)) => {
@@ -295,7 +296,7 @@ impl Work<'_> {
             Some(module) => module.clone(),
             None => self.fresh()?,
         };
-        if self.rules.geometry == Some(Geometry::Warp) {
+        if self.rules.worked_out == Some(WorkedOut::Warp) {
             let Params::Fields(fields) = &mut module.params else {
                 return Err(unencodable(
                     self.entry,
@@ -346,13 +347,16 @@ impl Work<'_> {
         }
         for (target, rest) in &self.rules.driven {
             self.field(&self.layout, target)?;
-            if let Some(rest) = rest.filter(|_| self.rules.geometry != Some(Geometry::Warp)) {
+            if let Some(rest) = rest.filter(|_| self.rules.worked_out != Some(WorkedOut::Warp)) {
                 put(&mut fields, target, rest as f32);
             }
         }
         let faded = || Blend { opacity: 0.0, ..blend::normal(self.module.blend_colorspace) };
         Ok(Module {
-            blend: self.rules.fades.then(faded),
+            blend: match self.rules.layer {
+                Some(layer) => Some(layer.over(blend::normal(layer.space()))),
+                None => self.rules.fades.then(faded),
+            },
             enabled: true,
             instance: 0,
             modversion: self.layout.modversion,
@@ -370,15 +374,14 @@ impl Work<'_> {
         base: Option<&BTreeMap<String, Value>>,
     ) -> Result<(), VocabularyError> {
         let modversion = module.modversion;
-        let Params::Fields(fields) = &mut module.params else {
-            return Err(unencodable(
-                self.entry,
-                "the module's parameters are of a version that is not known",
-            ));
-        };
-        let layout = self.module.version(modversion).ok_or_else(|| {
-            unencodable(self.entry, &format!("version {modversion} of its module is not known"))
+        let layout = self.module.version(modversion).ok_or_else(|| VocabularyError::OldModule {
+            name: self.entry.name.clone(),
+            module: self.entry.module.clone(),
+            version: modversion,
         })?;
+        let Params::Fields(fields) = &mut module.params else {
+            return Err(unencodable(self.entry, "its module holds a value that is not a number"));
+        };
         for (target, fixed) in &self.entry.fixed {
             let value = fixed.value(layout, target);
             let value = value
@@ -392,7 +395,7 @@ impl Work<'_> {
             let start = base.and_then(|base| read(base, &target)).map(f64::from);
             let choice = matches!(self.field(layout, &target)?.kind, FieldType::Enum | FieldType::Bool);
             let value = match start {
-                _ if self.rules.geometry == Some(Geometry::Orientation) => {
+                _ if self.rules.worked_out == Some(WorkedOut::Orientation) => {
                     geometry::turned(self.facts, asked)
                 }
                 // A choice is not so much more than another.
@@ -408,8 +411,18 @@ impl Work<'_> {
                 .ok_or_else(|| unencodable(self.entry, &format!("the photo's baseline has no `{target}`")))?;
             self.write(layout, fields, target, f64::from(start) * form.value(values))?;
         }
-        if self.rules.geometry == Some(Geometry::Perspective) {
-            geometry::keep_whole_corners(fields, self.facts);
+        match self.rules.worked_out {
+            Some(WorkedOut::Perspective) => geometry::keep_whole_corners(fields, self.facts),
+            Some(WorkedOut::Illuminant) => {
+                let further = |name: &str| {
+                    let form = self.entry.set.iter().find(|(target, _)| target.field == name)?.1;
+                    Some(form.value(values) - form.value(&neutral))
+                };
+                if let (Some(warmer), Some(magenta)) = (further("x"), further("y")) {
+                    illuminant::set(fields, base, warmer, magenta);
+                }
+            }
+            Some(WorkedOut::Orientation | WorkedOut::Warp) | None => {}
         }
         Ok(())
     }
@@ -487,7 +500,7 @@ fn rest(
         blend.opacity = 0.0;
     }
     let Params::Fields(fields) = &mut module.params else { return };
-    if rules.geometry == Some(Geometry::Warp) {
+    if rules.worked_out == Some(WorkedOut::Warp) {
         return warps::take_off(fields, entry, base);
     }
     for target in entry.set.keys().chain(entry.scale.keys()) {
@@ -496,15 +509,19 @@ fn rest(
             put(fields, &target, value);
         }
     }
-    if rules.geometry == Some(Geometry::Perspective) {
-        geometry::keep_whole_corners(fields, facts);
+    match rules.worked_out {
+        Some(WorkedOut::Perspective) => geometry::keep_whole_corners(fields, facts),
+        Some(WorkedOut::Illuminant) if entry.set.keys().any(|target| target.field == "x") => {
+            illuminant::put_back(fields, base, rules);
+        }
+        _ => {}
     }
 }
 
 /// The field that stands for `target` on this photo, and with which sign.
 fn seen(rules: &ModuleRules, target: &Target, facts: &PhotoFacts) -> (Target, f64) {
-    match rules.geometry {
-        Some(Geometry::Perspective) => geometry::as_seen(target, facts),
+    match rules.worked_out {
+        Some(WorkedOut::Perspective) => geometry::as_seen(target, facts),
         _ => (target.clone(), 1.0),
     }
 }
@@ -515,7 +532,7 @@ pub(super) fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>
         return module.blend.as_ref().is_some_and(|blend| blend.opacity == 0.0);
     }
     let Params::Fields(fields) = &module.params else { return false };
-    if rules.geometry == Some(Geometry::Warp) {
+    if rules.worked_out == Some(WorkedOut::Warp) {
         return warps::at_rest(fields, base);
     }
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))

@@ -126,6 +126,18 @@ pub enum VocabularyError {
         /// What stands in the way.
         reason: String,
     },
+    /// An imported module's parameters are of a version that moves cannot change.
+    #[error(
+        "`{name}` cannot go on from the imported edit: its module {module} is of version {version}, whose parameters are not known"
+    )]
+    OldModule {
+        /// The move.
+        name: String,
+        /// darktable's module.
+        module: String,
+        /// The version of its parameters.
+        version: u32,
+    },
     /// A style cannot be applied.
     #[error("style `{name}`: {source}")]
     Style {
@@ -166,7 +178,9 @@ impl Coded for VocabularyError {
             Self::UnknownMove { .. } | Self::NothingToRemove { .. } => ErrorCode::NotFound,
             Self::Style { source, .. } => source.code(),
             Self::NotMaskable { .. } | Self::Mask(_) => ErrorCode::MaskingError,
-            Self::Unavailable { .. } | Self::Unencodable { .. } => ErrorCode::SynthesizerError,
+            Self::Unavailable { .. } | Self::Unencodable { .. } | Self::OldModule { .. } => {
+                ErrorCode::SynthesizerError
+            }
             _ => ErrorCode::InvalidInput,
         }
     }
@@ -181,6 +195,10 @@ impl Coded for VocabularyError {
             Self::Unavailable { .. } => {
                 Some("choose a move from the list, or install a newer darktable".into())
             }
+            Self::OldModule { module, .. } => Some(format!(
+                "give the move a mask, for an instance of its own; or import the sidecar again, which lets darktable \
+                 upgrade it; or change {module} in darktable, save, and import that"
+            )),
             _ => None,
         }
     }

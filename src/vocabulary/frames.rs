@@ -116,7 +116,7 @@ impl Transfer {
             Shape::Brush { points } => {
                 let middle = self.middle(points.iter().map(|p| p.corner));
                 let point = |p: &BrushPoint| BrushPoint {
-                    border: p.border.map(|border| self.length(middle, border)),
+                    border: p.border.map(|border| self.across(p, middle, border)),
                     control1: self.point(p.control1),
                     control2: self.point(p.control2),
                     corner: self.point(p.corner),
@@ -137,6 +137,19 @@ impl Transfer {
     fn length(&self, at: [f64; 2], length: f32) -> f32 {
         let share = f64::from(length) / f64::from(self.from.length(at, self.from.shown().short()));
         self.to.length(at, round(share) * self.to.shown().short())
+    }
+
+    /// The reach of a brush at one of its points, as large against the displayed picture's shorter side.
+    fn across(&self, point: &BrushPoint, middle: [f64; 2], border: f32) -> f32 {
+        let [at, before, after] =
+            [point.corner, point.control1, point.control2].map(|at| seen(&self.from, at));
+        let reach = |frame: &Frame, pixels: f64| {
+            let DisplayedSize { width, height } = frame.shown();
+            let along = [(after[0] - before[0]) * width, (after[1] - before[1]) * height];
+            frame.across(at, along, middle, pixels)
+        };
+        let share = f64::from(border) / f64::from(reach(&self.from, self.from.shown().short()));
+        reach(&self.to, round(share) * self.to.shown().short())
     }
 
     fn middle(&self, points: impl ExactSizeIterator<Item = [f32; 2]>) -> [f64; 2] {

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::assets::{Origin, Overlay};
+use crate::darktable::blend::Layer;
 use crate::darktable::layout::{FieldType, Layout, Layouts};
 use crate::darktable::params;
 use crate::darktable::state::{Module, Params, Value};
@@ -13,7 +14,7 @@ use crate::metrics::axes::Axis;
 use crate::vocabulary::bindings::{self, Binding};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Form, Target, is_name};
-use crate::vocabulary::geometry::Geometry;
+use crate::vocabulary::geometry::WorkedOut;
 use crate::vocabulary::looks::{Look, LookEntry};
 use crate::vocabulary::mask::NamedMasks;
 use crate::vocabulary::styles::{self, SavedStyle};
@@ -104,9 +105,11 @@ pub struct ModuleRules {
     /// The group of modules of which one at most is on (the tone mappers).
     pub exclusive: Option<String>,
     /// What has to be worked out beyond what forms can say.
-    pub geometry: Option<Geometry>,
+    pub worked_out: Option<WorkedOut>,
     /// Why its moves take no mask, though darktable would let them.
     pub whole_frame: Option<String>,
+    /// How an instance is laid over the picture before it; in its place without.
+    pub layer: Option<Layer>,
 }
 
 /// What a move gives a field.
@@ -150,9 +153,11 @@ struct ModuleEntry {
     #[serde(default)]
     start: BTreeMap<String, Constant>,
     #[serde(default)]
-    geometry: Option<Geometry>,
+    worked_out: Option<WorkedOut>,
     #[serde(default)]
     whole_frame: Option<String>,
+    #[serde(default)]
+    layer: Option<Layer>,
 }
 
 #[derive(Deserialize)]
@@ -278,8 +283,9 @@ impl Vocabulary {
             for (field, constant) in entry.start {
                 start.insert(field.parse().map_err(bad)?, constant);
             }
-            let ModuleEntry { exclusive, geometry, whole_frame, .. } = entry;
-            let rules = ModuleRules { start, exclusive, geometry, whole_frame, ..ModuleRules::default() };
+            let ModuleEntry { exclusive, worked_out, whole_frame, layer, .. } = entry;
+            let rules =
+                ModuleRules { start, exclusive, worked_out, whole_frame, layer, ..ModuleRules::default() };
             self.modules.insert(op, rules);
         }
         for entry in parsed.moves {
@@ -368,6 +374,9 @@ impl Vocabulary {
                 .map_err(|error| bad(error.to_string()))?
                 .ok_or_else(|| bad(format!("darktable has no module `{}`", entry.module)))?;
             let rules = self.modules.get(&entry.module).cloned().unwrap_or_default();
+            if rules.layer.is_some() && !module.masks {
+                return Err(bad(format!("module {} does not blend", entry.module)));
+            }
             let targets = || rules.targets();
             let layout = module.lowest_with(targets().map(|t| t.field.as_str()).collect::<Vec<_>>());
             let Some(layout) = layout else {

@@ -24,7 +24,7 @@ use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::mask::Frame;
 
 /// darktable's module.
-const OP: &str = "retouch";
+pub(super) const OP: &str = "retouch";
 
 /// How many spots the module holds.
 const MOST: usize = 300;
@@ -265,7 +265,8 @@ const TABLE: &str = "rt_forms.";
 /// The spots of an instance, in the order in which they are retouched.
 fn rows(module: &Module, masks: &[MaskForm]) -> Result<Vec<Row>, VocabularyError> {
     let Params::Fields(fields) = &module.params else {
-        return Err(unencodable("the photo's retouch module is of a version that is not known"));
+        let (name, module, version) = ("apply_spot".into(), OP.into(), module.modversion);
+        return Err(VocabularyError::OldModule { name, module, version });
     };
     let Some(Value::Ints(ids)) = fields.get("rt_forms.formid") else { return Ok(Vec::new()) };
     let form = |id: i32| masks.iter().find(|form| form.id == id);

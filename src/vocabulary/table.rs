@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use crate::assets::Overlay;
 use crate::metrics::axes::Axis;
+use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::load::{Move, Parameter, Vocabulary};
 use crate::vocabulary::looks::{Look, STRENGTH};
 
@@ -122,8 +124,24 @@ impl Vocabulary {
     }
 }
 
-/// The page, in Markdown. `measured_on` says which photo and which darktable.
-pub fn page(vocabulary: &Vocabulary, measured: &[Measured], measured_on: &str) -> String {
+/// The file that says why a module has no move, within the vocabulary.
+const UNREACHED: &str = "unreached.toml";
+
+/// darktable's modules that no move reaches, each with the reason.
+pub fn unreached(assets: &Overlay) -> Result<BTreeMap<String, String>, VocabularyError> {
+    let bad = |reason: String| VocabularyError::File { file: UNREACHED.to_owned(), reason };
+    let text = assets.text(UNREACHED).ok_or_else(|| bad("not readable as UTF-8 text".to_owned()))?;
+    toml::from_str(&text).map_err(|error| bad(error.to_string().trim().to_owned()))
+}
+
+/// The page, in Markdown. `unreached` are the modules without a move, `measured_on` says which photo and which
+/// darktable.
+pub fn page(
+    vocabulary: &Vocabulary,
+    unreached: &BTreeMap<String, String>,
+    measured: &[Measured],
+    measured_on: &str,
+) -> String {
     let mut page = String::from(
         "# Vocabulary\n\n\
          What an agent may do to a photograph: every move, what it does, and what it was measured to do.\n\
@@ -150,7 +168,17 @@ pub fn page(vocabulary: &Vocabulary, measured: &[Measured], measured_on: &str) -
             row(&mut page, entry, measured.iter().find(|m| m.name == entry.name));
         }
     }
+    page.push_str(
+        "\n## Modules without a move\n\nWhat darktable has besides, and why nothing here reaches it.\n\n",
+    );
+    for (op, reason) in unreached {
+        page.push_str(&without_a_move(op, reason));
+    }
     page
+}
+
+fn without_a_move(op: &str, reason: &str) -> String {
+    format!("- `{op}`: {reason}\n")
 }
 
 fn row(page: &mut String, entry: &Entry<'_>, measured: Option<&Measured>) {
@@ -218,8 +246,11 @@ pub fn title(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assets::Overlay;
-    use crate::darktable::layout::MEASURED;
+    use crate::darktable::layout::{Layouts, MEASURED};
+    use crate::darktable::luts;
+    use crate::darktable::order;
+    use crate::darktable::state::PipelineOrder;
+    use crate::vocabulary::spots;
 
     fn measured(name: &str, axis: Axis, steps: &[f64]) -> Measured {
         Measured {
@@ -239,7 +270,9 @@ mod tests {
             measured("black_and_white", Axis::Chroma, &[0.0, -40.0]),
             measured("vibrance", Axis::Chroma, &[0.0, 4.0, 3.0]),
         ];
-        let page = page(&vocabulary, &measured, "a photo");
+        let unreached = BTreeMap::from([("clahe".to_owned(), "replaced".to_owned())]);
+        let page = page(&vocabulary, &unreached, &measured, "a photo");
+        assert!(page.ends_with("\n- `clahe`: replaced\n"), "{page}");
         for entry in vocabulary.entries() {
             assert!(
                 page.contains(&format!("\n| `{}` | {} |", entry.name, entry.description)),
@@ -252,6 +285,33 @@ mod tests {
         assert!(page.contains("| chroma ↑ 0 · **+4.0** · +3.0 | NO |"), "{page}");
         assert!(page.contains("\n## White balance\n"));
         assert!(page.contains("`shift` -90 … 90 mired, default 25"));
+    }
+
+    #[test]
+    fn every_module_of_the_oldest_darktable_is_reached_or_has_a_reason() {
+        let assets = Overlay::vocabulary(None);
+        let (vocabulary, layouts) = (Vocabulary::load(&assets).unwrap(), Layouts::new(assets.clone()));
+        let unreached = unreached(&assets).unwrap();
+        let all: BTreeSet<&str> = order::modules(PipelineOrder::V30).collect();
+        let installed = |op: &&str| match layouts.module(op).unwrap() {
+            Some(module) => module.own_version(MEASURED[0]).is_some(),
+            // What darktable says nothing about are modules of the oldest one.
+            None => true,
+        };
+        let oldest: BTreeSet<&str> = all.iter().copied().filter(installed).collect();
+        assert_eq!(oldest.len(), 86);
+        let moved: BTreeSet<&str> = vocabulary.moves().map(|entry| entry.module.as_str()).collect();
+        // Spots have tools of their own, and the moves of a look-up table or of a name in a corner are a person's own.
+        let own = [spots::OP, luts::OP, "watermark"];
+        let reached: BTreeSet<&str> = moved.into_iter().chain(own).collect();
+        for op in &all {
+            let excused = unreached.contains_key(*op);
+            assert_ne!(reached.contains(op), excused, "{op}: reached, or a reason in {UNREACHED}");
+        }
+        assert!(unreached.keys().all(|op| all.contains(op.as_str())), "{unreached:?}");
+        assert!(unreached.values().all(|reason| reason.len() > 10), "{unreached:?}");
+        let count = oldest.intersection(&reached).count();
+        assert!(count >= 71, "{count} modules are reached");
     }
 
     #[test]
@@ -302,6 +362,9 @@ mod tests {
             assert!(line.contains(&verdict) && line.contains("| same |"), "{line}");
             let strip = format!("{strips}/{}.jpg", entry.name);
             assert!(std::path::Path::new(&strip).is_file(), "there is no {strip}");
+        }
+        for (op, reason) in unreached(&Overlay::vocabulary(None)).unwrap() {
+            assert!(docs.contains(&without_a_move(&op, &reason)), "{op}");
         }
         let entries = vocabulary.entries().len();
         assert_eq!(docs.matches("\n| `").count(), entries);

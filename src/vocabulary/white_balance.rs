@@ -22,15 +22,20 @@ pub fn daylight_gains(shift: f64) -> (f64, f64) {
     ((r0 / g0) / (r / g), (b0 / g0) / (b / g))
 }
 
-/// Linear sRGB of CIE daylight of so many mired.
-fn daylight_rgb(mired: f64) -> [f64; 3] {
+/// CIE daylight of so many mired, as CIE x and y.
+pub(crate) fn daylight(mired: f64) -> [f64; 2] {
     let m = mired * 1.0e-3; // 10³/T, the variable of the CIE polynomial
     let x = if mired > 1.0e6 / 7000.0 {
         0.244_063 + 0.099_11 * m + 2.967_8 * m.powi(2) - 4.607_0 * m.powi(3)
     } else {
         0.237_040 + 0.247_48 * m + 1.901_8 * m.powi(2) - 2.006_4 * m.powi(3)
     };
-    let y = -3.0 * x * x + 2.870 * x - 0.275;
+    [x, -3.0 * x * x + 2.870 * x - 0.275]
+}
+
+/// Linear sRGB of CIE daylight of so many mired.
+fn daylight_rgb(mired: f64) -> [f64; 3] {
+    let [x, y] = daylight(mired);
     let (big_x, big_z) = (x / y, (1.0 - x - y) / y);
     [
         3.240_454_2 * big_x - 1.537_138_5 - 0.498_531_4 * big_z,

@@ -30,7 +30,8 @@ use serde_json::{Value, json};
 /// One answer.
 #[derive(Clone, Debug)]
 pub enum StubReply {
-    /// An assistant message: text and calls (name, arguments as JSON text).
+    /// An assistant message: text and calls (name, arguments as JSON text). A usage of `null` is counted by the
+    /// stub.
     Message { text: String, calls: Vec<(String, String)>, usage: Value },
     /// A status with headers and a body.
     Status { status: u16, headers: Vec<(String, String)>, body: String },
@@ -42,7 +43,7 @@ pub enum StubReply {
 
 impl StubReply {
     pub fn text(text: &str) -> Self {
-        Self::Message { text: text.to_owned(), calls: Vec::new(), usage: usage() }
+        Self::Message { text: text.to_owned(), calls: Vec::new(), usage: Value::Null }
     }
 
     pub fn call(name: &str, arguments: Value) -> Self {
@@ -52,7 +53,7 @@ impl StubReply {
     pub fn calls(calls: &[(&str, Value)]) -> Self {
         let calls =
             calls.iter().map(|(name, arguments)| ((*name).to_owned(), arguments.to_string())).collect();
-        Self::Message { text: String::new(), calls, usage: usage() }
+        Self::Message { text: String::new(), calls, usage: Value::Null }
     }
 
     pub fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
@@ -71,8 +72,21 @@ pub fn event_head() -> Vec<u8> {
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec()
 }
 
-fn usage() -> Value {
-    json!({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+/// Four bytes of text are a token, and a picture is a thousand; 100 at least.
+fn usage_of(request: &Value) -> Value {
+    fn tokens(value: &Value) -> u64 {
+        match value {
+            Value::String(text) if text.starts_with("data:") => 1000,
+            Value::String(text) => text.len() as u64 / 4,
+            Value::Array(items) => items.iter().map(tokens).sum(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| key.len() as u64 / 4 + tokens(value)).sum()
+            }
+            _ => 1,
+        }
+    }
+    let input = (tokens(&request["messages"]) + tokens(&request["tools"])).max(100);
+    json!({"prompt_tokens": input, "completion_tokens": 20, "total_tokens": input + 20,
            "prompt_tokens_details": {"cached_tokens": 60}})
 }
 
@@ -82,6 +96,7 @@ struct Shared {
     requests: Vec<Value>,
     authorizations: Vec<Option<String>>,
     breaches: Vec<String>,
+    tokens: u64,
     allow_compaction: bool,
     closing: bool,
 }
@@ -119,6 +134,11 @@ impl ChatStub {
     /// The base URL: what stands before `/chat/completions`.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// The tokens of all messages with a usage that the stub counted.
+    pub fn tokens(&self) -> u64 {
+        self.shared.lock().unwrap().tokens
     }
 
     /// The bodies of all requests so far.
@@ -175,7 +195,11 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
         (turn, reply)
     };
     match reply {
-        StubReply::Message { text, calls, usage } => {
+        StubReply::Message { text, calls, mut usage } => {
+            if usage.is_null() {
+                usage = usage_of(&body);
+                state.lock().unwrap().tokens += usage["total_tokens"].as_u64().unwrap();
+            }
             let streamed = body["stream"] == json!(true);
             let (kind, payload) = if streamed {
                 ("text/event-stream", stream_of(turn, &text, &calls, &usage))

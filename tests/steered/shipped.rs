@@ -5,9 +5,10 @@ use std::sync::Arc;
 use chemigram::protocol::schema::Trust;
 use chemigram::provider::explorer::Explorer;
 use chemigram::session::opinion::Referee;
+use chemigram::session::replay::Proof;
 use chemigram::transcript::{Event, Flag, JudgmentSource, Outcome};
 
-use crate::support::Studio;
+use crate::support::{Studio, replayed};
 use crate::{named, run, wanted};
 
 #[test]
@@ -37,6 +38,10 @@ fn mode_b_explore_takes_three_branches_to_a_second_opinion() {
     }
     assert!(ran.referee_calls() <= 8, "{way:?}");
     assert_eq!(studio.tip("main"), main, "main was moved");
+
+    let again = replayed(&studio, &ran.session.state.start.session.parse().unwrap()).unwrap();
+    assert_eq!((again.proof, &again.difference), (Proof::SamePixels, &None), "{again:?}");
+    assert!(again.commits > 3 && again.pictures > 3, "{again:?}");
 }
 
 #[test]

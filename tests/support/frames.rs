@@ -162,7 +162,7 @@ pub fn patience() -> Deadline {
 pub type Step = (&'static str, &'static [(&'static str, f64)]);
 
 /// What is done to the frame before a mask is drawn on it.
-pub const EDITS: [(&str, &[Step]); 7] = [
+pub const EDITS: [(&str, &[Step]); 10] = [
     ("plain", &[]),
     ("crop", &[("crop_left", &[("margin", 0.2)]), ("crop_top", &[("margin", 0.1)])]),
     ("straighten 6", &[("straighten", &[("angle", 6.0)])]),
@@ -180,6 +180,16 @@ pub const EDITS: [(&str, &[Step]); 7] = [
             ("turn", &[("quarter_turns", 3.0), ("mirror", 1.0)]),
             ("crop_right", &[("margin", 0.1)]),
             ("crop_bottom", &[("margin", 0.2)]),
+        ],
+    ),
+    ("shear", &[("perspective_shear", &[("amount", 0.12)])]),
+    ("ratio 1", &[("crop_ratio", &[("ratio", 1.0)])]),
+    (
+        "ratio 0.9",
+        &[
+            ("crop_ratio", &[("ratio", 0.9)]),
+            ("straighten", &[("angle", 4.0)]),
+            ("perspective_vertical", &[("amount", 0.2)]),
         ],
     ),
 ];
@@ -609,9 +619,12 @@ pub mod broken {
             if seen.empty > 0 {
                 words.push(format!("{} black pixels", seen.empty));
             }
-            if seen.edit.starts_with("straighten") || seen.edit == "perspective" {
+            let asked = seen.edit.strip_prefix("ratio ").map(|ratio| ratio.parse().unwrap());
+            if asked.is_some()
+                || ["straighten 6", "straighten -4", "perspective", "shear"].contains(&seen.edit)
+            {
                 let plain = table.iter().find(|other| other.photo == seen.photo && other.edit == "plain");
-                let change = aspect(seen) / plain.map_or(0.0, aspect);
+                let change = aspect(seen) / asked.unwrap_or(plain.map_or(0.0, aspect));
                 if !(0.99..1.01).contains(&change) {
                     words.push(format!("{} to {} instead", seen.clean.width, seen.clean.height));
                 }

@@ -20,9 +20,12 @@ use chemigram::ids::{Hash, SessionId};
 use chemigram::photo::{IngestOptions, Library, Workspace, ingest};
 use chemigram::prompts::Store;
 use chemigram::provider::Provider;
+use chemigram::provider::explorer::Explorer;
 use chemigram::provider::script::Script;
 use chemigram::redact::Redactor;
+use chemigram::session::SessionError;
 use chemigram::session::driver::{Session, Unwatched};
+use chemigram::session::replay::{Replay, replay};
 use chemigram::session::start::{self, Request, Setup};
 use chemigram::transcript::{self, Event, Line, SessionEnd, Vector};
 use chemigram::vocabulary::Vocabulary;
@@ -199,4 +202,15 @@ pub fn results<'a>(lines: &'a [Line], tool: &str) -> Vec<(Option<chemigram::erro
             _ => None,
         })
         .collect()
+}
+
+/// A session made again, on a darktable that knows no picture.
+pub fn replayed(studio: &Studio, id: &SessionId) -> Result<Replay, SessionError> {
+    let scratch = tempfile::tempdir().unwrap();
+    let layouts = studio.layouts.clone();
+    let encode = move |state: &_, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
+    let oneshot = OneShot::new(darktable(), &scratch.path().join("darktable"), Arc::new(encode)).unwrap();
+    let cached = Cached::new(Arc::new(oneshot), Cache::new(scratch.path().join("renders"), 1 << 30));
+    let setup = Setup { renderer: Arc::new(cached), ..studio.setup(Arc::new(Explorer::new(0))) };
+    replay(setup, id, &scratch.path().join("photos"), &|_, _| {})
 }

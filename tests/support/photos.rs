@@ -32,6 +32,11 @@ pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
             photo = fringed(&photo);
             plain
         }
+        Some("aberrated") => {
+            // darktable leaves raws of fewer than 1600 pixels alone.
+            photo = aberrated(&photo, 3.0, 0.003);
+            plain
+        }
         Some("hot_pixels") => {
             hot_pixels(&mut photo);
             DngOptions { noise: 0.2, ..plain }
@@ -43,6 +48,10 @@ pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
         Some("rainbow") => {
             photo = colours(1.0);
             plain
+        }
+        Some("stage_light") => {
+            photo = colours(1.0);
+            DngOptions { purity: 1.0, ..plain }
         }
         Some("negative") => {
             // On an orange base: what was bright is dense.
@@ -97,6 +106,38 @@ fn fringed(photo: &Picture) -> Picture {
         }
     }
     Picture { width: photo.width, height: photo.height, rgb }
+}
+
+/// Without colour and so many times as large, red drawn larger than green by this share, and blue smaller: what colour
+/// there is then, the lens has made.
+pub fn aberrated(photo: &Picture, times: f64, share: f64) -> Picture {
+    let (width, height) = (photo.width as usize, photo.height as usize);
+    let at = |x: usize, y: usize| {
+        let pixel = &photo.rgb[3 * (y.min(height - 1) * width + x.min(width - 1))..][..3];
+        pixel.iter().map(|value| f64::from(*value)).sum::<f64>() / 3.0
+    };
+    let sample = |x: f64, y: f64| {
+        let (x, y) = (x.max(0.0), y.max(0.0));
+        let (left, top) = (x as usize, y as usize);
+        let (right, down) = (x.fract(), y.fract());
+        let row = |y| (1.0 - right) * at(left, y) + right * at(left + 1, y);
+        ((1.0 - down) * row(top) + down * row(top + 1)).round() as u8
+    };
+    let large = |length: usize| (length as f64 * times) as u32;
+    let (wide, high) = (large(width), large(height));
+    let mut rgb = Vec::with_capacity(3 * wide as usize * high as usize);
+    for y in 0..high {
+        for x in 0..wide {
+            for scale in [1.0 - share, 1.0, 1.0 + share] {
+                let back = |along: u32, length: usize| {
+                    let middle = length as f64 / 2.0;
+                    middle + (f64::from(along) / times - middle) * scale
+                };
+                rgb.push(sample(back(x, width), back(y, height)));
+            }
+        }
+    }
+    Picture { width: wide, height: high, rgb }
 }
 
 /// One pixel in some hundreds shines whatever falls on it.

@@ -134,10 +134,10 @@ fn criteria_are_asked_with_the_legal_states_and_without_a_report() {
         asked.tools[0].parameters["properties"]["next_state"]["enum"],
         json!(["Analyze", "Fix", null])
     );
-    assert_eq!(asked.messages[0].images(), 2);
+    assert_eq!(asked.messages[0].pictures().count(), 2);
     let bare = ask(&[], None, &[]);
     assert!(bare.tools[0].parameters["properties"].get("next_state").is_none());
-    assert_eq!(bare.messages[0].images(), 1);
+    assert_eq!(bare.messages[0].pictures().count(), 1);
     for part in ["What was done", "The states there are", "at the start"] {
         assert!(!text(&bare).contains(part), "{}", text(&bare));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::darktable::blend::Layer;
 use crate::darktable::state::{Blend, EditState, Module};
 use crate::vocabulary::apply::{Work, replace};
 use crate::vocabulary::error::VocabularyError;
@@ -21,9 +22,14 @@ impl Work<'_> {
             return Err(VocabularyError::NotMaskable { name: self.entry.name.clone(), reason });
         }
         let op = &self.entry.module;
-        let target = (op.as_str(), self.module.blend_colorspace);
+        let layer = self.rules.layer;
+        let target = (op.as_str(), layer.map_or(self.module.blend_colorspace, Layer::space));
         let Encoded { forms, mut blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
         blend.opacity *= self.opacity(values) / 100.0;
+        let blend = match layer {
+            Some(layer) => layer.over(blend),
+            None => blend,
+        };
         // Another strength of the same mask takes the place of the old one.
         let same = |m: &Module| {
             m.op == *op

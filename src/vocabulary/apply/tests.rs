@@ -1,5 +1,8 @@
 use super::*;
 use crate::assets::Overlay;
+use crate::darktable::blend::Layer;
+use crate::darktable::layout::BlendSpace;
+use crate::error::Coded as _;
 
 fn module(op: &str, modversion: u32, fields: &[(&str, f64)]) -> Module {
     let layouts = Layouts::new(Overlay::vocabulary(None));
@@ -33,11 +36,16 @@ struct Photo {
 impl Photo {
     /// A photo as darktable 4.2.1 opens it.
     fn new() -> Self {
+        let mut sensor = module("rawprepare", 2, &[("raw_white_point", 16_383.0)]);
+        let Params::Fields(levels) = &mut sensor.params else { panic!("fields") };
+        levels.insert("raw_black_level_separate".into(), Value::Ints(vec![512; 4]));
         let modules = vec![
+            sensor,
             module("temperature", 3, &[("red", 2.0), ("green", 1.0), ("blue", 1.6)]),
             module("flip", 2, &[("orientation", 0.0)]),
             module("highlights", 4, &[("mode", 5.0)]),
             module("demosaic", 4, &[]),
+            module("colorin", 7, &[]),
             module("exposure", 6, &[("exposure", 0.7), ("black", -0.000_244_140_63)]),
             module("filmicrgb", 6, &[("white_point_source", 4.56)]),
         ];
@@ -278,6 +286,21 @@ fn the_baseline_counts_towards_darktables_own_range() {
 }
 
 #[test]
+fn a_layer_multiplies_everywhere_and_under_a_mask() {
+    let mut photo = Photo::new();
+    photo.apply("high_pass", &[], None);
+    photo.apply("high_pass", &[], Some(SPOT));
+    let blend = |instance| photo.state.module("highpass", instance).unwrap().blend.clone().unwrap();
+    let (whole, masked) = (blend(0), blend(1));
+    assert_eq!(whole, Layer::GreyMultiplies.over(blend::normal(BlendSpace::RgbScene)));
+    assert!(whole.mask_id.is_none() && masked.mask_id.is_some());
+    assert_eq!(Blend { mask_id: None, ..masked }, whole);
+    photo.apply("high_pass", &[("contrast", 0.0)], None);
+    photo.apply("high_pass", &[("contrast", 0.0)], Some(SPOT));
+    assert_eq!(photo.state, photo.facts.baseline);
+}
+
+#[test]
 fn whole_frame_modules_refuse_masks_and_nothing_cannot_be_removed() {
     let mut photo = Photo::new();
     for name in ["warmth", "crop_left"] {
@@ -293,4 +316,19 @@ fn whole_frame_modules_refuse_masks_and_nothing_cannot_be_removed() {
         assert!(matches!(error, VocabularyError::NothingToRemove { .. }), "{error}");
     }
     assert!(photo.remove(Selector::Move("velviaa".into())).unwrap_err().to_string().contains("`velvia`"));
+}
+
+#[test]
+fn a_module_of_an_unknown_version_takes_masked_moves_only_and_the_refusal_says_what_to_do() {
+    let mut photo = Photo::new();
+    for state in [&mut photo.facts.baseline, &mut photo.state] {
+        let exposure = state.module_mut("exposure", 0).unwrap();
+        (exposure.modversion, exposure.params) = (5, Params::Opaque("00".repeat(20)));
+    }
+    let error = photo.try_apply("exposure", &[("ev", 0.3)], None).unwrap_err();
+    let (said, remedy) = (error.to_string(), error.remedy().unwrap());
+    assert!(said.contains("exposure is of version 5"), "{said}");
+    assert!(remedy.contains("import the sidecar again") && remedy.contains("change exposure"), "{remedy}");
+    let circle = r#"{"shape":"circle","center":[0.5,0.5],"radius":0.2}"#;
+    assert_eq!(photo.apply("exposure", &[("ev", 0.3)], Some(circle)).instance, 1);
 }

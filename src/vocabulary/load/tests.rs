@@ -78,12 +78,27 @@ fn fields_are_held_to_darktables_layouts() {
         ("set.blacks", "set.\"blacks[0]\"", "`blacks[0]` is not a number"),
         ("set.blacks", "set.iterations", "`iterations` takes whole numbers"),
         ("\"toneequal\"", "\"tonequal\"", "no module `tonequal`"),
+        (GOOD, LAYER, "module demosaic does not blend"),
     ] {
         let vocabulary = read(&GOOD.replacen(from, to, 1)).unwrap();
         let error = vocabulary.check_fields(&layouts).unwrap_err().to_string();
         assert!(error.contains(expected), "{from} -> {to}: {error}");
     }
 }
+
+/// A layer of a module that darktable does not blend.
+const LAYER: &str = r#"
+[module.demosaic]
+layer = "grey_multiplies"
+[[move]]
+name = "smooth"
+module = "demosaic"
+description = "Smooth."
+axes = { noise = -1 }
+tags = ["detail"]
+parameters.passes = { unit = "", min = 0, max = 5, default = 2, whole = true }
+set.color_smoothing = "passes"
+"#;
 
 #[test]
 fn a_users_own_file_adds_moves_and_may_not_take_a_name() {

@@ -8,7 +8,7 @@
 use crate::darktable::state::{GroupMember, MaskForm, Shape};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::mask::frame::Frame;
-use crate::vocabulary::mask::ranges::{GREY, Range};
+use crate::vocabulary::mask::ranges::Range;
 use crate::vocabulary::mask::shapes::Drawn;
 use crate::vocabulary::mask::spec::RangeKind;
 
@@ -82,7 +82,7 @@ impl Mask {
         match &self.node {
             Node::Range(range) => {
                 let chosen = Chosen { range: *range, inverted: inverse, implied: false };
-                let grey = Chosen { range: GREY, inverted: inverse, implied: true };
+                let grey = Chosen { range: range.grey(), inverted: inverse, implied: true };
                 let ranges = if range.kind == RangeKind::Hue { vec![chosen, grey] } else { vec![chosen] };
                 Ok(Compiled { drawn: None, ranges, inclusive: inverse })
             }

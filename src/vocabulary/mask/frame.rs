@@ -126,6 +126,20 @@ impl Frame {
         self.share(pixels * (a * d - b * c).abs().sqrt())
     }
 
+    /// Pixels of the displayed picture across a line through a point, which goes `along` so many pixels, as a share of
+    /// the raw frame's shorter side; by the scale in the middle of the whole line where a step is as long in every
+    /// direction.
+    pub(crate) fn across(&self, at: [f64; 2], along: [f64; 2], middle: [f64; 2], pixels: f64) -> f32 {
+        let ([a, b], [c, d]) = (self.step(at, [1.0, 0.0]), self.step(at, [0.0, 1.0]));
+        let area = (a * d - b * c).abs();
+        let [x, y] = self.step(at, along);
+        let stretch = x.hypot(y) / along[0].hypot(along[1]);
+        match stretch.is_finite() && (stretch * stretch / area - 1.0).abs() > 1e-3 {
+            true => self.share(pixels * area / stretch),
+            false => self.length(middle, pixels),
+        }
+    }
+
     /// The length of the raw frame's diagonal in its pixels.
     pub(crate) fn diagonal(&self) -> f64 {
         let [width, height] = self.raw;

@@ -20,15 +20,18 @@ mod tone;
 pub(crate) use ellipse::Ellipse;
 pub(crate) use frame::Frame;
 pub use named::{ListedMask, NamedMask, NamedMasks};
+pub(crate) use projection::Projection;
 pub(crate) use shapes::Drawn;
 pub use shown::{MaskProbe, ShownMask};
 pub use spec::{End, MaskSpec, Radius, RangeKind, ShapeKind};
+pub(crate) use tilt::warp;
 
 use crate::darktable::blend;
 use crate::darktable::layout::BlendSpace;
 use crate::darktable::state::{Blend, EditState, MaskForm};
 use crate::vocabulary::apply::PhotoFacts;
 use crate::vocabulary::error::VocabularyError;
+use ranges::MIDDLE;
 use tone::Tones;
 
 /// A mask in darktable's terms.
@@ -56,8 +59,11 @@ impl MaskSpec {
         let mut blend = blend::normal(space);
         let mut forms = Vec::new();
         blend.mask_id = compiled.drawn.map(|drawn| drawn.forms(&frame, &mut forms));
+        // Ranges that add to each other say nothing of each other.
+        let about = compiled.ranges.iter().filter(|_| !compiled.inclusive);
+        let seen = about.filter_map(|chosen| chosen.range.middle(chosen.inverted)).next().unwrap_or(MIDDLE);
         for chosen in compiled.ranges {
-            let (channel, mut range) = chosen.range.channel(space, &tones).ok_or_else(|| {
+            let (channel, mut range) = chosen.range.channel(space, &tones, seen).ok_or_else(|| {
                 VocabularyError::Mask(format!(
                     "module {op} works on sensor values, which have no {}; use a shape, or another move",
                     chosen.range.kind.name()

@@ -3,9 +3,13 @@
 //! - **Lightness** is CIE L* as seen on the untouched photo: see [`super::tone`]. It becomes the `g` channel
 //!   (luminance) of a module that blends scene light, the `L` channel of one that blends Lab. Not `Jz`, whose
 //!   brightness differs from L* by up to ten units with the hue.
-//! - **Chroma** is darktable's `Cz` (JzAzBz) where the module works, scaled to read like CIE C*; in Lab, C* itself.
+//! - **Chroma** is CIE C*: in Lab the channel itself. A module that blends scene light has `Cz` (JzAzBz), which of
+//!   one C* is 3.6 times as much in the light as in the dark, and a range cannot hang on another channel. So it is
+//!   right at one lightness: in the middle of the mask's range of luminance, or at L* 50. `docs/masks.md` has a table
+//!   of how far it is off elsewhere. Lab would not be, but darktable would then take the whole picture to Lab and
+//!   back around such a module, and mix its strength there.
 //! - **Hue** is an angle on the HSV circle. A channel knows another circle, on which a colour of middling saturation
-//!   marks each angle's place.
+//!   marks each angle's place. Greys are left out by chroma.
 //!
 //! Formulas: CIE 15 (Lab), IEC 61966-2-1 (sRGB), Safdar et al. 2017 (JzAzBz).
 
@@ -23,18 +27,47 @@ pub(crate) struct Range {
     pub softness: f64,
 }
 
-/// One unit of chroma, as Cz of colours lit like a display's white.
-const CHROMA_UNIT: f64 = 0.000_195;
+/// The lightness at which a range of chroma is right, unless the mask has a range of luminance.
+pub(crate) const MIDDLE: f64 = 50.0;
+
+/// The chroma at which the channels' units are compared with C*.
+const COMPARED: f64 = 10.0;
 
 /// The width of darktable's Lab chroma channel: the diagonal of a quarter of the a-b plane.
 const LAB_CHROMA: f64 = 181.019_336;
 
-/// The chroma below which a colour counts as grey, whose hue is noise: none at the first, full at the second.
-pub(crate) const GREY: Range = Range { kind: RangeKind::Chroma, from: 8.0, to: 100.0, softness: 4.0 };
+/// The chroma below which a colour counts as grey, whose hue is noise: none at the first less the softness, full at
+/// the first.
+const GREY: Range = Range { kind: RangeKind::Chroma, from: 8.0, to: 100.0, softness: 4.0 };
+
+/// The same for greens. Dark leaves have little chroma; and daylight, shade and lamps make grey things blue or
+/// orange, hardly ever green.
+const GREEN_GREY: Range = Range { from: 4.0, softness: 2.0, ..GREY };
+
+/// The hues whose middle makes a range one of greens.
+const GREENS: std::ops::RangeInclusive<f64> = 60.0..=180.0;
 
 impl Range {
-    /// The channel of a blend space, and what to set it to.
-    pub(crate) fn channel(&self, space: BlendSpace, tones: &Tones) -> Option<(u8, ChannelRange)> {
+    /// What keeps greys out of this range of hues.
+    pub(crate) fn grey(&self) -> Self {
+        let middle = (self.from + 0.5 * (self.to - self.from).rem_euclid(360.0)).rem_euclid(360.0);
+        if GREENS.contains(&middle) { GREEN_GREY } else { GREY }
+    }
+
+    /// The middle of what a range of luminance lets through; `None` where that is not one piece.
+    pub(crate) fn middle(&self, inverted: bool) -> Option<f64> {
+        let (from, to) = match (inverted, self.from <= 0.0, self.to >= 100.0) {
+            _ if self.kind != RangeKind::Luminance => return None,
+            (false, ..) => (self.from, self.to),
+            (true, true, _) => (self.to, 100.0),
+            (true, _, true) => (0.0, self.from),
+            (true, ..) => return None,
+        };
+        Some(0.5 * (from + to))
+    }
+
+    /// The channel of a blend space, and what to set it to. `seen` is the lightness at which chroma is to be right.
+    pub(crate) fn channel(&self, space: BlendSpace, tones: &Tones, seen: f64) -> Option<(u8, ChannelRange)> {
         let lab = match space {
             BlendSpace::Lab => true,
             BlendSpace::RgbScene => false,
@@ -48,14 +81,7 @@ impl Range {
                 (place([0, 0]), self.open(value, 0.0))
             }
             RangeKind::Chroma => {
-                // The same surface under more light has more of it.
-                let grey = tones.luminance(50.0);
-                let bright = |light: f64| hue(jz([0.950_47, 1.0, 1.088_83].map(|v| v * light))).0;
-                let unit = if lab {
-                    lightness(grey) / 50.0 / LAB_CHROMA
-                } else {
-                    CHROMA_UNIT * bright(grey) / bright(luminance(50.0))
-                };
+                let unit = unit(tones, seen, lab);
                 let usual = if lab { 0.0 } else { -6.643_856 };
                 (place([8, 9]), self.open(|value| value * unit, usual))
             }
@@ -96,6 +122,22 @@ impl Range {
         let [from, full_from, full_to, to] = corners.map(rounded);
         ChannelRange { boost: None, from, full_from, full_to, inverted, to }
     }
+}
+
+/// What a channel of chroma shows for one unit of C*, the mean of all hues, of colours that are seen this light.
+fn unit(tones: &Tones, seen: f64, lab: bool) -> f64 {
+    const HUES: u32 = 12;
+    let seen = seen.clamp(5.0, 95.0);
+    // The same surface under more light has more of it.
+    let light = tones.luminance(seen) / luminance(seen);
+    let chroma = |hue: u32| {
+        let (b, a) = (f64::from(hue) / f64::from(HUES) * std::f64::consts::TAU).sin_cos();
+        let colour = from_lab([seen, COMPARED * a, COMPARED * b]).map(|value| value * light);
+        let [_, a, b] = if lab { cie_lab(colour) } else { jz(colour) };
+        a.hypot(b)
+    };
+    let mean = (0..HUES).map(chroma).sum::<f64>() / f64::from(HUES) / COMPARED;
+    if lab { mean / LAB_CHROMA } else { mean }
 }
 
 /// To what a state keeps of it, so that the last bits of a machine's arithmetic do not show.
@@ -142,6 +184,13 @@ fn cie_lab([x, y, z]: [f64; 3]) -> [f64; 3] {
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
 }
 
+/// CIE Lab to XYZ (D65).
+fn from_lab([l, a, b]: [f64; 3]) -> [f64; 3] {
+    let y = (l + 16.0) / 116.0;
+    let light = |root: f64| luminance(116.0 * root - 16.0);
+    [0.950_47 * light(y + a / 500.0), light(y), 1.088_83 * light(y - b / 200.0)]
+}
+
 /// XYZ (D65), with white at 1, to JzAzBz.
 fn jz([x, y, z]: [f64; 3]) -> [f64; 3] {
     let cones = product(
@@ -180,7 +229,7 @@ mod tests {
 
     fn channel(kind: RangeKind, ends: [f64; 3], space: BlendSpace) -> (u8, ChannelRange) {
         let [from, to, softness] = ends;
-        Range { kind, from, to, softness }.channel(space, &plain()).unwrap()
+        Range { kind, from, to, softness }.channel(space, &plain(), MIDDLE).unwrap()
     }
 
     #[test]
@@ -201,12 +250,37 @@ mod tests {
     fn chroma_has_room_for_every_colour() {
         let (number, range) = channel(RangeKind::Chroma, [20.0, 40.0, 10.0], BlendSpace::RgbScene);
         assert_eq!((number, range.boost), (9, None));
-        assert!((f64::from(range.full_to) - 40.0 * CHROMA_UNIT * 100.0).abs() < 1e-3, "{range:?}");
+        // By the published formulas C* 10 at L* 50 is a Cz of 0.00195; the channel goes to 0.01.
+        assert!((f64::from(range.full_to) - 40.0 * 0.0195).abs() < 5e-3, "{range:?}");
         let (_, vivid) = channel(RangeKind::Chroma, [60.0, 90.0, 5.0], BlendSpace::RgbScene);
         assert_eq!(vivid.boost, Some(-5.0));
         assert!(vivid.to < 1.0 && vivid.from < vivid.full_from);
         let (number, lab) = channel(RangeKind::Chroma, [20.0, 40.0, 10.0], BlendSpace::Lab);
         assert!(number == 8 && (f64::from(lab.full_to) * LAB_CHROMA - 40.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn chroma_is_right_at_the_lightness_that_a_mask_is_about() {
+        let at = |seen: f64, space| {
+            let range = Range { kind: RangeKind::Chroma, from: 10.0, to: 30.0, softness: 0.0 };
+            f64::from(range.channel(space, &plain(), seen).unwrap().1.full_from)
+        };
+        // Cz of C* 10, against that at L* 50.
+        for (seen, share) in [(15.0, 0.46), (25.0, 0.64), (65.0, 1.15), (90.0, 1.34)] {
+            let found = at(seen, BlendSpace::RgbScene) / at(50.0, BlendSpace::RgbScene);
+            assert!((found - share).abs() < 0.02, "{seen}: {found}");
+            assert!((at(seen, BlendSpace::Lab) - 10.0 / LAB_CHROMA).abs() < 1e-5);
+        }
+        let luminance = |from, to| Range { kind: RangeKind::Luminance, from, to, softness: 5.0 };
+        assert_eq!(luminance(0.0, 30.0).middle(false), Some(15.0));
+        assert_eq!(luminance(0.0, 30.0).middle(true), Some(65.0));
+        assert_eq!(luminance(30.0, 60.0).middle(true), None);
+    }
+
+    #[test]
+    fn greens_keep_more_of_the_dark_than_other_hues() {
+        let grey = |from, to| Range { kind: RangeKind::Hue, from, to, softness: 10.0 }.grey().from;
+        assert_eq!([grey(75.0, 160.0), grey(195.0, 255.0), grey(345.0, 65.0)], [4.0, 8.0, 8.0]);
     }
 
     #[test]

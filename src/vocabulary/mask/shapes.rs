@@ -78,15 +78,17 @@ impl Drawn {
                 Shape::Path { points: corners.iter().map(corner).collect() }
             }
             Self::Stroke { points, width: share, hardness, density } => {
-                let border = frame.length(middle(points), 0.5 * share * short);
-                let point = |(at, [before, after]): (&[f64; 2], [[f64; 2]; 2])| BrushPoint {
-                    border: [border; 2],
-                    control1: frame.point(before),
-                    control2: frame.point(after),
-                    corner: frame.point(*at),
-                    density: *density as f32,
-                    hardness: *hardness as f32,
-                    user: false,
+                let point = |(at, [before, after]): (&[f64; 2], [[f64; 2]; 2])| {
+                    let along = [(after[0] - before[0]) * width, (after[1] - before[1]) * height];
+                    BrushPoint {
+                        border: [frame.across(*at, along, middle(points), 0.5 * share * short); 2],
+                        control1: frame.point(before),
+                        control2: frame.point(after),
+                        corner: frame.point(*at),
+                        density: *density as f32,
+                        hardness: *hardness as f32,
+                        user: false,
+                    }
                 };
                 Shape::Brush { points: points.iter().zip(controls(points)).map(point).collect() }
             }

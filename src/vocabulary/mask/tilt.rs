@@ -19,34 +19,14 @@ impl Tilt {
     /// From the fields of the module, for a picture of that size; `None` when the module does nothing.
     pub(crate) fn of(field: impl Fn(&str) -> Option<f64>, [width, height]: [f64; 2]) -> Option<Self> {
         let get = |name: &str, missing: f64| field(name).unwrap_or(missing);
-        let [rotation, vertical, horizontal, shear] =
-            ["rotation", "lensshift_v", "lensshift_h", "shear"].map(|name| get(name, 0.0));
-        // The generic lens model leaves these three out.
-        let specific = get("mode", 0.0) != 0.0;
-        let (focal, orthogonal, aspect) = if specific {
-            (get("f_length", 28.0) * get("crop_factor", 1.0), get("orthocorr", 100.0), get("aspect", 1.0))
-        } else {
-            (28.0, 0.0, 1.0)
-        };
         let kept = [get("cl", 0.0), get("ct", 0.0), get("cr", 1.0), get("cb", 1.0)];
         let [left, top, right, bottom] = kept;
-        let moves =
-            [rotation, vertical, horizontal, shear, aspect - 1.0, left, top, 1.0 - right, 1.0 - bottom];
-        if moves.iter().all(|amount| amount.abs() < 1e-4) {
-            return None;
-        }
-        let (sin, cos) = rotation.to_radians().sin_cos();
-        let (cx, cy) = (0.5 * width, 0.5 * height);
-        let turn =
-            [[cos, sin, cx - cos * cx - sin * cy], [-sin, cos, cy + sin * cx - cos * cy], [0.0, 0.0, 1.0]];
-        let shear = Projection([[1.0, shear, 0.0], [shear, 1.0, 0.0], [0.0, 0.0, 1.0]]);
-        // A vertical shift is a horizontal one with x and y exchanged.
-        let upright = shift(vertical, [height, width], focal, orthogonal).transposed();
-        let across = shift(horizontal, [width, height], focal, orthogonal);
-        let stretch =
-            Projection([[aspect.sqrt(), 0.0, 0.0], [0.0, 1.0 / aspect.sqrt(), 0.0], [0.0, 0.0, 1.0]]);
-        let map =
-            [shear, upright, across, stretch].iter().fold(Projection(turn), |map, next| next.after(&map));
+        let whole = [left, top, 1.0 - right, 1.0 - bottom].iter().all(|amount| amount.abs() < 1e-4);
+        let map = match warp(&field, [width, height]) {
+            None if whole => return None,
+            None => Projection::shift(0.0, 0.0),
+            Some(map) => map,
+        };
         let corners = [[0.0, 0.0], [width - 1.0, 0.0], [0.0, height - 1.0], [width - 1.0, height - 1.0]]
             .map(|corner| map.point(corner));
         let least = |axis: usize| corners.iter().fold(f64::MAX, |least, c| least.min(c[axis]));
@@ -61,6 +41,33 @@ impl Tilt {
         let [left, top, right, bottom] = self.kept;
         [(self.full[0] * (right - left)).floor(), (self.full[1] * (bottom - top)).floor()]
     }
+}
+
+/// Where the module puts the points of a picture of that size, before its crop; `None` when it leaves them alone.
+pub(crate) fn warp(field: impl Fn(&str) -> Option<f64>, [width, height]: [f64; 2]) -> Option<Projection> {
+    let get = |name: &str, missing: f64| field(name).unwrap_or(missing);
+    let [rotation, vertical, horizontal, shear] =
+        ["rotation", "lensshift_v", "lensshift_h", "shear"].map(|name| get(name, 0.0));
+    // The generic lens model leaves these three out.
+    let specific = get("mode", 0.0) != 0.0;
+    let (focal, orthogonal, aspect) = if specific {
+        (get("f_length", 28.0) * get("crop_factor", 1.0), get("orthocorr", 100.0), get("aspect", 1.0))
+    } else {
+        (28.0, 0.0, 1.0)
+    };
+    let moves = [rotation, vertical, horizontal, shear, aspect - 1.0];
+    if moves.iter().all(|amount| amount.abs() < 1e-4) {
+        return None;
+    }
+    let (sin, cos) = rotation.to_radians().sin_cos();
+    let (cx, cy) = (0.5 * width, 0.5 * height);
+    let turn = [[cos, sin, cx - cos * cx - sin * cy], [-sin, cos, cy + sin * cx - cos * cy], [0.0, 0.0, 1.0]];
+    let shear = Projection([[1.0, shear, 0.0], [shear, 1.0, 0.0], [0.0, 0.0, 1.0]]);
+    // A vertical shift is a horizontal one with x and y exchanged.
+    let upright = shift(vertical, [height, width], focal, orthogonal).transposed();
+    let across = shift(horizontal, [width, height], focal, orthogonal);
+    let stretch = Projection([[aspect.sqrt(), 0.0, 0.0], [0.0, 1.0 / aspect.sqrt(), 0.0], [0.0, 0.0, 1.0]]);
+    Some([shear, upright, across, stretch].iter().fold(Projection(turn), |map, next| next.after(&map)))
 }
 
 /// The lens shift along x, with the narrowing across it that comes with the lens.
