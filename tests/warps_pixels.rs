@@ -102,7 +102,7 @@ impl Photo<'_> {
 fn what_is_pushed_goes_there_and_what_grows_stays_on_every_frame() {
     let home = Home::new();
     let plain = DngOptions { noise: 0.0, ..DngOptions::default() };
-    let turned = DngOptions { orientation: 6, ..plain.clone() };
+    let turned = DngOptions { orientation: 6, ..plain };
     let files = [
         ("upright", write_dng(&dots(LONG, SHORT), &plain).unwrap()),
         ("turned", write_dng(&stored(&dots(SHORT, LONG), 6), &turned).unwrap()),
