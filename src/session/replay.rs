@@ -16,7 +16,7 @@ use crate::clock::Deadline;
 use crate::darktable::render::{Quality, RenderRequest, Renderer};
 use crate::error::{ErrorCode, Fault};
 use crate::gate::{Gate, Lease, Refusal};
-use crate::ids::{Hash, RefName, SessionId};
+use crate::ids::{Hash, SessionId};
 use crate::photo::{Library, Workspace};
 use crate::protocol::Protocol;
 use crate::session::driver::Session;
@@ -240,15 +240,19 @@ fn copy(
             && !made.iter().any(|hash| hash.as_str() == object)
     })
     .map_err(SessionError::Blob)?;
-    let created = |line: &Line| match changes(line)?.1.target.clone() {
-        Some((name, None)) => Some(name),
+    // A branch that it moved and did not make was there before; a tag is made once.
+    let created = |line: &Line| match &line.event {
+        Event::ToolCall(intent) => match &intent.target {
+            Some((name, None)) => Some(format!("refs/heads/{name}")),
+            _ => None,
+        },
+        Event::SnapshotCreated { name, .. } => name.starts_with("refs/tags/").then(|| name.clone()),
         _ => None,
     };
-    let created: BTreeSet<RefName> = lines.iter().filter_map(created).collect();
-    let refs = original.folder().join("refs");
-    copy_folder(&refs, &target.join("refs"), &|path| {
-        let name = path.strip_prefix(refs.join("heads")).ok().and_then(|name| name.to_str()?.parse().ok());
-        !name.is_some_and(|name| created.contains(&name))
+    let created: BTreeSet<String> = lines.iter().filter_map(created).collect();
+    copy_folder(&original.folder().join("refs"), &target.join("refs"), &|path| {
+        let name = path.strip_prefix(original.folder()).ok().and_then(Path::to_str);
+        !name.is_some_and(|name| created.contains(name))
     })
     .map_err(SessionError::Blob)?;
     Ok(Library::new(scratch).open(original.id())?)
