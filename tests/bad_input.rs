@@ -454,7 +454,7 @@ fn another_file_in_the_raws_place_is_refused_by_whatever_needs_the_raw() {
     home.ok(&["render", "cup", "-o", "a.png", "--size", "128"]);
     let right = std::fs::read(home.path("cup.dng")).unwrap();
     std::fs::copy(home.path("mug.dng"), home.path("cup.dng")).unwrap();
-    let hashes = [&right, &std::fs::read(home.path("mug.dng")).unwrap()].map(|b| chemigram::ids::Hash::of(b));
+    let hashes = [&right, &std::fs::read(home.path("mug.dng")).unwrap()].map(chemigram::ids::Hash::of);
     let words = [hashes[0].as_str(), hashes[1].as_str()];
     let session = home.session(CONFIRM);
     let session: Vec<&str> = session.iter().map(String::as_str).collect();

@@ -1,4 +1,5 @@
 //! A whole session, scripted, on a real raw through real darktable.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
