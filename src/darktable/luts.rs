@@ -3,11 +3,11 @@
 //! darktable finds a LUT by its path below one folder. One that it cannot read is left out with no more than a line on
 //! standard error; a text with too many lines or another domain brings it down; and two spaces between numbers it
 //! takes for other numbers. So a LUT is parsed here and written anew in the plainest form, under its own SHA-256, and
-//! an edit that names one is rendered only where the very same lies in the folder.
+//! an edit that names one is rendered only where the very same lies in the folder. So the hash of an edit, and with it
+//! the name of a cached picture, holds the hashes of its LUTs.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{Cursor, Read as _};
+use std::io::Cursor;
 use std::path::Path;
 
 use image::codecs::png::{PngDecoder, PngEncoder};
@@ -15,6 +15,7 @@ use image::{DynamicImage, ExtendedColorType, ImageDecoder as _, ImageEncoder as 
 
 use crate::darktable::state::{EditState, Params, Value};
 use crate::error::{Coded, ErrorCode};
+use crate::files;
 use crate::ids::Hash;
 
 /// darktable's module.
@@ -220,11 +221,9 @@ pub fn check(state: &EditState, folder: Option<&Path>) -> Result<(), LutError> {
         let Some(hash) = told.and_then(|stem| stem.parse::<Hash>().ok()) else {
             return Err(LutError::Foreign(name.escape_debug().to_string()));
         };
-        let file = folder.and_then(|folder| File::open(folder.join(name)).ok());
+        let file = folder.map(|folder| folder.join(name)).filter(|file| file.exists());
         let file = file.ok_or_else(|| LutError::Missing(name.clone()))?;
-        let mut bytes = Vec::new();
-        let read = file.take(MAX_BYTES).read_to_end(&mut bytes);
-        if read.is_err() || Hash::of(&bytes) != hash {
+        if !files::hash(&file).is_ok_and(|(found, _)| found == hash) {
             return Err(LutError::Changed(name.clone()));
         }
     }
