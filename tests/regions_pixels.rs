@@ -10,7 +10,7 @@ use chemigram::darktable::dng::{self, DngOptions};
 use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
 use chemigram::darktable::state::{EditState, Params, Value};
 use chemigram::metrics::lab::Lab;
-use chemigram::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot};
+use chemigram::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot, fill};
 use demo::{Demo, deadline};
 use support::{Studio, confirm, reply, request, results};
 
@@ -186,6 +186,92 @@ fn a_blot_is_healed_and_cloned_away_and_nothing_else_changes() {
         }
         assert_eq!(worker.troubles(), 0);
     }
+}
+
+/// The demo's photograph with an even disc in it, 30 pixels around `PATCH`.
+fn patched() -> Picture {
+    let mut photo = dng::demo_photo().unwrap();
+    let width = photo.width as usize;
+    for (at, pixel) in photo.rgb.chunks_exact_mut(3).enumerate() {
+        let (x, y) = ((at % width) as f64 + 0.5, (at / width) as f64 + 0.5);
+        if (x - PATCH[0] * 600.0).hypot(y - PATCH[1] * 400.0) < 30.0 {
+            pixel.copy_from_slice(&[150, 110, 70]);
+        }
+    }
+    photo
+}
+
+const PATCH: [f64; 2] = [0.8, 0.25];
+
+#[test]
+fn a_place_is_filled_with_the_colour_of_another_and_a_blurred_one_loses_its_detail() {
+    let demo = Demo::with(&patched(), &DngOptions::default());
+    let base = demo.apply(&demo.facts.baseline, "exposure", &[("ev", 0.4)], None).state;
+    let (layouts, version) = (&demo.layouts, demo.version());
+    let [x, y] = PATCH;
+    let text = format!(r#"[{{"action":"fill","x":0.4,"y":0.5,"radius":0.06,"source":[{x},{y}]}}]"#);
+    let spots: Vec<Spot> = serde_json::from_str(&text).unwrap();
+    let mut spots = demo.vocabulary.place_spots(&spots, &base, &demo.facts, layouts, version).unwrap();
+    fill::measure(&mut spots, &demo.render(&fill::probe(&base)));
+    let filled = demo.vocabulary.apply_spots(&spots, &base, &demo.facts, layouts, version).unwrap().state;
+    let path = "[[0.3,0.4],[0.5,0.4],[0.5,0.6],[0.3,0.6]]";
+    let wood = "[[0.02,0.7],[0.12,0.7],[0.12,0.9],[0.02,0.9]]";
+    let blurred =
+        retouched(&demo, &base, &format!(r#"[{{"action":"blur","path":{wood},"blur_radius":0.02}}]"#));
+    let copied =
+        retouched(&demo, &base, &format!(r#"[{{"action":"clone","path":{path},"source":[0.7,0.6]}}]"#));
+    let pictures = demo.render_all(&[base.clone(), filled, blurred, copied]);
+    let [before, filled, blurred, copied] = [0, 1, 2, 3].map(|at| &*pictures[at]);
+    let from = |px: f64, py: f64, [x, y]: [f64; 2]| ((px - x) * 600.0).hypot((py - y) * 400.0);
+
+    let colors = |picture: &Picture, [x, y]: [f64; 2]| {
+        let within = |at: &usize| {
+            let (px, py) = ((at % 600) as f64 + 0.5, (at / 600) as f64 + 0.5);
+            (px - x * 600.0).hypot(py - y * 400.0) < 20.0
+        };
+        let lab = |at: usize| Lab::from_srgb([0, 1, 2].map(|channel| picture.rgb[3 * at + channel]));
+        (0..600 * 400).filter(within).map(lab).collect::<Vec<Lab>>()
+    };
+    let patch = colors(before, PATCH);
+    let (l, a, b) =
+        patch.iter().fold((0.0, 0.0, 0.0), |sum, lab| (sum.0 + lab.l, sum.1 + lab.a, sum.2 + lab.b));
+    let count = patch.len() as f32;
+    let wanted = Lab { l: l / count, a: a / count, b: b / count };
+    let off = colors(filled, [0.4, 0.5]).into_iter().map(|lab| lab.delta_e(wanted)).fold(0.0, f32::max);
+    assert!(off < 2.0, "the fill is up to {off} from the colour that it takes");
+    let changed = apart(before, filled, |px, py| from(px, py, [0.4, 0.5]) > 24.0 * 1.3 + 3.0);
+    assert!(changed < 0.001, "{changed} elsewhere");
+
+    let inside = |px: f64, py: f64| (px - 0.07).abs() < 0.04 && (py - 0.8).abs() < 0.08;
+    let outside = |px: f64, py: f64| (px - 0.07).abs() > 0.08 || (py - 0.8).abs() > 0.14;
+    let detail = |picture: &Picture| {
+        let row = |y: usize| (0..600).map(move |x| (x, y));
+        let within = |&(x, y): &(usize, usize)| inside((x as f64 + 0.5) / 600.0, (y as f64 + 0.5) / 400.0);
+        let step = |(x, y): (usize, usize)| {
+            let green = |x: usize| f64::from(picture.rgb[3 * (y * 600 + x) + 1]);
+            (green(x) - green(x + 1)).abs()
+        };
+        (0..400).flat_map(row).filter(within).map(step).sum::<f64>()
+    };
+    let kept = detail(blurred) / detail(before);
+    assert!(kept < 0.5, "{kept} of the detail is left");
+    // Light is blurred, not lightness: what has contrast gets a little lighter.
+    let lighter = mean([before, blurred], inside, |a, b| b.l - a.l);
+    assert!(lighter.abs() < 3.0, "lighter by {lighter}");
+    assert!(apart(before, blurred, outside) < 0.001);
+
+    // What was cloned by an outline is what lies there, to the pixel.
+    let moved = [180, 40];
+    for (x, y) in [(200, 180), (240, 200), (280, 230)] {
+        let at = |picture: &Picture, x: i64, y: i64| {
+            let at = 3 * (y * 600 + x) as usize;
+            Lab::from_srgb([0, 1, 2].map(|channel| picture.rgb[at + channel]))
+        };
+        let off = at(copied, x, y).delta_e(at(before, x + moved[0], y + moved[1]));
+        assert!(off < 1.0, "{off} at {x}, {y}");
+    }
+    let changed = apart(before, copied, |px, py| (px - 0.4).abs() > 0.14 || (py - 0.5).abs() > 0.16);
+    assert!(changed < 0.001, "{changed} elsewhere");
 }
 
 #[test]

@@ -267,7 +267,7 @@ pub enum Verb {
     /// Apply one move, or several, on several places as one step
     #[command(after_help = edit_args::REGIONS_EXAMPLES)]
     ApplyRegions(RegionsArgs),
-    /// Heal or clone blemishes away, or take such spots back
+    /// Heal, clone, fill or blur places, or take such spots back
     #[command(after_help = edit_args::SPOT_EXAMPLES)]
     Spot(SpotArgs),
     /// Take a move, a module or one masked place back to what the baseline has

@@ -25,8 +25,8 @@ use crate::vocabulary::{ApplyRequest, MaskSpec};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
-/// Long edge of the pictures that a grey card is measured on.
-const GREY_CARD_EDGE: u32 = 1024;
+/// Long edge of the pictures on which a grey card, or the colour to fill with, is measured.
+pub(super) const MEASURED_EDGE: u32 = 1024;
 
 /// Applies one move or look to the branch that HEAD follows.
 pub fn apply(
@@ -69,8 +69,7 @@ pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> R
     let probes = app.vocabulary()?.grey_card_probes(&state, &facts, &app.layouts(), version)?;
     let raw = workspace.raw();
     let look = |state| {
-        let request =
-            RenderRequest { raw: &raw, state, long_edge: GREY_CARD_EDGE, quality: Quality::Preview };
+        let request = RenderRequest { raw: &raw, state, long_edge: MEASURED_EDGE, quality: Quality::Preview };
         renderer.render(&request, &patience()).map(|rendered| rendered.picture)
     };
     let [plain, red, blue] = &probes;

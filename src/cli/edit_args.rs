@@ -36,22 +36,34 @@ pub(super) const SPOT_EXAMPLES: &str = "\
 Examples:
   chemigram spot iguana --heal 0.31,0.22 --heal 0.44,0.20,0.01
   chemigram spot iguana --clone 0.62,0.40,0.03:0.70,0.41
+  chemigram spot iguana --heal '0,0.30 1,0.36 1,0.37 0,0.31'
+  chemigram spot iguana --blur 0.80,0.15,0.05 --blur-radius 0.02
   chemigram spot iguana --remove 0.31,0.22
 
-X,Y is the centre, from the upper left corner, in 0 to 1 of the picture; R the radius, as a share of its shorter
-side; after the colon the centre of the place to take from, else the nearest free one is taken.";
+A place is a circle X,Y[,R] or an outline 'X,Y X,Y X,Y …': its centre, or its corners, from the upper left corner, in
+0 to 1 of the picture; R is the radius, as a share of its shorter side. After a colon stands the centre of the place to
+take from; else the nearest free one is taken.";
 
 /// `spot`.
 #[derive(Args, Debug)]
 pub struct SpotArgs {
     /// The photo's id
     pub photo: PhotoId,
-    /// Heal a spot: the source's texture, in the light around the spot; repeatable
-    #[arg(long, value_name = "X,Y[,R][:X,Y]", required_unless_present_any = ["clone", "remove"])]
+    /// Heal a place: the source's texture, in the light around the place; repeatable
+    #[arg(long, value_name = "PLACE[:X,Y]", required_unless_present_any = ["clone", "fill", "blur", "remove"])]
     pub heal: Vec<SpotPlace>,
-    /// Copy the source onto a spot; repeatable
-    #[arg(long, value_name = "X,Y[,R][:X,Y]")]
+    /// Copy the source onto a place; repeatable
+    #[arg(long, value_name = "PLACE[:X,Y]")]
     pub clone: Vec<SpotPlace>,
+    /// Paint the source's mean colour over a place; repeatable
+    #[arg(long, value_name = "PLACE[:X,Y]")]
+    pub fill: Vec<SpotPlace>,
+    /// Take a place's detail away; repeatable
+    #[arg(long, value_name = "PLACE")]
+    pub blur: Vec<SpotPlace>,
+    /// How far each blur reaches, as a share of the picture's shorter side [default: 0.01]
+    #[arg(long, value_name = "SHARE", requires = "blur")]
+    pub blur_radius: Option<f64>,
     /// Take back the spot that stands here; repeatable
     #[arg(long, value_name = "X,Y")]
     pub remove: Vec<SpotPlace>,
@@ -61,25 +73,36 @@ pub struct SpotArgs {
 }
 
 impl SpotArgs {
-    /// What is asked for: first what is taken back, then what is healed, then what is cloned.
+    /// What is asked for: first what is taken back, then what is healed, cloned, filled and blurred.
     pub fn spots(&self) -> Vec<Spot> {
         let of = |places: &[SpotPlace], action: SpotAction| {
-            places.iter().map(|place| Spot { action, ..place.0 }).collect::<Vec<_>>()
+            let blur_radius = self.blur_radius.filter(|_| action == SpotAction::Blur);
+            let spot = |place: &SpotPlace| Spot { action, blur_radius, ..place.0.clone() };
+            places.iter().map(spot).collect::<Vec<_>>()
         };
-        let [remove, heal] = [of(&self.remove, SpotAction::Remove), of(&self.heal, SpotAction::Heal)];
-        [remove, heal, of(&self.clone, SpotAction::Clone)].concat()
+        [
+            of(&self.remove, SpotAction::Remove),
+            of(&self.heal, SpotAction::Heal),
+            of(&self.clone, SpotAction::Clone),
+            of(&self.fill, SpotAction::Fill),
+            of(&self.blur, SpotAction::Blur),
+        ]
+        .concat()
     }
 }
 
-/// `X,Y[,R][:X,Y]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// `X,Y[,R][:X,Y]`, or `X,Y X,Y X,Y …[:X,Y]`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct SpotPlace(Spot);
 
 impl FromStr for SpotPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || "write it like 0.31,0.22 or 0.31,0.22,0.01 or 0.31,0.22,0.01:0.40,0.22".to_owned();
+        let bad = || {
+            "write it like 0.31,0.22 or 0.31,0.22,0.01 or 0.31,0.22,0.01:0.40,0.22, an outline like '0.1,0.1 0.2,0.1 0.2,0.3'"
+                .to_owned()
+        };
         let numbers = |text: &str| {
             text.split(',').map(|n| n.trim().parse::<f64>().map_err(|_| bad())).collect::<Result<Vec<_>, _>>()
         };
@@ -90,12 +113,17 @@ impl FromStr for SpotPlace {
             Some(&[x, y]) => Some([x, y]),
             Some(_) => return Err(bad()),
         };
-        let action = SpotAction::default();
-        match *numbers(place)?.as_slice() {
-            [x, y] => Ok(Self(Spot { action, x, y, radius: Spot::RADIUS, source })),
-            [x, y, radius] => Ok(Self(Spot { action, x, y, radius, source })),
-            _ => Err(bad()),
+        let spot = Spot { source, ..Spot::default() };
+        if let Ok(circle) = numbers(place) {
+            return match *circle.as_slice() {
+                [x, y] => Ok(Self(Spot { x: Some(x), y: Some(y), ..spot })),
+                [x, y, radius] => Ok(Self(Spot { x: Some(x), y: Some(y), radius: Some(radius), ..spot })),
+                _ => Err(bad()),
+            };
         }
+        let corner = |text: &str| <[f64; 2]>::try_from(numbers(text)?).map_err(|_| bad());
+        let path = place.split_whitespace().map(corner).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self(Spot { path: Some(path), ..spot }))
     }
 }
 
@@ -165,7 +193,7 @@ pub enum Include {
     Crop,
     /// Perspective and straightening.
     Perspective,
-    /// Healed and cloned spots, in place of the target's own.
+    /// Retouched spots, in place of the target's own.
     Spots,
     /// Corrections of the lens.
     Lens,
@@ -197,12 +225,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spot_is_a_place_perhaps_a_radius_and_a_source() {
-        let read = |text: &str| text.parse::<SpotPlace>().map(|SpotPlace(s)| (s.x, s.y, s.radius, s.source));
-        assert_eq!(read("0.31,0.22"), Ok((0.31, 0.22, 0.02, None)));
-        assert_eq!(read("0.31, 0.22,0.01"), Ok((0.31, 0.22, 0.01, None)));
-        assert_eq!(read("0.3,0.2:0.4,0.2"), Ok((0.3, 0.2, 0.02, Some([0.4, 0.2]))));
-        for bad in ["", "0.3", "0.3,0.2,0.1,1", "0.3,0.2:0.4", "a,b", "0.3,0.2:"] {
+    fn a_spot_is_a_circle_or_an_outline_and_perhaps_has_a_source() {
+        let read = |text: &str| text.parse::<SpotPlace>().map(|SpotPlace(spot)| spot);
+        let (x, y, source) = (Some(0.3), Some(0.2), Some([0.4, 0.2]));
+        let place = Spot { x, y, ..Spot::default() };
+        assert_eq!(read("0.3,0.2"), Ok(place.clone()));
+        assert_eq!(read("0.3, 0.2,0.01"), Ok(Spot { radius: Some(0.01), ..place.clone() }));
+        assert_eq!(read("0.3,0.2:0.4,0.2"), Ok(Spot { source, ..place }));
+        let path = Some(vec![[0.1, 0.1], [0.2, 0.1], [0.2, 0.3]]);
+        let outline = Spot { path, source, ..Spot::default() };
+        assert_eq!(read(" 0.1,0.1 0.2,0.1  0.2,0.3:0.4,0.2"), Ok(outline));
+        for bad in ["", "0.3", "0.3,0.2,0.1,1", "0.3,0.2:0.4", "a,b", "0.3,0.2:", "0.1,0.1 0.2"] {
             assert!(read(bad).unwrap_err().contains("write it like"), "{bad}");
         }
     }

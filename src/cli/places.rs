@@ -2,15 +2,17 @@
 
 use serde_json::json;
 
+use super::edit::MEASURED_EDGE;
 use super::edit_args::{RegionsArgs, RemoveArgs, SpotArgs};
 use super::failure::Failure;
 use super::history::current_branch;
 use super::resolve;
-use super::setup::App;
+use super::setup::{App, patience};
+use crate::darktable::render::{Quality, RenderRequest};
 use crate::darktable::state::EditState;
 use crate::ids::PhotoId;
 use crate::photo::Operation;
-use crate::vocabulary::{PhotoFacts, Region, RegionsRequest};
+use crate::vocabulary::{PhotoFacts, Region, RegionsRequest, fill};
 
 /// Applies a batch.
 pub fn apply_regions(app: &App, args: &RegionsArgs) -> Result<(), Failure> {
@@ -36,13 +38,22 @@ fn regions(text: &str) -> Result<Vec<Region>, Failure> {
     })
 }
 
-/// Heals, clones, takes back.
+/// Retouches, or takes spots back.
 pub fn spot(app: &App, args: &SpotArgs) -> Result<(), Failure> {
-    let spots = args.spots();
+    let asked = args.spots();
     let vocabulary = app.vocabulary()?;
     let version = app.darktable()?.version().to_owned();
+    let raw = app.photo(&args.photo)?.raw();
     edit(app, &args.photo, "spot", args.label.as_deref(), |state, facts| {
-        let applied = vocabulary.apply_spots(&spots, state, facts, &app.layouts(), &version)?;
+        let layouts = app.layouts();
+        let mut spots = vocabulary.place_spots(&asked, state, facts, &layouts, &version)?;
+        if spots.iter().any(fill::is_wanting) {
+            let probe = fill::probe(state);
+            let (long_edge, quality) = (MEASURED_EDGE, Quality::Preview);
+            let request = RenderRequest { raw: &raw, state: &probe, long_edge, quality };
+            fill::measure(&mut spots, &app.steady_renderer()?.render(&request, &patience())?.picture);
+        }
+        let applied = vocabulary.apply_spots(&spots, state, facts, &layouts, &version)?;
         Ok((applied.state, Operation::ApplySpot { spots: applied.spots }))
     })
 }

@@ -228,7 +228,7 @@ fn hidden(workspace: &Workspace, commit: &Hash) -> Result<Vec<HiddenMove>, Draft
 
 fn told(applied: AppliedMove) -> Result<HiddenMove, DraftError> {
     if applied.name == "apply_spot" {
-        return Err(DraftError::NotMoves { reason: "it has healed or cloned spots".into() });
+        return Err(DraftError::NotMoves { reason: "it has retouched spots".into() });
     }
     let mask: Option<MaskSpec> = applied
         .mask

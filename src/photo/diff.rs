@@ -10,7 +10,7 @@ use crate::darktable::state::{Blend, EditState, MaskForm, Module, Params, Value}
 use crate::photo::op::one_line;
 use crate::vocabulary::same_place;
 
-/// The module of healed and cloned spots, whose table of hundreds of rows is said as a number of spots.
+/// The module of retouched spots, whose table of hundreds of rows is said as a number of spots.
 const SPOTS: &str = "retouch";
 
 /// How a thing changed.

@@ -48,7 +48,7 @@ pub enum Operation {
         /// 0…1.
         strength: f64,
     },
-    /// Spots healed, cloned or taken back.
+    /// Spots retouched or taken back.
     ApplySpot {
         /// The spots, each with its source.
         spots: Vec<Spot>,
@@ -163,7 +163,10 @@ impl fmt::Display for Operation {
             }
             Self::ApplySpot { spots } => {
                 let plural = if spots.len() == 1 { "" } else { "s" };
-                let parts = spots.iter().map(|s| format!("{} at {:.2}, {:.2}", s.action.name(), s.x, s.y));
+                let parts = spots.iter().map(|spot| {
+                    let [x, y] = spot.center();
+                    format!("{} at {x:.2}, {y:.2}", spot.action.name())
+                });
                 f.write_str(&one_line(&format!("{} spot{plural}: ", spots.len()), parts))
             }
             Self::RemoveModule { instance: None, module } => write!(f, "remove {module}"),
@@ -430,8 +433,11 @@ mod tests {
         assert!(words.ends_with("; … and 29 more") && words.chars().count() < 140, "{words}");
         assert_eq!(many.moves().len(), 32);
         assert_eq!(many.moves()[1].mask.as_ref().unwrap()["center"][0], 1.0 / 32.0);
-        let spots = Spot { action: SpotAction::Heal, radius: 0.01, source: None, x: 0.25, y: 0.5 };
-        assert_eq!(Operation::ApplySpot { spots: vec![spots] }.to_string(), "1 spot: heal at 0.25, 0.50");
+        let spot = Spot { x: Some(0.25), y: Some(0.5), ..Spot::default() };
+        assert_eq!(Operation::ApplySpot { spots: vec![spot] }.to_string(), "1 spot: heal at 0.25, 0.50");
+        let path = Some(vec![[0.1, 0.1], [0.3, 0.1], [0.2, 0.4]]);
+        let spot = Spot { action: SpotAction::Fill, path, ..Spot::default() };
+        assert_eq!(Operation::ApplySpot { spots: vec![spot] }.to_string(), "1 spot: fill at 0.20, 0.20");
     }
 
     #[test]

@@ -101,7 +101,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplySpot,
         spots::apply_spot,
         r#"{"spots": [{"action": "heal", "x": 0.31, "y": 0.22, "radius": 0.015}]}"#,
-        "Heal or clone away small blemishes (dust, pimples, litter), or take such spots back. Many spots in one call are one step; the same spot again changes nothing."
+        "Retouch: heal or clone away blemishes (dust, litter; wires and scratches by `path`), fill or blur a place, or take such spots back. Many spots in one call are one step; the same spot again changes nothing."
     ),
     tool!(
         "ask_clarification",

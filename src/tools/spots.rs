@@ -1,20 +1,29 @@
-//! Healing and cloning.
+//! Retouching.
 
 use serde_json::json;
 
+use crate::darktable::render::Quality;
 use crate::error::Fault;
 use crate::photo::Operation;
 use crate::tools::{Answer, ToolContext, args, edit};
+use crate::vocabulary::{SpotError, fill};
 
 pub fn apply_spot(context: &mut ToolContext<'_>, args: args::ApplySpot) -> Result<Answer, Fault> {
     let branch = context.branch()?;
     let place = context.place(None)?;
     let engine = context.engine;
     let version = engine.darktable_version();
-    let applied = engine
-        .vocabulary
-        .apply_spots(&args.spots, &place.state, &engine.facts, &engine.layouts, version)
-        .map_err(|e| Fault::from(&e).with("field", "spots"))?;
+    let refused = |e: SpotError| Fault::from(&e).with("field", "spots");
+    let (facts, layouts) = (&engine.facts, &engine.layouts);
+    let mut spots =
+        engine.vocabulary.place_spots(&args.spots, &place.state, facts, layouts, version).map_err(refused)?;
+    if spots.iter().any(fill::is_wanting) {
+        let edge = context.view.start.preview_edge;
+        let probe = context.render(&fill::probe(&place.state), edge, Quality::Preview)?;
+        fill::measure(&mut spots, &probe.picture);
+    }
+    let applied =
+        engine.vocabulary.apply_spots(&spots, &place.state, facts, layouts, version).map_err(refused)?;
     let operation = Operation::ApplySpot { spots: applied.spots.clone() };
     let mut answer = edit::commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
     answer.data["spots"] = json!(applied.spots);

@@ -53,6 +53,21 @@ pub struct Place {
     pub radius: f64,
 }
 
+impl Place {
+    /// Its pixels in a picture, three codes each.
+    pub(super) fn pixels<'a>(&self, picture: &'a Picture) -> impl Iterator<Item = &'a [u8; 3]> {
+        let (width, height) = (f64::from(picture.width), f64::from(picture.height));
+        let ([x, y], radius) = (self.center, self.radius * width.min(height));
+        let within = move |at: u32| {
+            let column = f64::from(at % picture.width.max(1)) + 0.5 - x * width;
+            let row = f64::from(at / picture.width.max(1)) + 0.5 - y * height;
+            column.hypot(row) <= radius
+        };
+        let (pixels, _) = picture.rgb.as_chunks::<3>();
+        pixels.iter().zip(0_u32..).filter(move |(_, at)| within(*at)).map(|(pixel, _)| pixel)
+    }
+}
+
 impl Vocabulary {
     /// The three states to render before [`solve`]: the photo's gains, more red, more blue.
     pub fn grey_card_probes(
@@ -126,19 +141,12 @@ fn mean(picture: &Picture, place: &Place) -> Result<[f64; 3], VocabularyError> {
     if !inside {
         return Err(VocabularyError::GreyCard("its centre goes from 0 to 1, its radius from 0.002 to 0.5"));
     }
-    let (width, height) = (f64::from(picture.width), f64::from(picture.height));
-    let radius = place.radius * width.min(height);
-    let (pixels, _) = picture.rgb.as_chunks::<3>();
     let (mut sum, mut count, mut clipped) = ([0.0; 3], 0_usize, 0_usize);
-    for (pixel, at) in pixels.iter().zip(0_u32..) {
-        let column = f64::from(at % picture.width.max(1)) + 0.5 - x * width;
-        let row = f64::from(at / picture.width.max(1)) + 0.5 - y * height;
-        if column.hypot(row) <= radius {
-            count += 1;
-            clipped += usize::from(pixel.iter().any(|v| *v < 3 || *v > 252));
-            for (sum, code) in sum.iter_mut().zip(pixel) {
-                *sum += LINEAR.get(usize::from(*code)).copied().unwrap_or_default();
-            }
+    for pixel in place.pixels(picture) {
+        count += 1;
+        clipped += usize::from(pixel.iter().any(|v| *v < 3 || *v > 252));
+        for (sum, code) in sum.iter_mut().zip(pixel) {
+            *sum += LINEAR.get(usize::from(*code)).copied().unwrap_or_default();
         }
     }
     if count < LEAST_PIXELS {

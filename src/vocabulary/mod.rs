@@ -57,5 +57,5 @@ pub use regions::{
     AppliedRegions, BadRegion, MOST_MOVES, MOST_REGIONS, Region, RegionMove, RegionOp, RegionsError,
     RegionsRequest, same_place,
 };
-pub use spots::{AppliedSpots, Spot, SpotAction, SpotError};
+pub use spots::{AppliedSpots, Spot, SpotAction, SpotError, fill};
 pub use styles::{SavedStyle, StyleAbout};

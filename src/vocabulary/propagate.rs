@@ -53,7 +53,7 @@ pub enum Extra {
     Crop,
     /// Perspective and straightening.
     Perspective,
-    /// Healed and cloned spots.
+    /// Retouched spots.
     Spots,
     /// Corrections of the lens.
     Lens,

@@ -1,9 +1,10 @@
-//! Retouching: spots that are healed or cloned from a place beside them.
+//! Retouching: places that are healed, cloned from a place beside them, blurred, or filled with one colour.
 //!
 //! All spots of a photo stand in one instance of darktable's `retouch`, in the order in which they came: a later
-//! one works on what an earlier one left. A spot is known by its centre, so that the same spot again replaces
-//! itself. Without a source the program takes the nearest place that lies in the frame and touches no other spot:
-//! 2.5 radii away, then 3.5, 5 and 7; at each distance right, left, below, above, then between these.
+//! one works on what an earlier one left. A round spot is known by its centre and one with an outline by its corners,
+//! so that the same spot again replaces itself. Without a source the program takes the nearest place that lies in the
+//! frame and touches no other spot: 2.5 radii away, then 3.5, 5 and 7; at each distance right, left, below, above,
+//! then between these. Half the width of an outline stands in for the radius.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,13 @@ use crate::vocabulary::frames::seen;
 use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::mask::Frame;
 
+use outline::{Outline, Picture};
+use table::{Row, rows, write};
+
+pub mod fill;
+mod outline;
+mod table;
+
 /// darktable's module.
 pub(super) const OP: &str = "retouch";
 
@@ -34,6 +42,16 @@ const FEATHER: f64 = 0.3;
 
 /// The radii that a spot may have, as shares of the picture's shorter side.
 const RADII: std::ops::RangeInclusive<f64> = 0.002..=0.25;
+
+/// How many corners an outline may have.
+const CORNERS: std::ops::RangeInclusive<usize> = 3..=64;
+
+/// How far a blur may reach, as a share of the picture's shorter side, and how far it does unless it is said.
+const BLURS: std::ops::RangeInclusive<f64> = 0.0005..=0.1;
+const BLUR: f64 = 0.01;
+
+/// The most that darktable blurs, in pixels of the raw.
+const MOST_BLUR: f64 = 200.0;
 
 /// How far from a spot a source is looked for, in radii.
 const DISTANCES: [f64; 4] = [2.5, 3.5, 5.0, 7.0];
@@ -52,6 +70,10 @@ pub enum SpotAction {
     Heal,
     /// An exact copy of the source.
     Clone,
+    /// The spot itself, without its detail.
+    Blur,
+    /// The source's mean colour, without any detail.
+    Fill,
     /// Take back the spot that stands here.
     Remove,
 }
@@ -62,38 +84,110 @@ impl SpotAction {
         match self {
             Self::Heal => "heal",
             Self::Clone => "clone",
+            Self::Blur => "blur",
+            Self::Fill => "fill",
             Self::Remove => "remove",
         }
     }
+
+    /// darktable's number, of `dt_iop_retouch_algo_type_t`.
+    fn algorithm(self) -> i64 {
+        match self {
+            Self::Clone => 1,
+            Self::Heal | Self::Remove => 2,
+            Self::Blur => 3,
+            Self::Fill => 4,
+        }
+    }
+
+    /// Whether it takes something from another place.
+    fn takes(self) -> bool {
+        matches!(self, Self::Heal | Self::Clone | Self::Fill)
+    }
 }
 
-/// One spot, in 0…1 of the displayed picture.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// One spot, in 0…1 of the displayed picture: a circle, or the area that `path` encloses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spot {
-    /// heal takes the source's texture and keeps the light around the spot, clone copies, remove takes a spot back.
+    /// heal takes the source's texture and keeps the light around the spot, clone copies the source, fill paints its mean colour, blur takes the spot's own detail away, remove takes a spot back.
     #[serde(default)]
     pub action: SpotAction,
-    /// Its centre, from the left, 0..1 of the displayed picture.
-    pub x: f64,
+    /// Centre of a circle, from the left, 0..1 of the displayed picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x: Option<f64>,
     /// The same from the top.
-    pub y: f64,
-    /// Its radius, as a share of the picture's shorter side: a little more than the blemish.
-    #[serde(default = "small")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub y: Option<f64>,
+    /// Radius of a circle, as a share of the picture's shorter side: a little more than the blemish. 0.02 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.002, max = 0.25))]
-    pub radius: f64,
+    pub radius: Option<f64>,
+    /// Instead of a circle: the corners [x, y] of an outline, for wires, scratches and odd shapes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<[f64; 2]>>,
     /// Centre [x, y] of the place to take from; left out = a free place beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<[f64; 2]>,
+    /// How far a blur reaches, as a share of the picture's shorter side. 0.01 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0005, max = 0.1))]
+    pub blur_radius: Option<f64>,
+    /// The colour that a fill paints, in the numbers that darktable has there: measured at the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub color: Option<[f64; 3]>,
 }
 
 impl Spot {
     /// The radius when none is given.
     pub const RADIUS: f64 = 0.02;
+
+    /// The centre of a circle, or the mean of an outline's corners.
+    pub fn center(&self) -> [f64; 2] {
+        match &self.path {
+            Some(corners) => middle(corners),
+            None => [self.x, self.y].map(Option::unwrap_or_default),
+        }
+    }
 }
 
-fn small() -> f64 {
-    Spot::RADIUS
+fn middle(corners: &[[f64; 2]]) -> [f64; 2] {
+    let [x, y] = corners.iter().fold([0.0, 0.0], |[x, y], at| [x + at[0], y + at[1]]);
+    let count = corners.len().max(1) as f64;
+    [x / count, y / count]
+}
+
+/// Where a spot is: its shape, checked.
+enum Place {
+    Circle { center: [f64; 2], radius: f64 },
+    Path(Vec<[f64; 2]>),
+}
+
+impl Place {
+    fn center(&self) -> [f64; 2] {
+        match self {
+            Self::Circle { center, .. } => *center,
+            Self::Path(corners) => middle(corners),
+        }
+    }
+
+    /// Half its width in pixels of a picture of that size: the radius of a circle; of an outline twice its area by its
+    /// perimeter, which for a circle would be the radius too.
+    fn half_width(&self, size: [f64; 2]) -> f64 {
+        match self {
+            Self::Circle { radius, .. } => radius * size[0].min(size[1]),
+            Self::Path(corners) => {
+                let corners: Vec<_> = corners.iter().map(|[x, y]| [x * size[0], y * size[1]]).collect();
+                let (mut area, mut perimeter) = (0.0, 0.0);
+                for ([ax, ay], [bx, by]) in outline::sides(&corners) {
+                    area += (ax * by - bx * ay) / 2.0;
+                    perimeter += (ax - bx).hypot(ay - by);
+                }
+                2.0 * f64::abs(area) / f64::max(perimeter, f64::MIN_POSITIVE)
+            }
+        }
+    }
 }
 
 /// Spots that were applied.
@@ -148,7 +242,26 @@ impl Coded for SpotError {
 }
 
 impl Vocabulary {
-    /// Heals, clones or takes back spots. Pure, and all or nothing; the same spot again is the same state.
+    /// The spots with their sources, as [`Self::apply_spots`] takes them; a fill's colour where it stands already.
+    /// Those that [`fill::is_wanting`] are to be measured before.
+    ///
+    /// # Errors
+    /// Spots that lie outside of the picture, have no place to take from, or are not there to be taken back.
+    pub fn place_spots(
+        &self,
+        spots: &[Spot],
+        state: &EditState,
+        facts: &PhotoFacts,
+        layouts: &Layouts,
+        darktable_version: &str,
+    ) -> Result<Vec<Spot>, SpotError> {
+        work(spots, state, facts, layouts, darktable_version).map(|(placed, ..)| placed)
+    }
+
+    /// Retouches, or takes spots back. Pure, and all or nothing; the same spot again is the same state.
+    ///
+    /// # Errors
+    /// As [`Self::place_spots`]; too many spots; a fill without a colour.
     pub fn apply_spots(
         &self,
         spots: &[Spot],
@@ -157,27 +270,10 @@ impl Vocabulary {
         layouts: &Layouts,
         darktable_version: &str,
     ) -> Result<AppliedSpots, SpotError> {
-        if spots.is_empty() {
-            return Err(SpotError::Empty);
+        let (placed, rows, mut module) = work(spots, state, facts, layouts, darktable_version)?;
+        if let Some(at) = placed.iter().position(fill::is_wanting) {
+            return Err(SpotError::Refused(vec![format!("spots[{at}]: its colour was not measured")]));
         }
-        let (mut module, rows) = match state.module(OP, 0) {
-            Some(module) => (module.clone(), rows(module, &state.masks)?),
-            None => (fresh(layouts, darktable_version)?, Vec::new()),
-        };
-        let mut table = Table { picture: Picture::of(&Frame::of(state, facts)), rows };
-        let mut done = Vec::new();
-        let mut bad = Vec::new();
-        let asked: Vec<&Spot> = spots.iter().filter(|spot| spot.action != SpotAction::Remove).collect();
-        for (at, spot) in spots.iter().enumerate() {
-            match check(spot).and_then(|()| table.put(spot, &asked)) {
-                Ok(spot) => done.push(spot),
-                Err(reason) => bad.push(format!("spots[{at}]: {reason}")),
-            }
-        }
-        if !bad.is_empty() {
-            return Err(SpotError::Refused(bad));
-        }
-        let rows = table.rows;
         let standing = rows.len();
         if standing > MOST {
             return Err(SpotError::TooMany { count: standing });
@@ -205,25 +301,107 @@ impl Vocabulary {
         }
         finish(&mut new, facts);
         order::sort(&mut new);
-        Ok(AppliedSpots { state: new, spots: done, standing })
+        Ok(AppliedSpots { state: new, spots: placed, standing })
     }
 }
 
-fn check(spot: &Spot) -> Result<(), String> {
-    let source = spot.source.unwrap_or_default();
-    for (name, value) in [("x", spot.x), ("y", spot.y), ("source", source[0]), ("source", source[1])] {
-        if !(0.0..=1.0).contains(&value) {
-            return Err(format!("`{name}` cannot be {value}: it goes from 0 to 1, across the picture"));
+/// The spots with their sources, the rows that the photo has with them, and the instance that they are for.
+fn work(
+    spots: &[Spot],
+    state: &EditState,
+    facts: &PhotoFacts,
+    layouts: &Layouts,
+    darktable_version: &str,
+) -> Result<(Vec<Spot>, Vec<Row>, Module), SpotError> {
+    if spots.is_empty() {
+        return Err(SpotError::Empty);
+    }
+    let (module, rows) = match state.module(OP, 0) {
+        Some(module) => (module.clone(), rows(module, &state.masks)?),
+        None => (fresh(layouts, darktable_version)?, Vec::new()),
+    };
+    let picture = Picture::of(&Frame::of(state, facts));
+    let places: Vec<_> = spots.iter().map(|spot| check(spot, &picture)).collect();
+    let asked: Vec<&Place> = spots
+        .iter()
+        .zip(&places)
+        .filter(|(spot, _)| spot.action != SpotAction::Remove)
+        .filter_map(|(_, place)| place.as_ref().ok())
+        .collect();
+    let mut retouch = Retouch { picture, rows };
+    let (mut placed, mut bad) = (Vec::new(), Vec::new());
+    for (at, (spot, place)) in spots.iter().zip(&places).enumerate() {
+        match place.as_ref().map_err(String::clone).and_then(|place| retouch.put(spot, place, &asked)) {
+            Ok(spot) => placed.push(spot),
+            Err(reason) => bad.push(format!("spots[{at}]: {reason}")),
         }
     }
-    if !RADII.contains(&spot.radius) {
-        let (least, most) = (RADII.start(), RADII.end());
-        return Err(format!(
-            "`radius` cannot be {}: it goes from {least} to {most} of the picture's shorter side",
-            spot.radius
-        ));
+    if bad.is_empty() { Ok((placed, retouch.rows, module)) } else { Err(SpotError::Refused(bad)) }
+}
+
+/// Where a spot is. The error says what is wrong with it.
+fn check(spot: &Spot, picture: &Picture) -> Result<Place, String> {
+    let across = |name: &str, value: f64| match (0.0..=1.0).contains(&value) {
+        true => Ok(()),
+        false => Err(format!("`{name}` cannot be {value}: it goes from 0 to 1, across the picture")),
+    };
+    let within = |name: &str, value: f64, range: &std::ops::RangeInclusive<f64>| match range.contains(&value)
+    {
+        true => Ok(()),
+        false => Err(format!(
+            "`{name}` cannot be {value}: it goes from {} to {} of the picture's shorter side",
+            range.start(),
+            range.end()
+        )),
+    };
+    let only = |name: &str, given: bool, action: SpotAction| match given && spot.action != action {
+        true => Err(format!("`{name}` belongs to the action `{}`", action.name())),
+        false => Ok(()),
+    };
+    for value in spot.source.unwrap_or_default() {
+        across("source", value)?;
     }
-    Ok(())
+    if spot.source.is_some() && !spot.action.takes() {
+        return Err(format!("the action `{}` takes nothing from a `source`", spot.action.name()));
+    }
+    only("blur_radius", spot.blur_radius.is_some(), SpotAction::Blur)?;
+    only("color", spot.color.is_some(), SpotAction::Fill)?;
+    if spot.action == SpotAction::Blur {
+        let radius = spot.blur_radius.unwrap_or(BLUR);
+        within("blur_radius", radius, &BLURS)?;
+        let most = MOST_BLUR / picture.short();
+        if radius > most {
+            return Err(format!(
+                "`blur_radius` cannot be {radius}: on this photo darktable blurs by {most:.4} at most"
+            ));
+        }
+    }
+    match (spot.x, spot.y, &spot.path) {
+        (Some(x), Some(y), None) => {
+            across("x", x)?;
+            across("y", y)?;
+            let radius = spot.radius.unwrap_or(Spot::RADIUS);
+            within("radius", radius, &RADII)?;
+            Ok(Place::Circle { center: [x, y], radius })
+        }
+        (None, None, Some(corners)) if spot.action != SpotAction::Remove && spot.radius.is_none() => {
+            let count = corners.len();
+            if !CORNERS.contains(&count) {
+                let (least, most) = (CORNERS.start(), CORNERS.end());
+                return Err(format!("`path` has {count} corners; it needs {least} to {most}"));
+            }
+            corners.iter().flatten().try_for_each(|value| across("path", *value))?;
+            let place = Place::Path(corners.clone());
+            if place.half_width(picture.size) < RADII.start() * picture.short() {
+                return Err("`path` encloses next to nothing: go around the blemish, not along it".into());
+            }
+            Ok(place)
+        }
+        (None, None, Some(_)) => {
+            Err("a spot with a `path` has no `radius`, and is taken back by a point in it".into())
+        }
+        _ => Err("a spot is where `x` and `y` say, or within a `path`".into()),
+    }
 }
 
 /// A new instance without spots.
@@ -252,219 +430,173 @@ fn unencodable(reason: &str) -> VocabularyError {
     VocabularyError::Unencodable { name: "apply_spot".into(), reason: reason.to_owned() }
 }
 
-/// A spot that stands in a photo: its form, and its row in the module's table.
-struct Row {
-    form: MaskForm,
-    opacity: f32,
-    cells: BTreeMap<String, Value>,
-}
-
-/// The table's columns; each field of the module that begins so is a list with a place for every spot.
-const TABLE: &str = "rt_forms.";
-
-/// The spots of an instance, in the order in which they are retouched.
-fn rows(module: &Module, masks: &[MaskForm]) -> Result<Vec<Row>, VocabularyError> {
-    let Params::Fields(fields) = &module.params else {
-        let (name, module, version) = ("apply_spot".into(), OP.into(), module.modversion);
-        return Err(VocabularyError::OldModule { name, module, version });
-    };
-    let Some(Value::Ints(ids)) = fields.get("rt_forms.formid") else { return Ok(Vec::new()) };
-    let form = |id: i32| masks.iter().find(|form| form.id == id);
-    let group = module.blend.as_ref().and_then(|blend| form(blend.mask_id?));
-    let members = group.map(forms::members).unwrap_or_default();
-    let row = |member: GroupMember| {
-        let place = ids.iter().position(|id| *id == i64::from(member.form))?;
-        let cells = fields.iter().filter(|(name, _)| name.starts_with(TABLE)).map(|(name, value)| {
-            let cell = match value {
-                Value::Ints(list) => Value::Ints(cells(list, place).to_vec()),
-                Value::Floats(list) => Value::Floats(cells(list, place).to_vec()),
-                other => other.clone(),
-            };
-            (name.clone(), cell)
-        });
-        Some(Row { form: form(member.form)?.clone(), opacity: member.opacity, cells: cells.collect() })
-    };
-    Ok(members.into_iter().filter_map(row).collect())
-}
-
-/// A row's part of a column.
-fn cells<T>(list: &[T], place: usize) -> &[T] {
-    let width = list.len() / MOST;
-    list.get(place * width..(place + 1) * width).unwrap_or_default()
-}
-
-/// Writes the table anew.
-fn write(module: &mut Module, rows: &[Row]) {
-    fn fill<'a, T: Copy + Default + 'a>(list: &mut [T], rows: impl Iterator<Item = Option<&'a Vec<T>>>) {
-        let width = (list.len() / MOST).max(1);
-        list.fill(T::default());
-        for (place, row) in list.chunks_mut(width).zip(rows) {
-            place.iter_mut().zip(row.into_iter().flatten()).for_each(|(cell, value)| *cell = *value);
-        }
-    }
-    let Params::Fields(fields) = &mut module.params else { return };
-    for (name, value) in fields.iter_mut().filter(|(name, _)| name.starts_with(TABLE)) {
-        match value {
-            Value::Ints(list) => fill(
-                list,
-                rows.iter().map(|row| match row.cells.get(name) {
-                    Some(Value::Ints(cells)) => Some(cells),
-                    _ => None,
-                }),
-            ),
-            Value::Floats(list) => fill(
-                list,
-                rows.iter().map(|row| match row.cells.get(name) {
-                    Some(Value::Floats(cells)) => Some(cells),
-                    _ => None,
-                }),
-            ),
-            _ => {}
-        }
-    }
-}
-
-/// The displayed picture, in pixels.
-struct Picture {
-    frame: Frame,
-    size: [f64; 2],
-}
-
-/// A round place on the displayed picture, its soft edge included, in pixels.
-struct Disc {
-    center: [f64; 2],
-    radius: f64,
-}
-
-impl Disc {
-    fn distance(&self, [x, y]: [f64; 2]) -> f64 {
-        (self.center[0] - x).hypot(self.center[1] - y)
-    }
-}
-
-impl Picture {
-    fn of(frame: &Frame) -> Self {
-        Self { frame: *frame, size: frame.shown().into() }
-    }
-
-    fn pixels(&self, radius: f64) -> f64 {
-        radius * self.size[0].min(self.size[1])
-    }
-
-    fn disc(&self, spot: &Spot) -> Disc {
-        let center = [spot.x * self.size[0], spot.y * self.size[1]];
-        Disc { center, radius: self.pixels(spot.radius) * (1.0 + FEATHER) }
-    }
-
-    fn circle(&self, spot: &Spot) -> Shape {
-        let (at, radius) = ([spot.x, spot.y], self.pixels(spot.radius));
-        Shape::Circle {
-            border: self.frame.length(at, radius * FEATHER),
-            center: self.frame.point(at),
-            radius: self.frame.length(at, radius),
-        }
-    }
-
-    /// Where a circle that stands already is; `None` for another shape.
-    fn standing(&self, form: &MaskForm) -> Option<Disc> {
-        let Some(Shape::Circle { border, center, radius }) = forms::without_clone(form) else { return None };
-        let at = seen(&self.frame, center);
-        let pixels = f64::from(radius + border) / f64::from(self.frame.length(at, 1.0));
-        Some(Disc { center: [at[0] * self.size[0], at[1] * self.size[1]], radius: pixels })
-    }
-}
-
 /// The spots of a photo while they are worked on.
-struct Table {
+struct Retouch {
     picture: Picture,
     rows: Vec<Row>,
 }
 
-impl Table {
-    /// Sets one spot, and returns it with its source; `asked` are the spots of the call, which keep clear of each other.
-    fn put(&mut self, spot: &Spot, asked: &[&Spot]) -> Result<Spot, String> {
-        let at = self.picture.disc(spot).center;
+impl Retouch {
+    /// Sets one spot, and returns it with its source; `asked` are the places of the call, which keep clear of each
+    /// other.
+    fn put(&mut self, spot: &Spot, place: &Place, asked: &[&Place]) -> Result<Spot, String> {
         if spot.action == SpotAction::Remove {
-            let discs = self.rows.iter().map(|row| self.picture.standing(&row.form));
-            let hit = discs.enumerate().filter_map(|(place, disc)| Some((place, disc?)));
-            let hit = hit.filter(|(_, disc)| disc.distance(at) <= disc.radius);
-            let nearest = hit.min_by(|(_, a), (_, b)| a.distance(at).total_cmp(&b.distance(at)));
-            let Some((place, _)) = nearest else {
-                let count = self.rows.len();
-                return Err(format!("no spot stands at {}, {}, of the {count} there are", spot.x, spot.y));
-            };
-            self.rows.remove(place);
-            return Ok(*spot);
+            return self.remove(spot, place.center());
         }
-        let shape = self.picture.circle(spot);
-        let center = |shape: &Shape| match shape {
-            Shape::Circle { center, .. } => Some(center.map(f32::to_bits)),
-            _ => None,
+        let shape = self.picture.shape(place);
+        let same = |row: &Row| {
+            let standing = forms::without_clone(&row.form);
+            standing.is_some_and(|standing| corners(&standing) == corners(&shape))
         };
-        let same = |row: &Row| forms::without_clone(&row.form).is_some_and(|s| center(&s) == center(&shape));
-        let place = self.rows.iter().position(same);
-        let old = place.and_then(|place| self.rows.get(place));
-        let algorithm = Value::Ints(vec![if spot.action == SpotAction::Clone { 1 } else { 2 }]);
-        // The same spot again keeps the place that it was given before.
-        let kept = old.filter(|row| {
+        let row = self.rows.iter().position(same);
+        let mut cells = BTreeMap::from([
+            (ALGORITHM.to_owned(), Value::Ints(vec![spot.action.algorithm()])),
+            // darktable's present way to carry a spot through lens and perspective corrections.
+            ("rt_forms.distort_mode".to_owned(), Value::Ints(vec![2])),
+        ]);
+        if spot.action == SpotAction::Blur {
+            let pixels = self.picture.short() * spot.blur_radius.unwrap_or(BLUR);
+            cells.insert("rt_forms.blur_radius".to_owned(), Value::Floats(vec![pixels as f32]));
+        }
+        // The same spot again keeps the place that it was given before, and its colour.
+        let old = row.and_then(|row| self.rows.get(row)).filter(|old| {
             spot.source.is_none()
-                && forms::without_clone(&row.form).as_ref() == Some(&shape)
-                && row.cells.get(ALGORITHM) == Some(&algorithm)
+                && spot.color.is_none()
+                && forms::without_clone(&old.form).as_ref() == Some(&shape)
+                && cells.iter().all(|(name, cell)| old.cells.get(name) == Some(cell))
         });
-        if let Some(row) = kept {
-            return Ok(Spot {
-                source: Some(seen(&self.picture.frame, row.form.source).map(rounded)),
-                ..*spot
+        if let Some(old) = old {
+            return Ok(match (spot.action, old.cells.get(COLOR)) {
+                (SpotAction::Heal | SpotAction::Clone, _) => {
+                    Spot { source: Some(self.source_of(old, place)), ..spot.clone() }
+                }
+                (SpotAction::Fill, Some(Value::Floats(cell))) => {
+                    let color = <[f32; 3]>::try_from(cell.as_slice()).ok();
+                    Spot { color: color.map(|color| color.map(f64::from)), ..spot.clone() }
+                }
+                _ => spot.clone(),
             });
         }
         let source = match spot.source {
-            Some(source) => source,
-            None => self.source(spot, place, asked)?,
+            _ if !spot.action.takes() => None,
+            Some(source) => Some(source),
+            None => Some(self.source(place, row, asked)?),
         };
-        let [dx, dy] = [0, 1].map(|i: usize| source[i] * self.picture.size[i] - at[i]);
-        if dx.hypot(dy) < self.picture.pixels(spot.radius) {
-            return Err("its `source` lies in the spot itself".into());
+        if let Some(source) = source {
+            let [x, y] = self.picture.pixels(place.center());
+            let [to_x, to_y] = self.picture.pixels(source);
+            if (to_x - x).hypot(to_y - y) < place.half_width(self.picture.size) {
+                return Err("its `source` lies in the spot itself".into());
+            }
         }
-        let form = forms::clone_shape(spot.action.name(), &shape, self.picture.frame.point(source));
-        let form = form.map_err(|error| error.to_string())?;
-        let cells = [
-            ("rt_forms.formid", Value::Ints(vec![form.id.into()])),
-            (ALGORITHM, algorithm),
-            // darktable's present way to carry a spot through lens and perspective corrections.
-            ("rt_forms.distort_mode", Value::Ints(vec![2])),
-        ];
-        let cells = cells.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let row = Row { form, opacity: 1.0, cells };
-        match place.and_then(|place| self.rows.get_mut(place)) {
-            Some(old) => *old = row,
-            None => self.rows.push(row),
+        if let Some(color) = spot.color {
+            let color = Value::Floats(color.map(|channel| channel as f32).to_vec());
+            cells.insert(COLOR.to_owned(), color);
+            cells.insert("rt_forms.fill_mode".to_owned(), Value::Ints(vec![PAINT]));
         }
-        Ok(Spot { source: Some(source), ..*spot })
+        let form = self.form(spot.action, place, &shape, source)?;
+        cells.insert("rt_forms.formid".to_owned(), Value::Ints(vec![form.id.into()]));
+        let new = Row { form, opacity: 1.0, cells };
+        match row.and_then(|row| self.rows.get_mut(row)) {
+            Some(old) => *old = new,
+            None => self.rows.push(new),
+        }
+        Ok(Spot { source, ..spot.clone() })
+    }
+
+    fn remove(&mut self, spot: &Spot, at: [f64; 2]) -> Result<Spot, String> {
+        let point = self.picture.pixels(at);
+        let outlines = self.rows.iter().map(|row| self.picture.standing(&row.form));
+        let hit = outlines.enumerate().filter_map(|(row, outline)| Some((row, outline?.hit(point)?)));
+        let Some((row, _)) = hit.min_by(|(_, a), (_, b)| a.total_cmp(b)) else {
+            let count = self.rows.len();
+            return Err(format!("no spot stands at {}, {}, of the {count} there are", at[0], at[1]));
+        };
+        self.rows.remove(row);
+        Ok(spot.clone())
+    }
+
+    /// The form of a spot. What its first corner, or its centre, shows comes from the form's own source.
+    fn form(
+        &self,
+        action: SpotAction,
+        place: &Place,
+        shape: &Shape,
+        source: Option<[f64; 2]>,
+    ) -> Result<MaskForm, String> {
+        let origin = match source {
+            // What is painted or blurred takes nothing while it is rendered.
+            Some(source) if action != SpotAction::Fill => {
+                let [x, y] = self.picture.frame.point(source);
+                let [by_x, by_y] = self.corner_of(place);
+                [x + by_x, y + by_y]
+            }
+            _ => [0.0, 0.0],
+        };
+        forms::clone_shape(action.name(), shape, origin).map_err(|error| error.to_string())
+    }
+
+    /// How far the first corner of a place is from its middle, in the raw frame: nothing for a circle.
+    fn corner_of(&self, place: &Place) -> [f32; 2] {
+        match place {
+            Place::Circle { .. } => [0.0, 0.0],
+            Place::Path(corners) => {
+                let [x, y] = self.picture.frame.point(corners.first().copied().unwrap_or_default());
+                let [at_x, at_y] = self.picture.frame.point(middle(corners));
+                [x - at_x, y - at_y]
+            }
+        }
+    }
+
+    /// The source of a spot that stands.
+    fn source_of(&self, row: &Row, place: &Place) -> [f64; 2] {
+        let [by_x, by_y] = self.corner_of(place);
+        let [x, y] = row.form.source;
+        seen(&self.picture.frame, [x - by_x, y - by_y]).map(rounded)
     }
 
     /// The place to take from: see the head of this file.
-    fn source(&self, spot: &Spot, own: Option<usize>, asked: &[&Spot]) -> Result<[f64; 2], String> {
+    fn source(&self, place: &Place, own: Option<usize>, asked: &[&Place]) -> Result<[f64; 2], String> {
         let Picture { size, .. } = self.picture;
-        let Disc { center, radius } = self.picture.disc(spot);
-        let standing = self.rows.iter().enumerate().filter(|(place, _)| Some(*place) != own);
+        let (outline, step) = (self.picture.outline(place), place.half_width(self.picture.size));
+        let standing = self.rows.iter().enumerate().filter(|(row, _)| Some(*row) != own);
         let standing = standing.filter_map(|(_, row)| self.picture.standing(&row.form));
-        let others = asked.iter().filter(|other| [other.x, other.y] != [spot.x, spot.y]);
-        let taken: Vec<Disc> = standing.chain(others.map(|other| self.picture.disc(other))).collect();
-        let step = self.picture.pixels(spot.radius);
+        let others = asked.iter().filter(|other| other.center() != place.center());
+        let taken: Vec<Outline> = standing.chain(others.map(|other| self.picture.outline(other))).collect();
+        let center = self.picture.pixels(place.center());
         for distance in DISTANCES {
-            for [right, down] in DIRECTIONS {
-                let at = [center[0] + right * distance * step, center[1] + down * distance * step];
-                let within = (0..2).all(|i| (radius..=size[i] - radius).contains(&at[i]));
-                if within && taken.iter().all(|disc| disc.distance(at) >= disc.radius + radius) {
+            for direction in DIRECTIONS {
+                let way = direction.map(|part| part * distance * step);
+                let there = outline.moved(way);
+                // An outline may be longer than it is far away.
+                let beside = there.distance(&outline) > step / 4.0;
+                if beside
+                    && there.lies_within(size, &outline)
+                    && taken.iter().all(|other| there.is_clear_of(other))
+                {
+                    let at = [center[0] + way[0], center[1] + way[1]];
                     return Ok([rounded(at[0] / size[0]), rounded(at[1] / size[1])]);
                 }
             }
         }
-        Err("there is no free place beside it to take from: give its `source`, or a smaller `radius`".into())
+        Err("there is no free place beside it to take from: give its `source`, or make it smaller".into())
+    }
+}
+
+/// What makes two shapes the same spot: the centre of a circle, the corners of a path.
+fn corners(shape: &Shape) -> Vec<[u32; 2]> {
+    match shape {
+        Shape::Circle { center, .. } => vec![center.map(f32::to_bits)],
+        Shape::Path { points } => points.iter().map(|point| point.corner.map(f32::to_bits)).collect(),
+        _ => Vec::new(),
     }
 }
 
 const ALGORITHM: &str = "rt_forms.algorithm";
+const COLOR: &str = "rt_forms.fill_color";
+
+/// darktable's way to fill with a colour, and not with nothing.
+const PAINT: i64 = 1;
 
 /// To a ten-thousandth: what a message shows is then what is done.
 fn rounded(share: f64) -> f64 {

@@ -25,9 +25,7 @@ use chemigram::darktable::worker::Worker;
 use chemigram::darktable::xmp;
 use chemigram::ids::Hash;
 use chemigram::photo::{Library, Workspace};
-use chemigram::vocabulary::{
-    ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, SpotAction, Vocabulary,
-};
+use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, Vocabulary};
 use chemigram_pixels::distance::distances;
 
 /// The sides of the scenes.
@@ -478,14 +476,24 @@ fn spots(
     let [width, height] = [marred.width, marred.height].map(f64::from);
     let found = blemishes(marred, &seen.clean);
     let radius = |blemish: &Blemish| blemish.reach + 2.5;
-    let spot = |blemish: &Blemish| Spot {
-        action: SpotAction::Heal,
-        x: blemish.center[0] / width,
-        y: blemish.center[1] / height,
-        radius: radius(blemish) / width.min(height),
-        source: None,
+    // Every other one by a circle, the rest by an outline of eight corners.
+    let spot = |(at, blemish): (usize, &Blemish)| {
+        let [x, y] = blemish.center;
+        let corner = |eighth: u32| {
+            let (sin, cos) = (f64::from(eighth) * std::f64::consts::FRAC_PI_4).sin_cos();
+            [(x + radius(blemish) * cos) / width, (y + radius(blemish) * sin) / height]
+        };
+        match at % 2 {
+            0 => Spot {
+                x: Some(x / width),
+                y: Some(y / height),
+                radius: Some(radius(blemish) / width.min(height)),
+                ..Spot::default()
+            },
+            _ => Spot { path: Some((0..8).map(corner).collect()), ..Spot::default() },
+        }
     };
-    let asked: Vec<Spot> = found.iter().map(spot).collect();
+    let asked: Vec<Spot> = found.iter().enumerate().map(spot).collect();
     let applied = home.vocabulary.apply_spots(&asked, framed, facts, &home.layouts, home.version());
     let healed = home.render(raw, &applied.map_err(|e| e.to_string())?.state);
     assert_eq!((healed.width, healed.height), (marred.width, marred.height));

@@ -1,4 +1,6 @@
 use super::*;
+use crate::darktable::render::Picture;
+use crate::darktable::state::MaskForm;
 use crate::vocabulary::Selector;
 use crate::vocabulary::testing::Photo;
 
@@ -104,15 +106,33 @@ fn what_cannot_be_meant_is_refused_and_all_of_it_is_named() {
     }
     assert!(!error.contains("spots[1]"), "{error}");
     assert!(matches!(try_put(&photo, "[]"), Err(SpotError::Empty)));
+    let refused = |spot: &str| try_put(&photo, &format!("[{spot}]")).unwrap_err().to_string();
+    for (spot, words) in [
+        (r#"{"x":0.5}"#, "where `x` and `y` say"),
+        (r#"{"x":0.5,"y":0.5,"path":[[0,0],[1,0],[0,1]]}"#, "where `x` and `y` say"),
+        (r#"{"path":[[0,0],[1,0]]}"#, "2 corners; it needs 3 to 64"),
+        (r#"{"path":[[0,0],[1,0],[0.5,0]]}"#, "encloses next to nothing"),
+        (r#"{"path":[[0,0],[1,0],[0,1.5]]}"#, "`path` cannot be 1.5"),
+        (r#"{"path":[[0,0],[1,0],[0,1]],"radius":0.1}"#, "has no `radius`"),
+        (r#"{"action":"remove","path":[[0,0],[1,0],[0,1]]}"#, "taken back by a point in it"),
+        (r#"{"action":"blur","x":0.5,"y":0.5,"source":[0.1,0.1]}"#, "takes nothing from a `source`"),
+        (r#"{"action":"blur","x":0.5,"y":0.5,"blur_radius":0.2}"#, "goes from 0.0005 to 0.1"),
+        (r#"{"x":0.5,"y":0.5,"blur_radius":0.02}"#, "belongs to the action `blur`"),
+        (r#"{"x":0.5,"y":0.5,"color":[0,0,0]}"#, "belongs to the action `fill`"),
+        (r#"{"action":"fill","x":0.5,"y":0.5}"#, "its colour was not measured"),
+    ] {
+        assert!(refused(spot).contains(words), "{words}: {}", refused(spot));
+    }
     let error = try_put(&photo, r#"[{"x":0.5,"y":0.5,"radius":0.25}]"#).unwrap_err().to_string();
     assert!(error.contains("give its `source`"), "{error}");
     let spots: Vec<Spot> = (0..301)
         .map(|i| Spot {
             action: SpotAction::Clone,
-            x: f64::from(i) / 310.0,
-            y: 0.3,
-            radius: 0.002,
+            x: Some(f64::from(i) / 310.0),
+            y: Some(0.3),
+            radius: Some(0.002),
             source: Some([0.5, 0.9]),
+            ..Spot::default()
         })
         .collect();
     let many = |count: usize| {
@@ -134,4 +154,57 @@ fn a_photo_that_lies_on_its_side_has_its_spots_where_they_are_seen() {
     assert_eq!(center, [0.25, 0.3]);
     assert_eq!(radius, 12.0 / 200.0);
     assert_eq!(put(&mut photo, r#"[{"action":"remove","x":0.5,"y":0.25}]"#).standing, 0);
+}
+
+#[test]
+fn an_outline_takes_from_beside_it_and_is_taken_back_by_a_point_in_it() {
+    let mut photo = Photo::new();
+    let untouched = photo.state.hash();
+    // A wire from edge to edge, 4 of 200 pixels high.
+    let wire = r#"{"path":[[0,0.5],[1,0.5],[1,0.52],[0,0.52]]}"#;
+    let applied = put(&mut photo, &format!("[{wire}]"));
+    let [x, y] = applied.spots[0].source.unwrap();
+    assert!(x == 0.5 && (y - 0.51).abs() > 0.02, "above or below it: {x}, {y}");
+    let once = photo.state.hash();
+    assert_eq!(put(&mut photo, &format!("[{wire}]")).spots[0].source, Some([x, y]));
+    assert_eq!(photo.state.hash(), once);
+    // Its first corner comes from as far away as all of it.
+    let module = photo.state.module(OP, 0).unwrap();
+    let form = &rows(module, &photo.state.masks).unwrap()[0].form;
+    let off = [f64::from(form.source[0]), f64::from(form.source[1]) - 0.5];
+    assert!((off[0] - (x - 0.5)).abs() < 1e-4 && (off[1] - (y - 0.51)).abs() < 1e-4, "{off:?}");
+    // A spot beside it does not take from it; another action in the same outline replaces it.
+    let beside = put(&mut photo, r#"[{"x":0.5,"y":0.45,"radius":0.02}]"#).spots[0].source.unwrap();
+    assert!((beside[1] - 0.51).abs() > 0.02, "{beside:?}");
+    let blurred = format!(r#"[{{"action":"blur",{}]"#, &wire[1..]);
+    assert_eq!(put(&mut photo, &blurred).standing, 2);
+    assert_eq!(put(&mut photo, r#"[{"action":"remove","x":0.2,"y":0.51}]"#).standing, 1);
+    assert!(try_put(&photo, r#"[{"action":"remove","x":0.2,"y":0.51}]"#).is_err());
+    put(&mut photo, r#"[{"action":"remove","x":0.5,"y":0.45}]"#);
+    assert_eq!(photo.state.hash(), untouched);
+}
+
+#[test]
+fn a_fill_keeps_the_colour_that_was_measured_once() {
+    let mut photo = Photo::new();
+    let asked: Vec<Spot> = serde_json::from_str(r#"[{"action":"fill","x":0.5,"y":0.5}]"#).unwrap();
+    let place = |photo: &Photo| {
+        let spots = photo.vocabulary.place_spots(&asked, &photo.state, &photo.facts, &photo.layouts, "4.2.1");
+        spots.unwrap()
+    };
+    let mut spots = place(&photo);
+    assert!(fill::is_wanting(&spots[0]) && spots[0].source.is_some());
+    let picture = Picture { width: 300, height: 200, rgb: [0, 255, 188].repeat(300 * 200) };
+    fill::measure(&mut spots, &picture);
+    let color = spots[0].color.unwrap();
+    assert!(color[0] == 0.0 && color[1] == 1.0 && (color[2] - 0.503).abs() < 0.001, "{color:?}");
+    photo.state = photo
+        .vocabulary
+        .apply_spots(&spots, &photo.state, &photo.facts, &photo.layouts, "4.2.1")
+        .unwrap()
+        .state;
+    assert!(!fill::is_wanting(&place(&photo)[0]));
+    let again =
+        photo.vocabulary.apply_spots(&asked, &photo.state, &photo.facts, &photo.layouts, "4.2.1").unwrap();
+    assert_eq!(again.state.hash(), photo.state.hash());
 }
