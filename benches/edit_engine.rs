@@ -59,6 +59,7 @@ fn photo(layouts: &Layouts) -> PhotoFacts {
         baseline,
         size: StoredSize { width: 6000, height: 4000 },
         orientation: Orientation::default(),
+        shot: chemigram::vocabulary::Shot::default(),
     }
 }
 

@@ -118,6 +118,7 @@ pub fn mask(data: &[u8]) {
         baseline: EditState::default(),
         size: StoredSize { width: 600, height: 400 },
         orientation: Orientation::default(),
+        shot: chemigram::vocabulary::Shot::default(),
     };
     let request = ApplyRequest { move_name: "exposure", values: &BTreeMap::new(), mask: Some(&spec) };
     if let Ok(applied) = VOCABULARY.apply(&request, &facts.baseline, &facts, &LAYOUTS, "4.2.1") {

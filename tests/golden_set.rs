@@ -157,6 +157,7 @@ fn facts(baseline: &EditState, scenario: &Scenario) -> PhotoFacts {
         baseline: baseline.clone(),
         size: StoredSize { width: entry(256), height: entry(257) },
         orientation: Orientation::default(),
+        shot: chemigram::vocabulary::Shot::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
 use super::eval_args::EvalVerb;
 use super::export_args::ExportArgs;
-use super::import_args::{BindArgs, ImportArgs, MarkArgs, VocabImportArgs};
+use super::import_args::{BindArgs, ImportArgs, LensArgs, MarkArgs, VocabImportArgs};
 use super::overnight_args::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::protocol_args::ProtocolVerb;
 use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
@@ -24,6 +24,7 @@ Environment:
   CHEMIGRAM_MODEL            its model, as --model
   CHEMIGRAM_BASE_URL         another address for the provider that --provider names
   CHEMIGRAM_DARKTABLE_CLI    another darktable-cli than the first on PATH
+  CHEMIGRAM_LENSFUN          the folder of lensfun's lens profiles, where it is an unusual one
   CHEMIGRAM_REQUIRE_SANDBOX  1 stands for --require-sandbox
   CHEMIGRAM_GOLDEN_RAWS_DIR  where raws of golden sets are, as --raws of eval
   OPENAI_API_KEY, …          keys; `chemigram providers list` names each provider's
@@ -507,6 +508,8 @@ pub enum VocabVerb {
     Import(VocabImportArgs),
     /// Make a move that writes your name, or other words, into a corner of the picture
     Mark(MarkArgs),
+    /// Make a move that corrects a lens which the file does not name, or not rightly
+    Lens(LensArgs),
     /// List the styles that were taken over
     Styles,
 }

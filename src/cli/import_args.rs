@@ -74,6 +74,47 @@ pub struct MarkArgs {
     pub size: f64,
 }
 
+/// `vocab lens`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  chemigram vocab lens \"Helios-44 58mm\" --camera \"Nikon D700\" --name helios\n  \
+                  chemigram apply iguana helios aperture=4\n\n  \
+                  chemigram vocab lens \"Canon EF 20mm f/2.8 USM\" --aperture 2.8\n\n\
+                  Any words of the name will do that no other lens has. The profiles are lensfun's, as darktable has \
+                  them; your own stand in lensfun/*.xml beside your chemigram folder."
+)]
+pub struct LensArgs {
+    /// The lens, as lensfun calls it
+    #[arg(value_name = "LENS")]
+    pub lens: String,
+    /// The camera, for the size of its sensor [default: full frame, or the largest that the profile is for]
+    #[arg(long, value_name = "MODEL")]
+    pub camera: Option<String>,
+    /// The focal length [default: the lens's, of a zoom the one in the file]
+    #[arg(long, value_name = "MM", value_parser = millimetres)]
+    pub focal: Option<f64>,
+    /// The aperture as an f-number [default: the one in the file; without any, dark corners stay]
+    #[arg(long, value_name = "F", value_parser = f_number)]
+    pub aperture: Option<f64>,
+    /// The move's name [default: made of the lens's]
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+fn millimetres(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(focal) if (1.0..=5000.0).contains(&focal) => Ok(focal),
+        _ => Err("it goes from 1 to 5000".into()),
+    }
+}
+
+fn f_number(text: &str) -> Result<f64, String> {
+    match text.trim_start_matches("f/").parse() {
+        Ok(aperture) if (0.5..=128.0).contains(&aperture) => Ok(aperture),
+        _ => Err("it goes from 0.5 to 128".into()),
+    }
+}
+
 fn mark_place() -> PossibleValuesParser {
     PossibleValuesParser::new(MARK_PLACES.map(|(name, ..)| name))
 }

@@ -1,4 +1,4 @@
-//! `vocab import` and `vocab mark`: styles, and moves made of LUTs and of words.
+//! `vocab import`, `vocab mark` and `vocab lens`: styles, and moves made of LUTs, of words and of lenses.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,11 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::import;
-use super::import_args::{MarkArgs, VocabImportArgs};
+use super::import_args::{LensArgs, MarkArgs, VocabImportArgs};
 use super::setup::App;
+use crate::darktable::lensfun::{Lensfun, Places};
 use crate::darktable::luts::{self, MAX_BYTES};
+use crate::darktable::probe::DarktableCli;
 use crate::durable;
 use crate::review::line;
 use crate::vocabulary::made::{self, MadeMove};
@@ -110,17 +112,62 @@ fn keep(made: &MadeMove, unchanged: bool, folder: &Path) -> Result<(), Failure> 
 pub fn mark(app: &App, args: &MarkArgs) -> Result<(), Failure> {
     let words = args.text.trim();
     made::check_words(words).map_err(Failure::input)?;
-    let name = args.name.clone().unwrap_or_else(|| {
-        let name = styles::name_of(&format!("mark {words}"));
-        name.chars().take(40).collect::<String>().trim_end_matches('_').to_owned()
-    });
-    styles::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
+    let name = name_or(args.name.as_ref(), &format!("mark {words}"))?;
     let made = made::mark(&name, words, &args.place, args.size);
-    let folder = app.folders.vocabulary();
-    let unchanged = app.vocabulary()?.has_made(&made, &folder)?;
-    keep(&made, unchanged, &folder)?;
-    let file = folder.join(&made.file);
+    let (unchanged, file) = add(app, &made)?;
     app.output.result(&json!({ "name": name, "file": file, "unchanged": unchanged }), || {
         format!("{name}  {}\n`chemigram apply PHOTO {name}` applies it\n", line(words))
     })
+}
+
+/// Makes a move that corrects a lens.
+pub fn lens(app: &App, args: &LensArgs) -> Result<(), Failure> {
+    let darktable = app.darktable().ok();
+    let program = darktable.as_ref().map(DarktableCli::path);
+    let places = Places::find(&|name| std::env::var_os(name).map(PathBuf::from), program);
+    let fitted = Lensfun::read(&places)?.fit(&args.lens, args.camera.as_deref())?;
+    let (lens, camera) = (&fitted.lens, &fitted.camera);
+    let name = name_or(args.name.as_ref(), &lens.model)?;
+    let made = made::lens(&name, &fitted, args.focal, args.aperture);
+    let (unchanged, file) = add(app, &made)?;
+    let known = json!({
+        "name": name, "lens": lens.model, "maker": lens.maker, "camera": camera.model, "crop": camera.crop,
+        "vignetting": lens.vignetting, "file": file, "unchanged": unchanged,
+    });
+    app.output.result(&known, || {
+        let zoom = lens.focal.is_some_and(|(from, to)| from < to) && args.focal.is_none();
+        let remarks = [
+            (
+                args.camera.is_none(),
+                format!("for a sensor of crop factor {}: --camera names another\n", camera.crop),
+            ),
+            (zoom, "a zoom, set to what the file says: `focal` is another\n".to_owned()),
+            (!lens.vignetting, "the profile says nothing of dark corners\n".to_owned()),
+            (
+                lens.vignetting && args.aperture.is_none(),
+                "dark corners are corrected where the file has an aperture, or with `aperture=F`\n"
+                    .to_owned(),
+            ),
+        ];
+        let remarks: String = remarks.into_iter().filter(|(said, _)| *said).map(|(_, words)| words).collect();
+        format!("{name}  {}\n{remarks}`chemigram apply PHOTO {name}` applies it\n", line(&lens.model))
+    })
+}
+
+/// The name that was given, or one of 40 characters at most made of a text.
+fn name_or(given: Option<&String>, text: &str) -> Result<String, Failure> {
+    let name = given.cloned().unwrap_or_else(|| {
+        let name = styles::name_of(text);
+        name.chars().take(40).collect::<String>().trim_end_matches('_').to_owned()
+    });
+    styles::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
+    Ok(name)
+}
+
+/// Keeps a move in the person's own vocabulary; whether it was there already, and its file.
+fn add(app: &App, made: &MadeMove) -> Result<(bool, PathBuf), Failure> {
+    let folder = app.folders.vocabulary();
+    let unchanged = app.vocabulary()?.has_made(made, &folder)?;
+    keep(made, unchanged, &folder)?;
+    Ok((unchanged, folder.join(&made.file)))
 }

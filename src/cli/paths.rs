@@ -51,6 +51,11 @@ impl Folders {
         self.vocabulary().join("luts")
     }
 
+    /// The user's own lens profiles, which are lensfun's and not this program's.
+    pub fn lenses(&self) -> PathBuf {
+        self.data.with_file_name("lensfun")
+    }
+
     /// Runs of evaluations, with their sessions.
     pub fn evaluations(&self) -> PathBuf {
         self.data.join("evaluations")

@@ -189,7 +189,7 @@ impl App {
     /// [`Self::steady_renderer`] behind another cache.
     pub fn steady_renderer_with(&self, cache: Cache) -> Result<Arc<dyn Renderer>, Failure> {
         let worker = Worker::new(self.darktable()?, &self.folders.darktable(), self.encoder())?;
-        let worker = worker.with_luts(&self.folders.luts());
+        let worker = worker.with_luts(&self.folders.luts()).with_lenses(&self.folders.lenses());
         Ok(Arc::new(Cached::new(Arc::new(worker), cache)))
     }
 
@@ -206,7 +206,7 @@ impl App {
     /// darktable itself, which exports too.
     pub fn oneshot(&self) -> Result<OneShot, Failure> {
         let oneshot = OneShot::new(self.darktable()?, &self.folders.darktable(), self.encoder())?;
-        Ok(oneshot.with_luts(&self.folders.luts()))
+        Ok(oneshot.with_luts(&self.folders.luts()).with_lenses(&self.folders.lenses()))
     }
 
     /// The smaller copies of raws.

@@ -54,6 +54,7 @@ pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {
         VocabVerb::Check { file } => check_moves(app, file)?,
         VocabVerb::Import(args) => return made::import(app, args),
         VocabVerb::Mark(args) => made::mark(app, args)?,
+        VocabVerb::Lens(args) => made::lens(app, args)?,
         VocabVerb::Styles => import::styles(app)?,
     }
     Ok(0)

@@ -14,6 +14,7 @@ pub mod forms;
 pub mod frame;
 pub mod icc;
 pub mod layout;
+pub mod lensfun;
 mod live;
 pub mod luts;
 pub mod metadata;

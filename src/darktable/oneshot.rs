@@ -44,6 +44,12 @@ impl OneShot {
         Self { base: self.base.with_luts(folder), ..self }
     }
 
+    /// The same with a folder of lens profiles besides lensfun's own.
+    #[must_use]
+    pub fn with_lenses(self, folder: &Path) -> Self {
+        Self { base: self.base.with_lenses(folder), ..self }
+    }
+
     /// Renders `raw` with the sidecar text given. Its LUTs are not held against anything. Nothing that lies beside the raw is read or written.
     pub fn render_sidecar(
         &self,

@@ -13,7 +13,7 @@
 //! base/home            its HOME                       written by darktable
 //! base/given/render-…  photograph and sidecar         read by darktable
 //! base/scratch/render-… its working folder, and `out`  written by darktable
-//! elsewhere            the folder of the LUTs         read by darktable
+//! elsewhere            the folders of the LUTs and of the own lens profiles, read by darktable
 //! ```
 
 use std::ffi::OsString;
@@ -57,6 +57,7 @@ const STALE: Duration = Duration::from_secs(24 * 3600);
 pub struct Base {
     folder: PathBuf,
     luts: Option<PathBuf>,
+    lenses: Option<PathBuf>,
 }
 
 impl Base {
@@ -64,7 +65,7 @@ impl Base {
     /// more than a day ago are removed.
     pub fn new(folder: &Path) -> Result<Self, RenderError> {
         let folder = std::path::absolute(folder).map_err(at(folder))?;
-        let base = Self { folder, luts: None };
+        let base = Self { folder, luts: None, lenses: None };
         for folder in [base.given(), base.scratch(), base.home()] {
             make_private(&folder)?;
         }
@@ -77,6 +78,29 @@ impl Base {
         // A folder that cannot be made has no LUTs, and an edit that needs one is told so.
         let _ = fs::create_dir_all(folder);
         Self { luts: std::path::absolute(folder).ok(), ..self }
+    }
+
+    /// The same with the person's own lens profiles. lensfun looks for them at one place below the home that it is
+    /// given, where a link leads to them.
+    pub(super) fn with_lenses(self, folder: &Path) -> Self {
+        let link = self.home().join(".local/share/lensfun");
+        let lenses = std::path::absolute(folder).ok().filter(|folder| folder.is_dir());
+        if fs::read_link(&link).ok() != lenses {
+            // Only ever a link; a folder of darktable's own would stay.
+            let _ = fs::remove_file(&link);
+            let made = || {
+                fs::create_dir_all(link.parent()?).ok()?;
+                std::os::unix::fs::symlink(lenses.as_ref()?, &link).ok()
+            };
+            // Without the link there are no profiles but lensfun's own, and a lens among them is not corrected.
+            let _ = made();
+        }
+        Self { lenses, ..self }
+    }
+
+    /// The folders elsewhere that darktable reads.
+    fn elsewhere(&self) -> impl Iterator<Item = &Path> {
+        self.luts.iter().chain(&self.lenses).map(PathBuf::as_path)
     }
 
     /// Whether the LUTs of a state are there, as they were imported.
@@ -159,7 +183,7 @@ impl Base {
         args.extend(arguments(["--luacmd", &format!("dofile(\"{script}\")")]));
         args.extend(self.lut_setting());
         let given = self.given();
-        let readable: Vec<&Path> = self.luts.iter().chain([&given]).map(PathBuf::as_path).collect();
+        let readable: Vec<&Path> = self.elsewhere().chain([given.as_path()]).collect();
         let mut env = preload::repeatable(cli, folder).map_err(RunError::Watch)?;
         env.push(preload::WITHOUT_EXIF);
         // Pictures of full quality are few, and their buffers some gigabytes.
@@ -332,7 +356,7 @@ impl Scratch {
         let config = base.config(cli);
         make_private(&config)?;
         let given = self.given.as_ref().map(TempDir::path);
-        let readable: Vec<&Path> = base.luts.iter().map(PathBuf::as_path).chain(given).collect();
+        let readable: Vec<&Path> = base.elsewhere().chain(given).collect();
         let mut args = self.command_line(order, &config);
         args.extend(base.lut_setting());
         let env = preload::repeatable(cli, self.dir.path()).map_err(at(self.dir.path()))?;

@@ -126,6 +126,12 @@ impl Worker {
         Self { oneshot: self.oneshot.with_luts(folder), base: self.base.with_luts(folder), ..self }
     }
 
+    /// The same with a folder of lens profiles: see [`OneShot::with_lenses`].
+    #[must_use]
+    pub fn with_lenses(self, folder: &Path) -> Self {
+        Self { oneshot: self.oneshot.with_lenses(folder), base: self.base.with_lenses(folder), ..self }
+    }
+
     /// How many children live and wait for work.
     pub fn children(&self) -> usize {
         lock(&self.idle).len()

@@ -161,6 +161,7 @@ apply = [{ move = "shadows_lift" }]
             baseline,
             size: StoredSize { width: 600, height: 400 },
             orientation: Orientation::default(),
+            shot: crate::vocabulary::Shot::default(),
         };
         let tools =
             LayerContext { vocabulary: &vocabulary, facts: &facts, layouts: &layouts, darktable: "4.2.1" };

@@ -17,6 +17,7 @@ use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::Target;
 use crate::vocabulary::geometry::{self, WorkedOut};
 use crate::vocabulary::illuminant;
+use crate::vocabulary::lens::{self, Shot};
 use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
 use crate::vocabulary::mask::{Frame, MaskSpec};
 use crate::vocabulary::warps;
@@ -30,12 +31,19 @@ pub struct PhotoFacts {
     pub size: StoredSize,
     /// How darktable turns the file for display; what a state's `flip` module says comes first.
     pub orientation: Orientation,
+    /// What the file says of camera and lens.
+    pub shot: Shot,
 }
 
 impl PhotoFacts {
     /// Of a file, for edits on top of `baseline`.
     pub fn new(baseline: EditState, file: &FileFacts) -> Self {
-        Self { baseline, size: file.size, orientation: Orientation::from_exif(file.orientation.into()) }
+        Self {
+            baseline,
+            size: file.size,
+            orientation: Orientation::from_exif(file.orientation.into()),
+            shot: Shot::of(file),
+        }
     }
 
     /// Columns and rows of what a state shows at full size: the whole picture less its crop. A render at a fixed
@@ -294,7 +302,13 @@ impl Work<'_> {
         let from_baseline = || self.facts.baseline.module(op, 0).filter(|module| module.enabled && !alone);
         let mut module = match current.or_else(from_baseline) {
             Some(module) => module.clone(),
-            None => self.fresh()?,
+            None => {
+                let mut fresh = self.fresh()?;
+                if base_fields(self.facts, op).is_none() {
+                    self.keep(state, &mut fresh);
+                }
+                fresh
+            }
         };
         if self.rules.worked_out == Some(WorkedOut::Warp) {
             let Params::Fields(fields) = &mut module.params else {
@@ -321,6 +335,19 @@ impl Work<'_> {
         self.vocabulary.switch_off_rivals(op, state, self.facts);
         replace(state, module);
         Ok(())
+    }
+
+    /// Keeps what other moves have set in the instance that makes way.
+    fn keep(&self, state: &EditState, fresh: &mut Module) {
+        let Some(old) = state.module(&self.entry.module, 0).filter(|module| module.enabled) else { return };
+        let (Params::Fields(old), Params::Fields(new)) = (&old.params, &mut fresh.params) else { return };
+        let ours =
+            |target: &&Target| self.entry.set.contains_key(target) || self.entry.scale.contains_key(target);
+        for target in self.rules.driven.keys().filter(|target| !ours(target)) {
+            if let Some(value) = read(old, target) {
+                put(new, target, value);
+            }
+        }
     }
 
     /// A new instance 0 at rest.
@@ -398,6 +425,10 @@ impl Work<'_> {
                 _ if self.rules.worked_out == Some(WorkedOut::Orientation) => {
                     geometry::turned(self.facts, asked)
                 }
+                // What is corrected is no number to add to.
+                _ if self.rules.worked_out == Some(WorkedOut::Lens) && target.field == "modify_flags" => {
+                    asked
+                }
                 // A choice is not so much more than another.
                 Some(start) if choice && asked == neutral => start,
                 Some(start) if !choice => start + (asked - neutral),
@@ -422,6 +453,7 @@ impl Work<'_> {
                     illuminant::set(fields, base, warmer, magenta);
                 }
             }
+            Some(WorkedOut::Lens) => lens::settle(fields, base, &self.facts.shot),
             Some(WorkedOut::Orientation | WorkedOut::Warp) | None => {}
         }
         Ok(())
@@ -514,6 +546,12 @@ fn rest(
         Some(WorkedOut::Illuminant) if entry.set.keys().any(|target| target.field == "x") => {
             illuminant::put_back(fields, base, rules);
         }
+        Some(WorkedOut::Lens) => {
+            if !entry.fixed.is_empty() {
+                lens::forget(fields);
+            }
+            lens::settle(fields, base, &facts.shot);
+        }
         _ => {}
     }
 }
@@ -534,6 +572,9 @@ pub(super) fn at_rest(rules: &ModuleRules, base: Option<&BTreeMap<String, Value>
     let Params::Fields(fields) = &module.params else { return false };
     if rules.worked_out == Some(WorkedOut::Warp) {
         return warps::at_rest(fields, base);
+    }
+    if rules.worked_out == Some(WorkedOut::Lens) && base.is_none() {
+        return lens::at_rest(fields);
     }
     rules.driven.keys().all(|target| read(fields, target) == rest_value(rules, base, target))
 }

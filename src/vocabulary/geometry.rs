@@ -29,6 +29,9 @@ pub enum WorkedOut {
     /// The forms of `x` and `y` say how much warmer (in mired) and more magenta (in Duv) the picture becomes; the
     /// fields become the light that does it, under CAT16: see [`crate::vocabulary::illuminant`].
     Illuminant,
+    /// The fields say what is corrected; by which lens, where the file's own does not do, is worked out: see
+    /// [`crate::vocabulary::lens`].
+    Lens,
 }
 
 /// How much smaller than exact the kept part is: interpolation reaches a little over the edge.

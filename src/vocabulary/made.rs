@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
+use crate::darktable::lensfun::Fitted;
 use crate::darktable::luts::Lut;
 use crate::durable;
 use crate::vocabulary::error::VocabularyError;
+use crate::vocabulary::lens::FAR;
 use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::styles;
 
@@ -95,6 +97,37 @@ pub fn mark(name: &str, words: &str, place: &str, size: f64) -> MadeMove {
     MadeMove { name: name.to_owned(), file: file("mark", name), text }
 }
 
+/// The move of a lens that was chosen by hand, whatever the file says of one. A focal length in mm or an f-number that
+/// is not given is the lens's only one, or the file's.
+pub fn lens(name: &str, fitted: &Fitted, focal: Option<f64>, aperture: Option<f64>) -> MadeMove {
+    let Fitted { lens, camera } = fitted;
+    let only = lens.focal.filter(|(from, to)| from == to).map(|(at, _)| at);
+    let description = format!(
+        "Correct the lens \"{}\" on a sensor of crop factor {}, whatever the file says. `focal` and `aperture` are what \
+         it was set to; 0 takes what the file says, and without an aperture dark corners stay.",
+        lens.model, camera.crop,
+    );
+    let text = format!(
+        "[[move]]\nname = {}\nmodule = \"lens\"\ndescription = {}\naxes = {{}}\n\
+         tags = [\"lens\", \"geometry\", \"distortion\", \"vignette\"]\n\
+         not_monotonic = \"a lens is corrected or not\"\n\
+         parameters.on = {{ unit = \"\", min = 0, max = 1, default = 1, whole = true }}\n\
+         parameters.focal = {{ unit = \"mm\", min = 0, max = 5000, default = {:?}, direction = true }}\n\
+         parameters.aperture = {{ unit = \"f-number\", min = 0, max = 128, default = {:?}, direction = true }}\n\
+         set.modify_flags = \"7*on\"\nset.focal = \"focal\"\nset.aperture = \"aperture\"\n\
+         fixed.camera = {}\nfixed.lens = {}\nfixed.crop = {:?}\nfixed.distance = {FAR:?}\n\
+         fixed.scale = 0\nfixed.target_geom = 0\nfixed.modified = 1\n",
+        quoted(name),
+        quoted(&description),
+        focal.or(only).unwrap_or(0.0),
+        aperture.unwrap_or(0.0),
+        quoted(&camera.model),
+        quoted(&lens.model),
+        camera.crop,
+    );
+    MadeMove { name: name.to_owned(), file: file("lens", name), text }
+}
+
 /// No file that comes with the program is called so, and takes the place of another.
 fn file(kind: &str, name: &str) -> PathBuf {
     Path::new("moves").join(format!("{kind}_{name}.toml"))
@@ -115,7 +148,13 @@ impl Vocabulary {
                 let mut alone = Self::default();
                 alone.add(&entry.file, &made.text)?;
                 match alone.moves.get(&made.name) {
-                    Some(new) if new.fixed == entry.fixed => return Ok(true),
+                    // What a lens was set to is part of what the move does; else parameters are the person's to edit.
+                    Some(new)
+                        if new.fixed == entry.fixed
+                            && (new.module != "lens" || new.parameters == entry.parameters) =>
+                    {
+                        return Ok(true);
+                    }
                     _ => Some(&entry.file),
                 }
             }

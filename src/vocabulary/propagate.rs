@@ -23,6 +23,8 @@ use crate::vocabulary::apply::{
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::Target;
 use crate::vocabulary::frames::Transfer;
+use crate::vocabulary::geometry::WorkedOut;
+use crate::vocabulary::lens;
 use crate::vocabulary::load::{ModuleRules, Move, Vocabulary};
 use crate::vocabulary::mask::Frame;
 use crate::vocabulary::regions::same_place;
@@ -313,8 +315,18 @@ impl Vocabulary {
             }
             return Ok(());
         }
-        let moved = with_forms(edit.module, &source.state.masks, transfer, new)?;
+        let mut moved = with_forms(edit.module, &source.state.masks, transfer, new)?;
         let rules = self.rules(op);
+        let to = base_fields(target.facts, op);
+        // Each file names its own lens.
+        let by_its_lens = |fields: &mut Fields| {
+            if rules.worked_out == Some(WorkedOut::Lens) {
+                lens::settle(fields, to, &target.facts.shot);
+            }
+        };
+        if let (Params::Fields(fields), false) = (&mut moved.params, rules.fixed.is_empty()) {
+            by_its_lens(fields);
+        }
         let (Params::Fields(given), None | Some(Extra::Crop | Extra::Perspective | Extra::Lens), true) =
             (&moved.params, Extra::of(op), rules.fixed.is_empty())
         else {
@@ -323,7 +335,6 @@ impl Vocabulary {
             return Ok(());
         };
         let from = base_fields(source.facts, op);
-        let to = base_fields(target.facts, op);
         let at_work = |state: &EditState| state.module(op, 0).filter(|module| module.enabled).cloned();
         let standing = at_work(new).or_else(|| at_work(&target.facts.baseline));
         let mut module = standing.unwrap_or_else(|| at_rest_there(&moved, &rules, to));
@@ -346,6 +357,7 @@ impl Vocabulary {
             set_field(fields, given, &field, &rules, [from, to]).map_err(misfit)?;
             check(layout, fields, &field).map_err(misfit)?;
         }
+        by_its_lens(fields);
         if module.blend.is_none() && at_rest(&rules, to, &module) {
             self.restore(new, target.facts, op);
             return Ok(());

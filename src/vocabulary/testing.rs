@@ -32,6 +32,7 @@ impl Photo {
             baseline: baseline.clone(),
             size: StoredSize { width: 300, height: 200 },
             orientation: Orientation::default(),
+            shot: crate::vocabulary::Shot::default(),
         };
         Self {
             vocabulary: Vocabulary::load(&Overlay::vocabulary(None)).unwrap(),

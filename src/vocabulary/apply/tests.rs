@@ -55,6 +55,7 @@ impl Photo {
             baseline: baseline.clone(),
             size: StoredSize { width: 300, height: 200 },
             orientation: Orientation::default(),
+            shot: crate::vocabulary::Shot::default(),
         };
         Self {
             vocabulary: Vocabulary::load(&Overlay::vocabulary(None)).unwrap(),

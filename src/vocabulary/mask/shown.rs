@@ -169,6 +169,7 @@ mod tests {
             baseline: baseline.clone(),
             size: StoredSize { width: 300, height: 200 },
             orientation: Orientation::default(),
+            shot: crate::vocabulary::Shot::default(),
         };
         let mask = MaskSpec { named: Some("center".into()), ..MaskSpec::default() };
         let probe = vocabulary.mask_probe(&mask, &baseline, &facts, &layouts).unwrap();

@@ -12,6 +12,7 @@ fn facts() -> PhotoFacts {
         baseline: EditState::default(),
         size: StoredSize { width: 300, height: 200 },
         orientation: Orientation::default(),
+        shot: crate::vocabulary::Shot::default(),
     }
 }
 
