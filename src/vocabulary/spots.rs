@@ -421,7 +421,8 @@ impl Table {
             Some(source) => source,
             None => self.source(spot, place, asked)?,
         };
-        let [dx, dy] = [0, 1].map(|i: usize| source[i] * self.picture.size[i] - at[i]);
+        let [width, height] = self.picture.size;
+        let (dx, dy) = (source[0] * width - at[0], source[1] * height - at[1]);
         if dx.hypot(dy) < self.picture.pixels(spot.radius) {
             return Err("its `source` lies in the spot itself".into());
         }
@@ -454,7 +455,7 @@ impl Table {
         for distance in DISTANCES {
             for [right, down] in DIRECTIONS {
                 let at = [center[0] + right * distance * step, center[1] + down * distance * step];
-                let within = (0..2).all(|i| (radius..=size[i] - radius).contains(&at[i]));
+                let within = at.iter().zip(size).all(|(at, size)| (radius..=size - radius).contains(at));
                 if within && taken.iter().all(|disc| disc.distance(at) >= disc.radius + radius) {
                     return Ok([rounded(at[0] / size[0]), rounded(at[1] / size[1])]);
                 }
