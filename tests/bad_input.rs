@@ -1,7 +1,13 @@
 //! What goes wrong around a session, with the real program: each case has its message, its remedy and its
 //! documented exit status, and loses nothing.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

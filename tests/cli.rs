@@ -1,7 +1,13 @@
 //! The command line as a person meets it: help, errors with their exit statuses, and one photo's whole way
 //! from a raw to a promoted branch with the real darktable.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! What the documents list is what there is: event kinds, exit codes, tests, dependencies.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Evaluations as a person runs them: real sessions over a small golden set of the demo's raw, through real
 //! darktable. What is killed goes on to the same figures, nothing is paid twice, and a failure of the
 //! surroundings is not a bad result.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 #[path = "support/home.rs"]
 mod home;

@@ -1,5 +1,5 @@
 //! Sessions killed at random moments and taken up again.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "support/home.rs"]
 mod home;

@@ -17,7 +17,7 @@
 //! arguments JSON objects; pictures in user messages alone; and the conversation of one system prompt only
 //! appended to (`allow_compaction` lifts the last). A breach is answered 400 and fails the test on drop.
 //! It needs no async runtime, so it serves tests that start the binary as well.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
 //! Rendering: with the real darktable, and with stubs in its place that fail as it may fail.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 mod failure_modes;
 mod faults;
