@@ -225,7 +225,8 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
     }
 }
 
-fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+/// The head and the body of one request.
+pub fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut piece = [0; 8192];
     loop {
@@ -250,7 +251,8 @@ fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
-fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], body: &[u8]) {
+/// Answers with a status, headers and a body, and says that the connection is closed.
+pub fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], body: &[u8]) {
     let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
