@@ -2,13 +2,14 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test lint bench doctor darktable rust
+.PHONY: help demo test lint bench soak doctor darktable rust
 
 help:
 	@echo 'make demo     build chemigram and run a whole session on the demo photograph'
 	@echo 'make test     all tests, with the real darktable'
 	@echo 'make lint     formatting, lints, and the licences where cargo-deny is installed'
 	@echo 'make bench    the measurements behind docs/benchmarks.md'
+	@echo 'make soak     half an hour of a session under everything that goes wrong (SOAK_MINUTES=3: three)'
 	@echo 'make doctor   what is installed, what is missing, how long one render takes'
 
 # Both say what they find; the first one installs, the second one never does.
@@ -40,6 +41,9 @@ lint: rust
 
 bench: rust darktable
 	$(CARGO) bench --locked --benches
+
+soak: rust darktable
+	$(CARGO) bench --locked --bench soak
 
 doctor: rust
 	$(CARGO) run --locked --quiet -- doctor

@@ -2,7 +2,7 @@
 //!
 //! With a word behind `--`, only that part: `previews`, `measuring`, `thinking`, `kept`, `kills`, `together`. Every ratio is
 //! of medians or sums taken in one run, the things compared taking turns.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 #[path = "../tests/support/demo.rs"]
 mod demo;

@@ -3,7 +3,7 @@
 //! A scripted session of 1,000 calls without renders (edits, looks, log) measures what the gate, the
 //! transcript, the op-log and the object store cost, and whether a call late in a session costs more than an
 //! early one. The first and the last tenth are of the same run, so their ratio is fair.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 #[path = "../tests/support/mod.rs"]
 mod support;

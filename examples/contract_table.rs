@@ -4,7 +4,12 @@
 //! `target/contract/VERSION`; the oldest supported version comes first, because the edit that all pictures start
 //! from is its. `contract_table page` makes `docs/darktable-versions.md` of what is there.
 //! `scripts/darktable-versions.sh` does all of it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a tool for developers, who want the backtrace")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a tool for developers, who want the backtrace"
+)]
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
 

@@ -8,7 +8,11 @@
 //! The raw is the demo's photo. *Dense*: doubled as for `demo-raw`, so that its detail is as fine as its pixels, and
 //! laid out in a mirrored pattern; more detail than a photograph has. *Smooth*: enlarged until it fills the frame;
 //! less. A photograph lies between.
-#![allow(clippy::unwrap_used, reason = "a tool for developers, who want the backtrace")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a tool for developers, who want the backtrace"
+)]
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
 

@@ -4,7 +4,12 @@
 //! PICTURES, draws the scenes that are drawn, makes each of them as dull, dark, noisy or off in colour as its recipe
 //! says, and writes what a made-up camera would have taken of it into the folder RAWS. The same pictures give the
 //! same raws. `scenarios/golden_v1/LICENCES.md` says where the photographs come from.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a tool for developers, who want the backtrace")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a tool for developers, who want the backtrace"
+)]
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
 

@@ -1,7 +1,12 @@
 //! Measures every move on the demo photo, and writes `docs/vocabulary.md` and the strips in `docs/vocabulary/`.
 //!
 //! Needs darktable; takes some minutes. Refuses to document a move that breaks its promises.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a tool for developers, who want the backtrace")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a tool for developers, who want the backtrace"
+)]
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 
 #[path = "../tests/support/contract.rs"]

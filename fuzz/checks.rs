@@ -2,7 +2,13 @@
 //!
 //! The fuzz targets call these with made-up bytes, and `tests/fuzz_corpus.rs` with every file under `seeds/`.
 #![allow(dead_code, reason = "a target uses one of them")]
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is what is looked for")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a panic is what is looked for"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -162,11 +162,9 @@ fn bad(cap: &'static str, value: &str, example: &'static str) -> BudgetError {
 
 /// A positive whole number, with an optional `k` or `m` for thousands and millions.
 fn count(text: &str) -> Option<u64> {
-    let (digits, factor) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 1_000),
-        b'm' | b'M' => (&text[..text.len() - 1], 1_000_000),
-        _ => (text, 1),
-    };
+    let thousands = text.strip_suffix(['k', 'K']).map(|digits| (digits, 1_000));
+    let millions = text.strip_suffix(['m', 'M']).map(|digits| (digits, 1_000_000));
+    let (digits, factor) = thousands.or(millions).unwrap_or((text, 1));
     let number: u64 = digits.parse().ok()?;
     number.checked_mul(factor).filter(|&n| n > 0)
 }

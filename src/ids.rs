@@ -49,7 +49,7 @@ impl Hash {
 
     /// The first twelve digits, for a person's eyes.
     pub fn short(&self) -> &str {
-        &self.0[..12]
+        self.0.get(..12).unwrap_or(&self.0)
     }
 }
 
@@ -91,11 +91,10 @@ impl fmt::Debug for Hash {
 
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes
         .iter()
-        .flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]])
-        .map(char::from)
+        .flat_map(|b| [b >> 4, b & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
         .collect()
 }
 
@@ -198,7 +197,7 @@ impl SessionId {
 
     /// The last twelve digits: unlike the first, they differ between sessions of one minute.
     pub fn short(&self) -> &str {
-        &self.0[24..]
+        self.0.get(24..).unwrap_or(&self.0)
     }
 }
 

@@ -28,6 +28,7 @@
 //! 3. No session state that is not a fold of the transcript (resuming is that fold).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+#![cfg_attr(test, allow(clippy::string_slice, reason = "what is there to configure it knows no tests"))]
 
 pub mod assets;
 pub mod budget;

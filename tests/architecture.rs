@@ -2,7 +2,7 @@
 //!
 //! What is read is the text with comments and literals blanked out, so a sentence about another module is
 //! no dependency on it. A parser of Rust would see more than this needs and cost a dependency.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

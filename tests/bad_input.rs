@@ -1,7 +1,13 @@
 //! What goes wrong around a session, with the real program: each case has its message, its remedy and its
 //! documented exit status, and loses nothing.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -286,7 +292,7 @@ fn a_second_session_is_refused_and_the_first_is_stopped_from_outside() {
     home.fails(4, &["run-mode-b", "--resume", &id, "--yes"], &[&id]);
     assert_eq!(home.newest().0, id, "the second left nothing");
     home.ok(&["mode-b", "stop", &id]);
-    assert_eq!(ends_within(&mut first, Duration::from_secs(5)), Some(22));
+    assert_eq!(ends_within(&mut first, Duration::from_secs(60)), Some(22));
     assert!(rest.join().unwrap().last().unwrap().contains("\"outcome\":\"cancelled\""));
     assert!(home.ok(&["branch", "cup"]).contains("branch_b_tone"));
     home.whole();
@@ -311,11 +317,11 @@ fn a_model_that_hangs_is_left_when_a_person_stops_the_session() {
     assert!(home.ok(&["mode-b", "stop", &id]).contains("to wrap up"));
     let wrapping = Instant::now();
     while !kinds(&home.lines()).contains(&"wrap_up") {
-        assert!(wrapping.elapsed() < Duration::from_secs(5), "it does not wrap up");
+        assert!(wrapping.elapsed() < Duration::from_secs(60), "it does not wrap up");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(home.ok(&["mode-b", "stop", &id]).contains("to stop at once"));
-    assert_eq!(ends_within(&mut child, Duration::from_secs(5)), Some(22));
+    assert_eq!(ends_within(&mut child, Duration::from_secs(60)), Some(22));
     let lines = rest.join().unwrap();
     assert!(lines.last().unwrap().contains("\"outcome\":\"cancelled\""));
     let cut: Vec<&String> = lines.iter().filter(|l| l.contains("\"kind\":\"attempt\"")).collect();
@@ -328,8 +334,13 @@ fn a_model_that_hangs_is_left_when_a_person_stops_the_session() {
     let short = "time=40s,iterations=20,branches=1";
     let (mut child, rest) = start_until(&home, &script, short, "\"turn\":3");
     home.ok(&["mode-b", "stop", &home.newest().0]);
-    assert_eq!(ends_within(&mut child, Duration::from_secs(6)), Some(22));
+    assert_eq!(ends_within(&mut child, Duration::from_secs(60)), Some(22));
     assert!(rest.join().unwrap().last().unwrap().contains("\"outcome\":\"cancelled\""));
+    let lines = home.lines();
+    let at =
+        |kind: &str| lines.iter().find(|line| line["kind"] == kind).unwrap()["mono_ms"].as_u64().unwrap();
+    let wrapped = at("session_end") - at("wrap_up");
+    assert!(wrapped < 12_000, "{wrapped} ms, of more than thirty seconds that were left");
 }
 
 #[test]
@@ -375,7 +386,7 @@ fn a_provider_that_fails_ends_the_session_as_documented_and_a_plain_resume_goes_
     let started = Instant::now();
     let hung =
         home.session_ends(20, &hangs, "time=5s,iterations=20,branches=1", &["budget_exhausted", "--raise"]);
-    assert!(started.elapsed() < Duration::from_secs(10), "{hung}");
+    assert!(started.elapsed() < Duration::from_secs(120), "{hung}");
     home.whole();
 }
 
@@ -436,7 +447,7 @@ fn a_file_without_an_end_is_refused_and_not_read() {
         command.args(["-c", "ulimit -v 4000000; exec \"$@\"", "-", env!("CARGO_BIN_EXE_chemigram")]);
         let started = Instant::now();
         said(&command.args(&arguments).output().unwrap(), 2, &[words]);
-        assert!(started.elapsed() < Duration::from_secs(10), "{arguments:?}");
+        assert!(started.elapsed() < Duration::from_secs(60), "{arguments:?}");
     }
     let manifest = Path::new(set).join("manifest.json");
     std::fs::File::create(manifest).unwrap().set_len(1 << 40).unwrap();
@@ -730,11 +741,11 @@ fn process(pid: u32) -> Option<(char, u32)> {
 fn darktable_ends_with_the_program_that_was_killed() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::new();
-    // A darktable that says its version and then works for a minute.
+    // A darktable that says its version and then works for ten minutes.
     let real = DarktableCli::find(&Deadline::never()).unwrap();
     let (slow, real) = (home.path("darktable-cli"), real.path().display().to_string());
     let script =
-        format!("#!/bin/sh\ncase \"$*\" in *--version*) exec '{real}' \"$@\";; esac\nexec sleep 60\n");
+        format!("#!/bin/sh\ncase \"$*\" in *--version*) exec '{real}' \"$@\";; esac\nexec sleep 600\n");
     std::fs::write(&slow, script).unwrap();
     std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = home.command(&["export", "cup", "-o", "a.tif"]);
@@ -742,7 +753,7 @@ fn darktable_ends_with_the_program_that_was_killed() {
     let mut program = command.spawn().unwrap();
     let sleeps = |pid: &u32| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words == b"sleep\x0060\0" && process(*pid).is_some_and(|(_, parent)| parent == program.id())
+        words == b"sleep\x00600\0" && process(*pid).is_some_and(|(_, parent)| parent == program.id())
     };
     let started = Instant::now();
     let darktable = loop {
@@ -751,7 +762,7 @@ fn darktable_ends_with_the_program_that_was_killed() {
         if let Some(pid) = numbers.into_iter().find(sleeps) {
             break pid;
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "darktable was not started");
+        assert!(started.elapsed() < Duration::from_secs(120), "darktable was not started");
         std::thread::sleep(Duration::from_millis(5));
     };
     // It lives on while nobody is killed, whichever thread started it.
@@ -761,7 +772,7 @@ fn darktable_ends_with_the_program_that_was_killed() {
     program.wait().unwrap();
     let gone = || process(darktable).is_none_or(|(state, _)| state == 'Z');
     let killed = Instant::now();
-    while !gone() && killed.elapsed() < Duration::from_secs(2) {
+    while !gone() && killed.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(5));
     }
     if !gone() {

@@ -1,5 +1,5 @@
 //! The demo, twice from nothing: three branches, and the same to the pixel.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 #[path = "support/home.rs"]
 mod home;

@@ -1,5 +1,5 @@
 //! What the documents list is what there is: event kinds, exit codes, tests, dependencies.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;
@@ -107,18 +107,20 @@ fn every_exit_code_is_in_the_tables() {
 
 #[test]
 fn every_test_behind_a_guarantee_is_there() {
-    let readme = text("README.md");
-    let named: Vec<&str> = readme
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|name| (name.starts_with("tests/") || name.starts_with("src/")) && name.contains(".rs"))
-        .collect();
-    assert!(named.len() > 5, "the table of guarantees was not found in README.md");
-    for name in named {
-        let (file, test) = name.split_once("::").unwrap_or((name, ""));
-        let source = text(file);
-        assert!(source.contains(&format!("fn {test}")), "README.md names `{name}`, which is not there");
+    for (page, least) in [("README.md", 5), ("docs/reliability.md", 30)] {
+        let words = text(page);
+        let named: Vec<&str> = words
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|name| (name.starts_with("tests/") || name.starts_with("src/")) && name.contains(".rs"))
+            .collect();
+        assert!(named.len() > least, "the table of guarantees was not found in {page}");
+        for name in named {
+            let (file, test) = name.split_once("::").unwrap_or((name, ""));
+            let there = text(file).contains(&format!("fn {test}("));
+            assert!(there || test.is_empty(), "{page} names `{name}`, which is not there");
+        }
     }
 }
 

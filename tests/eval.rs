@@ -1,7 +1,7 @@
 //! Evaluations as a person runs them: real sessions over a small golden set of the demo's raw, through real
 //! darktable. What is killed goes on to the same figures, nothing is paid twice, and a failure of the
 //! surroundings is not a bad result.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 #[path = "support/home.rs"]
 mod home;
@@ -99,10 +99,14 @@ values = {{ amount = {amount} }}
         (status, Manifest::read(Path::new(folder)).unwrap())
     }
 
-    /// A sitting under way, in a process group of its own.
+    /// A sitting under way, in a process group of its own. What it tells a person stands in `said`.
     fn begin(&self, arguments: &[&str]) -> Child {
-        let mut command = self.command(arguments);
-        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
+        command.arg("eval").args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.current_dir(self.0.path()).env_remove("CHEMIGRAM_GOLDEN_RAWS_DIR");
+        settle(&mut command, self.0.path());
+        command.stderr(std::fs::File::create(self.0.path().join("said")).unwrap());
+        command.process_group(0).spawn().unwrap()
     }
 
     /// The newest run, once the transcript of its second session is so far.
@@ -261,10 +265,15 @@ fn ctrl_c_lets_a_session_end_twice_cuts_it_and_the_run_goes_on_to_the_same_figur
     let child = home.begin(&[&["run", "--golden", "golden_test"], who.as_slice()].concat());
     let run = home.wait_for_second(|transcript| transcript.lines().count() > 25);
     interrupt(&child);
-    std::thread::sleep(Duration::from_millis(50));
+    // Two signals at once would be one.
+    let began = Instant::now();
+    while !std::fs::read_to_string(home.0.path().join("said")).unwrap().contains("Ctrl-C again") {
+        assert!(began.elapsed() < Duration::from_secs(60), "it did not hear the first");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     interrupt(&child);
     // As long as one picture takes, on a busy machine.
-    assert_eq!(ended(child, 20), Some(25));
+    assert_eq!(ended(child, 120), Some(25));
     let folder = manifest::find(&home.evaluations(), &run).unwrap();
     let cut = Manifest::read(&folder).unwrap();
     assert_eq!((cut.tally().done, cut.tally().not_run), (1, 2));
@@ -274,7 +283,7 @@ fn ctrl_c_lets_a_session_end_twice_cuts_it_and_the_run_goes_on_to_the_same_figur
     let child = home.begin(&["resume", &run]);
     home.wait_for_second(|transcript| transcript.contains("\"kind\":\"resumed\""));
     interrupt(&child);
-    assert_eq!(ended(child, 60), Some(25));
+    assert_eq!(ended(child, 300), Some(25));
     let stopped = Manifest::read(&folder).unwrap();
     assert_eq!((stopped.tally().done, stopped.tally().not_run), (2, 1), "{:?}", stopped.cells);
     assert_eq!(stopped.cells[0], cut.cells[0], "the finished one was run again");

@@ -1,5 +1,11 @@
 //! Exported files, as the real darktable makes them: their pixels, their colours, and what they tell.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure in a helper is the failure of its test")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failure in a helper is the failure of its test"
+)]
 
 #[allow(dead_code, reason = "the patches are measured elsewhere")]
 #[path = "support/chart.rs"]

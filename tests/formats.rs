@@ -1,6 +1,11 @@
 //! Sidecars against the real thing: darktable renders what this crate wrote exactly like what darktable wrote.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,10 @@
 //! Moves on the frame, on the real darktable: no empty corners, and the way that they say, however the photo lies.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure is the test's failure")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failure is the test's failure"
+)]
 
 #[path = "support/demo.rs"]
 mod demo;

@@ -1,6 +1,6 @@
 //! Each metric finds the failure that it is there for, and finds none in an honest session: real sessions on a
 //! scenario of the golden set, and the same with a lie planted.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! The golden set that comes along is as it was shipped, and each of its hidden edits can be found again.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 mod support;
 

@@ -1,5 +1,9 @@
 //! White balance by a grey card, on pixels of the real darktable.
-#![allow(clippy::unwrap_used, reason = "a failure in a helper is the failure of its test")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a failure in a helper is the failure of its test"
+)]
 
 #[path = "support/demo.rs"]
 mod demo;

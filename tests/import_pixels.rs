@@ -1,5 +1,11 @@
 //! What was made in darktable comes over to the pixel: sidecars that darktable itself wrote, and styles.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

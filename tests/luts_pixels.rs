@@ -1,5 +1,5 @@
 //! LUTs of a person's own, from their file to the pixels of the installed darktable.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 #[path = "support/frames.rs"]
 mod frames;

@@ -1,5 +1,10 @@
 //! Where masks act, held against pixels of the real darktable.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 #[path = "support/chart.rs"]
 mod chart;

@@ -1,5 +1,5 @@
 //! Tokens and money under servers that lie about them, break off, or are changed in the middle.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 #[path = "common/chat_stub.rs"]
 mod chat_stub;

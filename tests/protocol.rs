@@ -1,6 +1,11 @@
 //! Protocols as files: what is wrong with them is said, and what is right loads as it stands.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -14,7 +14,7 @@ mod replies;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chat_stub::{ChatStub, StubReply, body_of, event_head};
 use chemigram::assets::Overlay;
@@ -351,10 +351,15 @@ async fn a_server_that_is_not_there_is_a_transport_fault_with_a_remedy() {
 async fn a_silent_server_is_left_at_once_when_the_future_is_dropped() {
     let stub = ChatStub::start(vec![StubReply::Hang]);
     let provider = openai(&stub.url());
-    let started = Instant::now();
-    let cut = tokio::time::timeout(Duration::from_millis(200), ask_once(provider.as_ref())).await;
-    assert!(cut.is_err());
-    assert!(started.elapsed() < Duration::from_millis(900), "{:?}", started.elapsed());
+    let heard = async {
+        while stub.requests().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        answer = ask_once(provider.as_ref()) => panic!("{answer:?}"),
+        () = heard => {}
+    }
     assert_eq!(stub.requests().len(), 1);
 }
 
@@ -362,7 +367,7 @@ async fn a_silent_server_is_left_at_once_when_the_future_is_dropped() {
 async fn patience_ends_before_the_head_before_the_body_and_within_it() {
     let head = event_head();
     let slow_head: Vec<Vec<u8>> = head.iter().map(|b| vec![*b]).collect();
-    let stall = Duration::from_secs(3);
+    let stall = Duration::from_secs(60);
     let started_text = b"data: {\"choices\":[{\"delta\":{\"content\":\"I\"}}]}\n\n".to_vec();
     let stub = ChatStub::start(vec![
         StubReply::Hang,
@@ -372,11 +377,9 @@ async fn patience_ends_before_the_head_before_the_body_and_within_it() {
     ]);
     let (_dir, provider) = impatient(&stub.url());
     for _ in 0..4 {
-        let started = Instant::now();
         let fault = ask_once(provider.as_ref()).await.unwrap_err();
         assert_eq!(fault.class, FaultClass::Transport, "{fault:?}");
         assert!(fault.message.ends_with("sent nothing for 1s"), "{fault}");
-        assert!(started.elapsed() < Duration::from_millis(2500), "{:?}", started.elapsed());
     }
 }
 

@@ -1,6 +1,11 @@
 //! Previews from a smaller copy of the raw: near what the raw gives, in the same place, and nowhere else than in
 //! previews. On pixels of the real darktable.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure in a helper is the failure of its test")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failure in a helper is the failure of its test"
+)]
 
 #[path = "support/demo.rs"]
 mod demo;

@@ -1,6 +1,6 @@
 //! The second opinion, held against real pictures and a real wire.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 #[path = "common/chat_stub.rs"]
 mod chat_stub;

@@ -1,5 +1,5 @@
 //! A scripted agent that tries what it may not: refused, told why, and the transcript has it.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 mod support;
 

@@ -1,6 +1,11 @@
 //! Edits on several places, retouching, and edits that are taken over: held against pixels of the real darktable.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 #[path = "support/demo.rs"]
 mod demo;

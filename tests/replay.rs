@@ -1,5 +1,5 @@
 //! A session made again from its transcript: the same to the pixel, and what was changed since is found and named.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! A whole session, scripted, on a real raw through real darktable.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod support;
 

@@ -1,6 +1,11 @@
 //! Warps: what lies under the circle goes where it is pushed on the displayed picture, and nothing else does, however
 //! the camera was held and whatever was done to the frame.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 #[path = "support/frames.rs"]
 mod frames;

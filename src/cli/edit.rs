@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use image::{ExtendedColorType, ImageEncoder as _, ImageFormat};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::args::Care;
 use super::failure::Failure;
@@ -153,14 +153,18 @@ pub fn render(
         "pixel_hash": rendered.pixel_hash, "seconds": rendered.elapsed.as_secs_f64(), "cached": rendered.cached,
         "proxy": proxy,
     });
+    let mut more = Map::new();
     if let Some(blank) = checks::blank(&rendered.picture) {
         app.output.remark(&photos::as_untouched(file, blank));
-        result["blank"] = json!(blank.to_string());
+        more.insert("blank".into(), blank.to_string().into());
     }
     let covered = shown.as_ref().map(|(_, covered)| covered * 100.0);
     if let (Some(covered), Some(mask)) = (covered, &mask) {
-        result["mask"] =
-            json!({ "summary": mask.summary(), "covered_percent": (covered * 10.0).round() / 10.0 });
+        let covered = (covered * 10.0).round() / 10.0;
+        more.insert("mask".into(), json!({ "summary": mask.summary(), "covered_percent": covered }));
+    }
+    if let Some(result) = result.as_object_mut() {
+        result.append(&mut more);
     }
     app.output.result(&result, || {
         let covered = covered.map(|covered| format!("  mask: {covered:.1} %")).unwrap_or_default();

@@ -127,7 +127,9 @@ impl Row {
             }),
             Err(failure) => {
                 let mut value = failure.to_json();
-                value["photo"] = json!(self.photo);
+                if let Some(fields) = value.as_object_mut() {
+                    fields.insert("photo".into(), json!(self.photo));
+                }
                 value
             }
         }

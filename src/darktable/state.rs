@@ -334,7 +334,8 @@ fn no_fulcrum(fulcrum: &f32) -> bool {
 /// A mask id in 1…2³¹−1 from a digest: negative and zero ids are not accepted by every darktable.
 fn content_id(bytes: &[u8]) -> i32 {
     let digest = Hash::of(bytes);
-    let number = u32::from_str_radix(&digest.as_str()[..8], 16).unwrap_or(1) & 0x7fff_ffff;
+    let number = digest.as_str().get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let number = number.unwrap_or(1) & 0x7fff_ffff;
     i32::try_from(number.max(1)).unwrap_or(1)
 }
 

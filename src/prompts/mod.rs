@@ -5,6 +5,7 @@
 //! with a changelog, so that a transcript that names `mode_b/system@v1` names one text for ever.
 
 mod authoring;
+mod marks;
 mod store;
 
 pub use authoring::{AuthorError, Draft, Published, Remark};

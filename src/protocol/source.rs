@@ -89,7 +89,7 @@ impl Source {
             if let Some(at) = self.places.get(path) {
                 return Some(*at);
             }
-            path = &path[..path.rfind(['.', '['])?];
+            path = path.get(..path.rfind(['.', '['])?)?;
         }
     }
 }

@@ -126,9 +126,9 @@ fn messages(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<Value
                 let mut message = assistant(text, calls);
                 let own = opaque.iter().filter(|block| block.origin == manner.origin);
                 for (key, value) in own.filter_map(|block| block.block.as_object()).flatten() {
-                    message[key] = value.clone();
+                    message.insert(key.clone(), value.clone());
                 }
-                out.push(message);
+                out.push(message.into());
             }
             Message::Results { results } => {
                 for ToolResult { call_id, text, .. } in results {
@@ -178,15 +178,15 @@ fn detail(detail: ImageDetail) -> async_openai::types::chat::ImageDetail {
 /// An assistant message as it goes back. Its parts are made legal, since a server that refuses one refuses
 /// every request from there on: broken arguments become `{}`, odd names lose their odd letters, and a
 /// message without anything says so.
-fn assistant(text: &str, calls: &[ToolCall]) -> Value {
+fn assistant(text: &str, calls: &[ToolCall]) -> Map<String, Value> {
     let content = match (text, calls) {
         ("", []) => Value::from("(empty reply)"),
         ("", _) => Value::Null,
         (text, _) => Value::from(text),
     };
-    let mut message = json!({"role": "assistant", "content": content});
+    let mut message = Map::from_iter([("role".into(), "assistant".into()), ("content".into(), content)]);
     if !calls.is_empty() {
-        message["tool_calls"] = calls.iter().map(replay).collect();
+        message.insert("tool_calls".into(), calls.iter().map(replay).collect());
     }
     message
 }

@@ -312,7 +312,10 @@ fn ruling_tool(legal: &[String]) -> ToolSpec {
     let mut required = vec!["found", "passed", "feedback"];
     if !legal.is_empty() {
         let names: Vec<Value> = legal.iter().map(|name| name.as_str().into()).chain([Value::Null]).collect();
-        properties["next_state"] = json!({"type": ["string", "null"], "enum": names, "description": "Where to go on; null ends the work."});
+        let next = json!({"type": ["string", "null"], "enum": names, "description": "Where to go on; null ends the work."});
+        if let Some(properties) = properties.as_object_mut() {
+            properties.insert("next_state".into(), next);
+        }
         required.push("next_state");
     }
     ToolSpec {

@@ -140,6 +140,15 @@ pub struct Answer {
     pub head: Option<HeadState>,
 }
 
+impl Answer {
+    /// Adds a field to what the model reads.
+    pub fn add(&mut self, field: &str, value: Value) {
+        if let Some(data) = self.data.as_object_mut() {
+            data.insert(field.to_owned(), value);
+        }
+    }
+}
+
 impl From<Value> for Answer {
     fn from(data: Value) -> Self {
         Self { data, ..Self::default() }

@@ -47,8 +47,6 @@ pub fn bind_layers(context: &mut ToolContext<'_>, args: BindLayers) -> Result<An
         Some(operation) => commit(context, &branch, &bound.state, operation, None)?,
         None => json!({ "branch": branch, "unchanged": true }).into(),
     };
-    if let Some(data) = answer.data.as_object_mut() {
-        data.insert("layers".into(), report);
-    }
+    answer.add("layers", report);
     Ok(answer)
 }

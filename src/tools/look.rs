@@ -85,17 +85,18 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
     if let Some(mask) = &args.show_mask {
         return mask_on(context, &place, mask, edge);
     }
-    let (mut data, image) = picture_of(context, &place, edge)?;
+    let (data, image) = picture_of(context, &place, edge)?;
+    let mut answer = Answer { data, images: vec![image], head: None };
     let parent = context.photo.workspace().commit(&place.commit).map_err(fault)?.parents.first().cloned();
     if let Some(parent) = parent.filter(|_| place.commit != context.view.start.baseline) {
         let before = context.place(Some(parent.as_str()))?;
         // A picture of the step before costs nothing when it was looked at; otherwise it is not worth a render.
         if let Some(before) = context.looked_at(&before.state, edge, Quality::Preview) {
             let now = context.render(&place.state, edge, Quality::Preview)?;
-            data["versus_parent"] = json!(context.difference(&before, &now)?);
+            answer.add("versus_parent", json!(context.difference(&before, &now)?));
         }
     }
-    Ok(Answer { data, images: vec![image], head: None })
+    Ok(answer)
 }
 
 /// The picture of a place with a mask drawn over it.
@@ -248,7 +249,7 @@ pub fn read_transcript(context: &mut ToolContext<'_>, args: args::ReadTranscript
         read.lines.iter().filter_map(|line| Some((line.seq, line.mono_ms / 1000, headline(&line.event)?)));
     let rows: Vec<String> = told.map(|(seq, at, what)| format!("{seq} {at}s {what}")).collect();
     let from = rows.len().saturating_sub(last);
-    Ok(json!({ "events": rows[from..] }).into())
+    Ok(json!({ "events": rows.get(from..).unwrap_or_default() }).into())
 }
 
 /// One line about an event, for the events that a model gains by reading again.

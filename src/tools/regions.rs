@@ -19,8 +19,9 @@ pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegio
         .map_err(|e| Fault::from(&e).with("field", "regions"))?;
     let operation = Operation::of_regions(&request, &applied, &engine.vocabulary);
     let mut answer = edit::commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
-    answer.data["n_regions"] = json!(args.regions.len());
+    answer.add("n_regions", json!(args.regions.len()));
     // By these numbers remove_module takes one of them back.
-    answer.data["instances"] = json!(applied.moves.iter().map(|done| done.instance).collect::<Vec<_>>());
+    let instances: Vec<_> = applied.moves.iter().map(|done| done.instance).collect();
+    answer.add("instances", json!(instances));
     Ok(answer)
 }

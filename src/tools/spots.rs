@@ -26,7 +26,7 @@ pub fn apply_spot(context: &mut ToolContext<'_>, args: args::ApplySpot) -> Resul
         engine.vocabulary.apply_spots(&spots, &place.state, facts, layouts, version).map_err(refused)?;
     let operation = Operation::ApplySpot { spots: applied.spots.clone() };
     let mut answer = edit::commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
-    answer.data["spots"] = json!(applied.spots);
-    answer.data["spots_standing"] = json!(applied.standing);
+    answer.add("spots", json!(applied.spots));
+    answer.add("spots_standing", json!(applied.standing));
     Ok(answer)
 }

@@ -135,12 +135,14 @@ pub struct Read {
 pub fn read(path: &Path) -> Result<Read, TranscriptError> {
     let io = |source| TranscriptError::Io { doing: "read", path: path.into(), source };
     let bytes = files::read_own(path, files::LARGEST).map_err(io)?;
-    let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
-    let torn = bytes.len() - whole;
+    let mut tail: &[u8] = &[];
     let mut lines = Vec::new();
     let mut prev = Hash::of(b"");
-    for (index, text) in bytes[..whole].split_inclusive(|&b| b == b'\n').enumerate() {
-        let text = text.strip_suffix(b"\n").unwrap_or(text);
+    for (index, text) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
+        let Some(text) = text.strip_suffix(b"\n") else {
+            tail = text;
+            break;
+        };
         let seq = index as u64;
         let damaged = |reason: String| TranscriptError::Damaged { path: path.into(), line: seq + 1, reason };
         if seal::check(b"", text) == Seal::Broken {
@@ -157,14 +159,14 @@ pub fn read(path: &Path) -> Result<Read, TranscriptError> {
         lines.push(line);
     }
     // A line that was whole once was not torn: its end was changed.
-    let tail = bytes.get(whole..).unwrap_or_default();
     if let Some((_, line)) = tail.split_last()
         && seal::check(b"", line) == Seal::Whole
     {
         let (path, line) = (path.into(), lines.len() as u64 + 1);
         return Err(TranscriptError::Damaged { path, line, reason: "its end was changed".into() });
     }
-    Ok(Read { lines, torn, end: prev, length: whole as u64 })
+    let length = (bytes.len() - tail.len()) as u64;
+    Ok(Read { lines, torn: tail.len(), end: prev, length })
 }
 
 /// A transcript open for appending. One writer a file; the workspace lock sees to that.

@@ -91,12 +91,16 @@ impl Vocabulary {
 pub fn solve(probes: [&Picture; 3], place: &Place) -> Result<BTreeMap<String, f64>, VocabularyError> {
     let [plain, red, blue] = [mean(probes[0], place)?, mean(probes[1], place)?, mean(probes[2], place)?];
     let step = STEP - 1.0;
-    let by_red: [f64; 3] = std::array::from_fn(|i| (red[i] - plain[i]) / step);
-    let by_blue: [f64; 3] = std::array::from_fn(|i| (blue[i] - plain[i]) / step);
-    let rest: [f64; 3] = std::array::from_fn(|i| plain[i] - by_red[i] - by_blue[i]);
+    // What each channel gets of red, of blue, and whatever the gains are.
+    let shares = |plain: f64, red: f64, blue: f64| {
+        let (by_red, by_blue) = ((red - plain) / step, (blue - plain) / step);
+        [by_red, by_blue, plain - by_red - by_blue]
+    };
+    let green = shares(plain[1], red[1], blue[1]);
     // Red = green and blue = green, as `p·red + q·blue = r`.
-    let equation = |i: usize| [by_red[i] - by_red[1], by_blue[i] - by_blue[1], rest[1] - rest[i]];
-    let ([p, q, r], [s, t, u]) = (equation(0), equation(2));
+    let equation = |of: [f64; 3]| [of[0] - green[0], of[1] - green[1], green[2] - of[2]];
+    let [p, q, r] = equation(shares(plain[0], red[0], blue[0]));
+    let [s, t, u] = equation(shares(plain[2], red[2], blue[2]));
     let determinant = p * t - q * s;
     let unusable =
         || VocabularyError::GreyCard("no white balance makes it neutral: it is too dark or too colourful");

@@ -17,7 +17,7 @@
 //! arguments JSON objects; pictures in user messages alone; and the conversation of one system prompt only
 //! appended to (`allow_compaction` lifts the last). A breach is answered 400 and fails the test on drop.
 //! It needs no async runtime, so it serves tests that start the binary as well.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -225,7 +225,8 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
     }
 }
 
-fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+/// The head and the body of one request.
+pub fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut piece = [0; 8192];
     loop {
@@ -250,7 +251,8 @@ fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
-fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], body: &[u8]) {
+/// Answers with a status, headers and a body, and says that the connection is closed.
+pub fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], body: &[u8]) {
     let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));

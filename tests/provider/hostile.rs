@@ -27,16 +27,18 @@ async fn fault(reply: StubReply) -> (ProviderFault, Duration) {
 }
 
 /// Reading twice as much takes about twice as long, and not four times: told by the clock, but of one process in
-/// one run, the best of three each, so that a busy machine does not matter.
+/// one run, the best of some each, so that a busy machine does not matter.
 async fn takes_linear_time(of: impl Fn(usize) -> StubReply) {
     let mut best = [Duration::MAX; 2];
-    for _ in 0..3 {
+    for _ in 0..10 {
         for (n, best) in best.iter_mut().enumerate() {
             *best = (*best).min(fault(of(n + 1)).await.1);
         }
+        if best[1] < best[0] * 3 + Duration::from_millis(200) {
+            return;
+        }
     }
-    let [one, two] = best;
-    assert!(two < one * 3 + Duration::from_millis(200), "{one:?} for one, {two:?} for two");
+    panic!("{:?} for one, {:?} for two", best[0], best[1]);
 }
 
 #[tokio::test]

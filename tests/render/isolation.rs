@@ -169,11 +169,15 @@ fn confined_pixels_are_the_same_pixels() {
             let defaults = defaults.clone();
             Arc::new(move |_, _| Ok(defaults.clone()))
         };
-        let worker = Worker::new(studio.cli.clone(), &base, encode).unwrap();
         let (raw, state) = (raw(&photo), EditState::default());
         let request = RenderRequest { raw: &raw, state: &state, long_edge: 300, quality: Quality::Judge };
-        let by_worker = worker.render(&request, &patient()).unwrap();
-        assert_eq!((worker.children(), worker.troubles()), (1, 0), "the kept darktable did not answer");
+        // Where a kept darktable takes too long for its start, another answers: that would prove nothing here.
+        let kept = || {
+            let worker = Worker::new(studio.cli.clone(), &base, encode.clone()).unwrap();
+            let rendered = worker.render(&request, &patient()).unwrap();
+            ((worker.children(), worker.troubles()) == (1, 0)).then_some(rendered)
+        };
+        let by_worker = (0..10).find_map(|_| kept()).expect("the kept darktable did not answer");
         assert_eq!(fs::read(&photo).unwrap(), bayer_dng());
         [shoot(&defaults).pixel_hash, by_worker.pixel_hash]
     });

@@ -1,5 +1,5 @@
 //! Rendering: with the real darktable, and with stubs in its place that fail as it may fail.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
 mod failure_modes;
 mod faults;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chemigram::clock::{Deadline, SystemClock};
 use chemigram::darktable::oneshot::{Encoder, OneShot};
@@ -26,6 +26,15 @@ fn patient() -> Deadline {
 
 fn within(time: Duration) -> Deadline {
     Deadline::after(Arc::new(SystemClock), time)
+}
+
+/// Waits for something that comes about sooner or later, however busy the machine is.
+fn until(what: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !what() {
+        assert!(began.elapsed() < Duration::from_secs(120), "it never came about");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// A folder with test photographs, and a renderer that works in it.

@@ -1,5 +1,6 @@
 //! A chart of known lightness, chroma and hue, and where ranges of colours lie on it.
 #![allow(dead_code, reason = "the test and the table each use their own part")]
+#![allow(clippy::indexing_slicing, reason = "a failure in a helper is the failure of its test")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! What every move promises, held against pixels of the installed darktable: one table of cases, one verdict each.
 #![allow(dead_code, reason = "the tests and the tables each use their own part")]
 #![allow(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::panic,
     missing_docs,

@@ -1,6 +1,7 @@
 //! The demo photo, opened by the installed darktable, with the vocabulary at hand.
 #![allow(dead_code, reason = "the tests and the tables each use their own part")]
 #![allow(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::panic,
     missing_docs,

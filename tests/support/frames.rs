@@ -2,6 +2,7 @@
 //! picture. Where they have to lie is worked out here, in pixels of that picture, and by nothing of the program's.
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::panic,
     missing_docs,

@@ -28,7 +28,11 @@ pub struct Tile {
     pub chroma: [f32; TILE],
 }
 
-#[allow(clippy::needless_range_loop, reason = "several rows are read and written at one place")]
+#[allow(
+    clippy::needless_range_loop,
+    clippy::indexing_slicing,
+    reason = "several rows of one length are read and written at one place below it"
+)]
 impl Tile {
     pub fn new() -> Self {
         Self { l: [0.0; TILE], a: [0.0; TILE], b: [0.0; TILE], chroma: [0.0; TILE] }

@@ -54,11 +54,13 @@ pub fn linear([r, g, b]: [u8; 3]) -> [f32; 3] {
 }
 
 #[inline(always)]
+#[allow(clippy::indexing_slicing, reason = "the table has a place for each code")]
 fn decode(code: u8) -> f32 {
     LINEAR[usize::from(code)]
 }
 
 /// The sRGB transfer curve in the precision that colours are computed in.
+#[allow(clippy::indexing_slicing, reason = "computed when the program is built")]
 static LINEAR: [f32; 256] = {
     let mut linear = [0.0; 256];
     let mut code = 0;

@@ -4,6 +4,7 @@
 /// 8-bit sRGB to linear light, 0 to 1.
 pub static LINEAR: [f64; 256] = table();
 
+#[allow(clippy::indexing_slicing, reason = "computed when the program is built")]
 const fn table() -> [f64; 256] {
     let mut linear = [0.0; 256];
     let mut code = 0;

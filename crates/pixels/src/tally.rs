@@ -190,7 +190,11 @@ impl Cast {
     /// Adds those of a tile's first `count` pixels whose L* is wanted. What is not adds a zero, as what is beyond
     /// them does, so that several are done at once.
     #[inline(always)]
-    #[allow(clippy::needless_range_loop, reason = "several rows are read and written at one place")]
+    #[allow(
+        clippy::needless_range_loop,
+        clippy::indexing_slicing,
+        reason = "several rows of one length are read and written at one place below it"
+    )]
     fn add(&mut self, tile: &Tile, count: usize, wanted: impl Fn(f32) -> bool) {
         let (mut a, mut b) = ([0.0; TILE], [0.0; TILE]);
         for at in 0..TILE {

@@ -168,11 +168,12 @@ impl Answer {
         let mut read = found
             .and_then(|r| serde_json::Deserializer::from_str(&r.text).into_iter::<Value>().next()?.ok())
             .unwrap_or_default();
-        if read["ok"] == true {
-            return Self::Good(read["data"].take());
+        let mut take = |at: &str| read.pointer_mut(at).map(Value::take).unwrap_or_default();
+        if take("/ok") == true {
+            return Self::Good(take("/data"));
         }
-        let code = read["error"]["code"].as_str().unwrap_or("unreadable").to_owned();
-        Self::Bad { code, details: read["error"]["details"].take() }
+        let code = take("/error/code").as_str().unwrap_or("unreadable").to_owned();
+        Self::Bad { code, details: take("/error/details") }
     }
 }
 
@@ -315,7 +316,7 @@ impl Memory {
                         self.edited(&call.name, &arguments, data);
                     }
                 }
-                "render_preview" if arguments["ref"].is_null() => {
+                "render_preview" if arguments.get("ref").is_none_or(Value::is_null) => {
                     self.renders += 1;
                     turn.look = Some(match answer {
                         Answer::Good(data) => Some(data),
@@ -443,7 +444,7 @@ impl Memory {
     fn noted(&mut self, tool: &str, arguments: &Value, answer: Answer) {
         match (tool, answer) {
             ("list_vocabulary", Answer::Good(data)) => {
-                let listed = data["moves"].as_array().into_iter().flatten();
+                let listed = data.get("moves").and_then(Value::as_array).into_iter().flatten();
                 self.moves = listed.filter_map(|row| ListedMove::deserialize(row).ok()).collect();
                 for branch in self.branches.iter_mut().filter(|branch| branch.candidates.is_empty()) {
                     branch.candidates = candidates(&self.moves, &branch.aim, self.seed);
@@ -451,7 +452,8 @@ impl Memory {
             }
             ("confirm_session", Answer::Good(data)) => {
                 // Branches that the prose of the plan did not give away.
-                for row in data["branches_to_make"].as_array().into_iter().flatten() {
+                let rows = data.get("branches_to_make").and_then(Value::as_array);
+                for row in rows.into_iter().flatten() {
                     let Some(name) = row["branch"].as_str() else { continue };
                     if self.plan.iter().all(|planned| planned.name != name) {
                         let vector = row["vector"].as_str().map(str::to_owned);
@@ -473,7 +475,7 @@ impl Memory {
                     }
                     Answer::Bad { details, .. } => {
                         branch.refusals += 1;
-                        branch.real_moves = texts(&details["real_moves"]);
+                        branch.real_moves = details.get("real_moves").map(texts).unwrap_or_default();
                     }
                 }
             }

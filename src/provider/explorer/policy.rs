@@ -1,6 +1,6 @@
 //! What to do next: read the context, confirm, read the vocabulary, explore branch after branch, end.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::conversation::{Message, ToolCall};
 use crate::provider::explorer::aim::Aim;
@@ -191,7 +191,10 @@ fn edit(branch: &Branch, goal: &Settings, label: &str, reply: &mut Reply) {
 /// moves that the engine named.
 fn judge(memory: &Memory, branch: &Branch, reply: &mut Reply) {
     let again = branch.refusals > 0;
-    let mut arguments = json!({"branch": branch.name, "judged_reasoning": words::reasoning(branch)});
+    let mut arguments = Map::new();
+    let mut set = |field: &str, value: Value| arguments.insert(field.to_owned(), value);
+    set("branch", branch.name.as_str().into());
+    set("judged_reasoning", words::reasoning(branch).into());
     let best = match memory.habit {
         Habit::Random => branch.trials.last(),
         _ => search::best(branch),
@@ -199,22 +202,22 @@ fn judge(memory: &Memory, branch: &Branch, reply: &mut Reply) {
     match best.and_then(|best| Some((best, best.figures.as_ref()?))) {
         Some((best, figures)) => {
             let moves = if again { &branch.real_moves } else { &figures.ops };
-            arguments["judged_score"] = search::score(search::merit(&branch.aim, figures)).into();
-            arguments["comparable_to_baseline"] =
-                (!figures.difference.resized && figures.difference.mean <= 12.0).into();
-            arguments["key_moves"] = moves.as_slice().into();
+            let comparable = !figures.difference.resized && figures.difference.mean <= 12.0;
+            set("judged_score", search::score(search::merit(&branch.aim, figures)).into());
+            set("comparable_to_baseline", comparable.into());
+            set("key_moves", moves.as_slice().into());
             // When the best could not be restored, its own commit is judged.
             if best.goal != branch.settings {
-                arguments["hash"] = figures.commit.clone().into();
+                set("hash", figures.commit.clone().into());
             }
         }
         None => {
-            arguments["judged_score"] = search::ABANDONED.into();
-            arguments["abandoned"] = (!again).into();
+            set("judged_score", search::ABANDONED.into());
+            set("abandoned", (!again).into());
         }
     }
     reply.say(format!("{}: judged by its numbers.", branch.name));
-    reply.call("record_judgment", &arguments);
+    reply.call("record_judgment", &arguments.into());
 }
 
 /// Judges what is not judged; then leaves what was learned, and ends.

@@ -65,9 +65,9 @@ impl Frame {
         let straight = self.straight();
         let [width, height] = self.orientation.turned(straight);
         let back = |x, y| self.orientation.back([left * width + x, top * height + y], straight);
-        let [origin, across, down] = [back(0.0, 0.0), back(1.0, 0.0), back(0.0, 1.0)];
-        let row = |axis: usize| [across[axis] - origin[axis], down[axis] - origin[axis], origin[axis]];
-        let turned = Projection([row(0), row(1), [0.0, 0.0, 1.0]]);
+        // The origin, and a step across and down.
+        let [[x, y], [ax, ay], [dx, dy]] = [back(0.0, 0.0), back(1.0, 0.0), back(0.0, 1.0)];
+        let turned = Projection([[ax - x, dx - x, x], [ay - y, dy - y, y], [0.0, 0.0, 1.0]]);
         let sensor = self.tilt.as_ref().map_or(turned, |tilt| tilt.undo.after(&turned));
         Projection::shift(self.margins[0], self.margins[1]).after(&sensor)
     }

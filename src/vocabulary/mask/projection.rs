@@ -12,10 +12,8 @@ impl Projection {
 
     /// First `first`, then this.
     pub(crate) fn after(&self, first: &Self) -> Self {
-        let Self([x, y, z]) = first;
-        let row = |[p, q, r]: [f64; 3]| {
-            [0, 1, 2].map(|column: usize| p * x[column] + q * y[column] + r * z[column])
-        };
+        let Self([[a, b, c], [d, e, f], [g, h, i]]) = first;
+        let row = |[p, q, r]: [f64; 3]| [p * a + q * d + r * g, p * b + q * e + r * h, p * c + q * f + r * i];
         Self(self.0.map(row))
     }
 

@@ -260,11 +260,7 @@ impl JsonSchema for MaskSpec {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let point = json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
         let points = json!({ "type": "array", "items": point });
-        let place = |description: &str| {
-            let mut place = point.clone();
-            place["description"] = description.into();
-            place
-        };
+        let place = |description: &str| json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2, "description": description });
         // What belongs to what stands with `shape` and `range`: a field's own words replace those of the whole.
         json_schema!({
             "type": "object",

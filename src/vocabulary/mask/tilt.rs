@@ -29,10 +29,12 @@ impl Tilt {
         };
         let corners = [[0.0, 0.0], [width - 1.0, 0.0], [0.0, height - 1.0], [width - 1.0, height - 1.0]]
             .map(|corner| map.point(corner));
-        let least = |axis: usize| corners.iter().fold(f64::MAX, |least, c| least.min(c[axis]));
-        let greatest = |axis: usize| corners.iter().fold(f64::MIN, |greatest, c| greatest.max(c[axis]));
-        let full = [0, 1].map(|axis| greatest(axis) - least(axis) + 1.0);
-        let corner = Projection::shift(-least(0) - kept[0] * full[0], -least(1) - kept[1] * full[1]);
+        let bound = |of: fn(f64, f64) -> f64, from: f64| {
+            corners.iter().fold([from; 2], |[x, y], corner| [of(x, corner[0]), of(y, corner[1])])
+        };
+        let (least, greatest) = (bound(f64::min, f64::MAX), bound(f64::max, f64::MIN));
+        let full = [greatest[0] - least[0] + 1.0, greatest[1] - least[1] + 1.0];
+        let corner = Projection::shift(-least[0] - kept[0] * full[0], -least[1] - kept[1] * full[1]);
         Some(Self { undo: corner.after(&map).inverse()?, full, kept })
     }
 
