@@ -1,4 +1,5 @@
 //! Scripted agents that never stop, each stopped by one cap alone and never past it.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod support;
 

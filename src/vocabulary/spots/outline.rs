@@ -94,11 +94,11 @@ impl Outline {
     /// Whether it lies in a picture of that size, or where it is to be shown does not either: a wire from edge to
     /// edge has no place beside it that is any shorter.
     pub(super) fn lies_within(&self, size: [f64; 2], shown: &Self) -> bool {
-        (0..2).all(|axis: usize| {
+        [0, 1].into_iter().zip(size).all(|(axis, side)| {
             let ([least, most], [own_least, own_most]) = (self.ends(axis), shown.ends(axis));
             let [low, high] = match self.corners.len() {
-                1 => [self.reach, size[axis] - self.reach],
-                _ => [self.reach.min(own_least), (size[axis] - self.reach).max(own_most)],
+                1 => [self.reach, side - self.reach],
+                _ => [self.reach.min(own_least), (side - self.reach).max(own_most)],
             };
             low <= least && most <= high
         })
