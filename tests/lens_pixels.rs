@@ -1,5 +1,5 @@
 //! Lenses that were chosen by hand, and fringes, from the command to the pixels of the installed darktable.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 #[path = "support/frames.rs"]
 mod frames;

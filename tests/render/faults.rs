@@ -140,8 +140,8 @@ fn a_hang_is_cut_on_time_with_all_its_children() {
         let mark = if body.contains("child") { "child" } else { "begun" };
         let clock = Arc::new(ManualClock::default());
         let deadline = Deadline::after(clock.clone(), Duration::from_secs(1));
+        let edit = sidecar(0.0);
         let error = std::thread::scope(|scope| {
-            let edit = sidecar(0.0);
             let render = || {
                 studio.renderer.render_sidecar(&photo, &edit, 64, Quality::Preview, &deadline).unwrap_err()
             };

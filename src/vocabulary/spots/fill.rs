@@ -41,7 +41,7 @@ pub fn measure(spots: &mut [Spot], picture: &Picture) {
     for spot in spots.iter_mut().filter(|spot| is_wanting(spot)) {
         let [x, y] = spot.source.unwrap_or_default();
         let half = match &spot.path {
-            Some(corners) => super::Place::Path(corners.clone()).half_width(size),
+            Some(corners) => super::place::Place::Path(corners.clone()).half_width(size),
             None => spot.radius.unwrap_or(Spot::RADIUS) * size[0].min(size[1]),
         };
         // At least a pixel.

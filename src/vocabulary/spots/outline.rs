@@ -5,7 +5,8 @@ use crate::darktable::state::{MaskForm, Shape};
 use crate::vocabulary::frames::seen;
 use crate::vocabulary::mask::{Drawn, Frame};
 
-use super::{FEATHER, Place};
+use super::FEATHER;
+use super::place::Place;
 
 /// The displayed picture.
 pub(super) struct Picture {
