@@ -65,6 +65,11 @@ pub(crate) fn untouched(_: &Path) -> Result<Untouched, RenderError> {
     Ok(Untouched { state: PHOTO.2.clone(), sidecar: Vec::new(), facts, darktable: "4.2.1".into() })
 }
 
+/// The moves, and the layouts.
+pub(crate) fn moves() -> (Arc<Vocabulary>, Arc<Layouts>) {
+    (PHOTO.0.clone(), PHOTO.1.clone())
+}
+
 /// A folder in memory, where the system has one: these tests write much and keep nothing.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
