@@ -35,7 +35,7 @@ const OLLAMA: &str = concat!(
 /// A careless server: a byte-order mark, no blank lines, a payload over two lines, an error thrown in.
 const CARELESS: &str = concat!(
     "\u{feff}event: chunk\r",
-    "data:{\"choices\":[{\"delta\":\rdata: {\"content\":\"I\"}}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\r",
+    "data:{\"choices\":[{\"delta\":\r\ndata: {\"content\":\"I\"}}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\r",
     "data:{\"choices\":[{\"delta\":{\"content\":\" see\"}}]}\r",
     "{\"error\":{\"code\":502,\"message\":\"upstream\"}}\n\n",
 );
