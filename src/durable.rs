@@ -9,12 +9,17 @@ use std::time::Duration;
 
 use crate::files;
 
+#[cfg(test)]
+pub(crate) mod journal;
+
 /// Writes `bytes` to `path` so that a reader sees the old file or the whole new one, never a part:
 /// a temporary file beside it, synced, renamed over it, and the folder synced.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
     make_folder(folder)?;
     filled(folder, bytes, 0o600)?.persist(path).map_err(|e| e.error)?;
+    #[cfg(test)]
+    journal::note(path, || journal::Change::Replace(bytes.to_vec()));
     sync_folder(folder)
 }
 
@@ -78,6 +83,8 @@ pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
         return Err(error);
     }
     file.sync_data()?;
+    #[cfg(test)]
+    journal::note(path, || journal::Change::Append { bytes: text.into_bytes(), synced: true });
     match (length, path.parent()) {
         // The file may be new, and its name is on disk with its folder.
         (0, Some(folder)) => sync_folder(folder),
@@ -96,6 +103,8 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => return Err(error),
         _ => {}
     }
+    #[cfg(test)]
+    journal::note(folder, || journal::Change::Folder);
     sync_folder(above)
 }
 

@@ -214,6 +214,11 @@ impl Gate {
         self.refusal.take()
     }
 
+    /// Gives the transcript its name: with it, the session has begun.
+    pub fn name(&mut self, path: &std::path::Path) -> Result<(), TranscriptError> {
+        self.transcript.rename(path)
+    }
+
     /// How many lines the transcript has.
     pub fn lines(&self) -> u64 {
         self.transcript.next_seq()

@@ -659,6 +659,11 @@ calls = [
         report.is_whole()
     };
     assert!(is_whole());
+    let session = listing::of_photo(&workspace).unwrap().remove(0);
+    // What `mode-b show` reads, and what `mode-b list` says.
+    let is_shown = || listing::read(&workspace, &session).is_ok();
+    let is_listed = || listing::summary(&workspace, &session).condition.word() != "damaged";
+    assert!(is_shown() && is_listed());
     // The photographer's own texts may be anything, and previews are made again when they are missed.
     let free = ["brief.md", "notes.md", "lock", "previews"].map(|name| workspace.folder().join(name));
     let (mut folders, mut seen) = (vec![workspace.folder().to_owned()], Vec::new());
@@ -681,6 +686,9 @@ calls = [
             bytes[n * (good.len() - 1) / (many - 1).max(1)] ^= 1 << (n % 8);
             std::fs::write(path, bytes).unwrap();
             assert!(!is_whole(), "{} at {n} of {many}", path.display());
+            if path.ends_with("transcript.jsonl") {
+                assert!(!is_shown() && !is_listed(), "{} at {n} of {many}", path.display());
+            }
         }
         std::fs::write(path, good).unwrap();
     }

@@ -323,6 +323,21 @@ fn a_photo_goes_all_the_way() {
     assert!(home.fails(4, &["demo-raw", "x.dng"]).contains("--force"));
     let photo = home.json(&["ingest", "x.dng", "--id", "cup", "--brief", "Quiet."]);
     assert_eq!(photo["photo"], "cup");
+    // A log goes whole where it was sent, or says that it did not; a reader that has enough is no error.
+    let log_to = |out: Stdio, json: &[&str]| {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("chemigram"));
+        command.args(["log", "cup"]).args(json).current_dir(home.0.path()).env("HOME", home.0.path());
+        let mut child = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    for json in [&[][..], &["--json"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (status, said) = log_to(full.into(), json);
+        assert!(status == Some(4) && said.contains("No space left"), "{json:?}: {status:?} {said}");
+        assert_eq!(log_to(Stdio::piped(), json), (Some(0), String::new()), "{json:?}");
+    }
     let again = home.fails(4, &["ingest", "x.dng"]);
     assert!(again.contains("`cup`"), "{again}");
     assert_eq!(home.json(&["status", "cup"])["is_baseline"], true);

@@ -305,6 +305,8 @@ mod tests {
         at_once: AtomicU64,
         most_at_once: AtomicU64,
         fails: bool,
+        /// The picture of this size is a defect of the program.
+        panics_at: Option<u32>,
     }
 
     impl Slow {
@@ -316,6 +318,7 @@ mod tests {
                 at_once: AtomicU64::new(0),
                 most_at_once: AtomicU64::new(0),
                 fails: false,
+                panics_at: None,
             })
         }
 
@@ -338,6 +341,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             self.at_once.fetch_sub(1, Ordering::SeqCst);
+            assert_ne!(self.panics_at, Some(request.long_edge), "a defect");
             if deadline.expired() {
                 let cancelled = deadline.is_cancelled();
                 return Err(RenderError::Cut { after: started.elapsed(), cancelled });
@@ -505,5 +509,34 @@ mod tests {
         let error = queue.render(&bench.ask(1), &patient()).unwrap_err();
         assert!(matches!(error, RenderError::Untrusted(_)), "{error}");
         assert_eq!(slow.begun().len(), 2);
+    }
+
+    #[test]
+    fn a_defect_in_a_job_ends_that_job_alone_and_nobody_waits_for_it() {
+        let mut bench = Bench::new();
+        let mut slow = Slow::new(5);
+        Arc::get_mut(&mut slow).unwrap().panics_at = Some(1);
+        let queue = Queue::new(slow.clone(), 1);
+        bench.ahead(&queue, 1);
+        until(|| slow.begun() == ["1"] && slow.at_once.load(Ordering::SeqCst) == 0);
+        // Whoever joins does it again, and has the reason first-hand.
+        let soon = Deadline::after(Arc::new(SystemClock), Duration::from_secs(60));
+        let joined = caught(|| queue.render(&bench.ask(1), &soon)).unwrap_err();
+        assert!(joined.message.contains("a defect"), "{joined}");
+        assert_eq!(slow.begun(), ["1", "1"]);
+        // The lane is free for the next one, and a defect in what is done with the picture costs that alone.
+        let permit = bench.permit(2);
+        queue.ahead(permit, &bench.ask(2), &Deadline::never(), |_| panic!("a defect in measuring"));
+        until(|| slow.begun().len() == 3 && slow.at_once.load(Ordering::SeqCst) == 0);
+        assert_eq!(queue.render(&bench.ask(2), &soon).unwrap().picture.rgb[0], 2);
+        bench.ahead(&queue, 3);
+        until(|| slow.begun().len() == 4);
+        assert_eq!(queue.render(&bench.ask(3), &soon).unwrap().picture.rgb[0], 3);
+        assert_eq!(slow.begun(), ["1", "1", "2", "3"], "nothing else was rendered twice");
+        // Of several that are asked for at once, the defect comes to whoever asked, and the others were done.
+        let queue = Queue::new(slow.clone(), 2);
+        let asks = [bench.ask(1), bench.ask(4), bench.ask(5)];
+        assert!(caught(|| queue.render_all(&asks, &soon)).is_err());
+        assert_eq!(queue.render_all(&asks[1..], &soon).len(), 2);
     }
 }

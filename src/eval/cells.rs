@@ -496,7 +496,19 @@ impl Job<'_> {
 
     /// What becomes of a cell that the program itself broke off.
     pub fn broke(&self, fault: &Fault) -> Standing {
-        self.note(fault, Amounts::default());
+        let session = workspace(&self.surroundings.home, self.cell).and_then(|workspace| {
+            let id = listing::of_photo(&workspace).ok()?.into_iter().next()?;
+            listing::read(&workspace, &id).ok()
+        });
+        // What was under way may have been paid for.
+        let spent = session.as_ref().map(|session| session.ledger.settled().plus(session.ledger.reserved()));
+        self.note(fault, spent.unwrap_or_default());
+        // What is on the bill now would come on it once more if the session went on. One that has ended waits to be
+        // measured, and is not paid again.
+        if session.is_some_and(|session| session.state.end.is_none()) {
+            // Best effort: what was spent is written down.
+            let _ = self.set_aside();
+        }
         Standing::Failed { failures: self.failures() }
     }
 

@@ -683,7 +683,17 @@ impl<'a> Desk<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::assets::Overlay;
+    use crate::eval::golden::Golden;
+    use crate::provider::Registry;
+    use crate::redact::Redactor;
+    use crate::session::driver::{Host, Session};
+    use crate::session::rig;
+    use crate::session::state::State;
+    use crate::transcript::{Event, Line};
 
     #[test]
     fn a_star_stands_for_anything() {
@@ -699,6 +709,105 @@ mod tests {
             ("*ü", "größe_ü", true),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    /// A set of two scenarios, and what a run over it needs; no darktable.
+    fn surroundings(folder: &Path) -> Surroundings {
+        let set = folder.join("golden_test");
+        std::fs::create_dir_all(set.join("raws")).unwrap();
+        std::fs::write(set.join("raws/cup.dng"), "sensor data").unwrap();
+        for id in ["001_cup", "002_cup"] {
+            let text = format!(
+                "[metadata]\nid = \"{id}\"\ntitle = \"A cup\"\ncreated = \"2026-11-22\"\n\
+                 [brief]\nsubject = \"A cup.\"\nintent = \"Open.\"\n\
+                 [image]\npath = \"../raws/cup.dng\"\nsha256 = \"{}\"\n\
+                 [budget]\ntime = 3600\niterations = 10\nbranches = 1\ncost = 2.0\n\
+                 [[vectors]]\nname = \"light\"\ndirection = \"open the shadows\"\n\
+                 [[hidden]]\nmove = \"exposure\"\nvalues = {{ ev = 0.5 }}\n",
+                Hash::of("sensor data")
+            );
+            std::fs::create_dir_all(set.join(id)).unwrap();
+            std::fs::write(set.join(id).join("scenario.toml"), text).unwrap();
+        }
+        let today = "2026-11-22".parse().unwrap();
+        let golden = Golden::freeze(&set, "recovery", [].into(), "for a test", today).unwrap();
+        let (vocabulary, layouts) = rig::moves();
+        Surroundings {
+            home: folder.join("evaluations"),
+            golden,
+            raws: None,
+            registry: Registry::with_env(&Overlay::providers(None), |_| None),
+            prompts: Overlay::prompts(None),
+            protocols: BTreeMap::new(),
+            vocabulary_files: Overlay::vocabulary(None),
+            vocabulary,
+            layouts,
+            renderer: Arc::new(rig::Sums::default()),
+            ask: Box::new(rig::untouched),
+            redactor: Redactor::default(),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// Panics once the model was paid.
+    struct Defect(bool);
+
+    impl Host for Defect {
+        fn line(&self, line: &Line, _: &State, _: &Ledger) {
+            assert!(!self.0 || !matches!(line.event, Event::ModelReply { .. }), "a defect after it was paid");
+        }
+    }
+
+    #[test]
+    fn a_defect_in_a_cell_ends_that_cell_alone_and_what_it_had_spent_is_on_the_bill() {
+        let folder = rig::folder();
+        let surroundings = surroundings(folder.path());
+        let script = folder.path().join("script.toml");
+        let reply = "[model]\nfree = false\nprice = { input = 1.0, output = 4.0, as_of = \"2026-11-01\" }\n[[reply]]\n\
+                     calls = [{ name = \"end_mode_b_session\", arguments = { session_summary = \"Done.\" } }]\n\
+                     usage = { input_fresh = 20000, output = 100 }\n";
+        std::fs::write(&script, reply).unwrap();
+        let asked = Asked {
+            golden: folder.path().join("golden_test"),
+            scenarios: Vec::new(),
+            prompts: vec!["mode_b/system@v1".into()],
+            protocols: Vec::new(),
+            referee: None,
+            prompt_folder: None,
+            contestants: vec![Contestant {
+                provider: "script".into(),
+                model: Some(script.to_str().unwrap().to_owned()),
+            }],
+            repeats: 1,
+            seed: 1,
+            cost_micro_usd: Some(10_000_000),
+            time_seconds: None,
+            cell_cost_micro_usd: None,
+        };
+        for jobs in [1, 2] {
+            let mut plan = plan(
+                &surroundings,
+                Asked { seed: jobs, ..asked.clone() },
+                Hash::of(""),
+                None,
+                Timestamp::now(),
+            )
+            .unwrap();
+            let run = plan.begin(&surroundings.home).unwrap();
+            let execute = |session: &mut Session| {
+                let defect = session.state.start.photo == "001_cup";
+                // As one that was cut: what a session is worth is not the question here.
+                rig::watched(session, &Defect(defect)).map(|_| None)
+            };
+            plan.sit(&surroundings, &run, jobs as usize, &Cancel::default(), &execute, &|_| {}).unwrap();
+            let cells = Manifest::read(&run).unwrap().cells;
+            let Standing::Failed { failures } = &cells[0].standing else { panic!("{:?}", cells[0]) };
+            let last = failures.last().unwrap();
+            assert!(last.message.contains("a defect of chemigram: "), "{last:?}");
+            assert!(last.message.contains("a defect after it was paid"), "{last:?}");
+            assert!(last.spent.cost_micro_usd >= 20_400, "{last:?}");
+            assert!(matches!(&cells[1].standing, Standing::NotRun { why, .. } if why.contains("was cut")));
         }
     }
 }

@@ -444,6 +444,8 @@ impl<'a> Desk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::rig::{self, Rig};
+    use crate::session::start::{Request, Resume};
 
     fn entry(mono_ms: Option<u64>, entry: Entry) -> Stamped {
         // What the clock on the wall says goes back from entry to entry.
@@ -476,5 +478,96 @@ mod tests {
         assert_eq!(ms(&over, [&[5_000], &[7_000, 1_000]]), 9_000);
         // Yesterday's ledgers have no time of their own.
         assert_eq!(ms(&[started(None, &ids[0]), started(None, &ids[1])], [&[5_000], &[7_000]]), 12_000);
+    }
+
+    /// A night on the rig's photo, whose sessions are run by `runs`.
+    struct Defective<'a> {
+        rig: &'a Rig,
+        script: String,
+        runs: &'a (dyn Fn(usize, &mut Session) -> Result<(), SessionError> + Sync),
+    }
+
+    impl House for Defective<'_> {
+        fn photo(&self, order: &Order) -> Result<Workspace, Fault> {
+            assert_ne!(order.photo, "defect", "a defect before the session");
+            Ok(rig::photo(&self.rig.library))
+        }
+
+        fn plan(&self, _: &Order, _: &Workspace, budget: &Budget) -> Result<(Setup, Plan), Fault> {
+            let setup = self.rig.setup(&self.script);
+            let request = Request { budget: budget.clone(), ..rig::request("lite", &["tone"]) };
+            let plan = start::plan(&setup, &request).map_err(|e| Fault::from(&e))?;
+            Ok((setup, plan))
+        }
+
+        fn resume(&self, _: &Order, _: Workspace, id: &SessionId) -> Result<Session, Fault> {
+            let setup = self.rig.setup(&self.script);
+            start::resume(setup, id, Resume::default()).map_err(|e| Fault::from(&e))
+        }
+
+        fn run(&self, place: usize, session: &mut Session, _: Option<Duration>) -> Result<(), SessionError> {
+            (self.runs)(place, session)
+        }
+
+        fn tell(&self, _: &Stamped) {}
+    }
+
+    #[test]
+    fn a_defect_in_a_session_of_the_night_ends_that_session_alone_and_the_next_sitting_takes_it_up() {
+        let rig = Rig::new();
+        let library = Library::new(&rig.library);
+        let order = |photo: &str| Order {
+            photo: photo.into(),
+            raw: None,
+            sha256: Hash::of("one raw"),
+            brief: None,
+            criteria: None,
+            vectors: Vec::new(),
+            budget: Budget::parse("time=20h,iterations=3,branches=1").unwrap(),
+            provider: "script".into(),
+            model: "script".into(),
+            free: true,
+            protocol: None,
+            vars: BTreeMap::new(),
+            referee: None,
+            from: "main".into(),
+            prompt: None,
+            seed: 1,
+            preview_size: 128,
+            proxy: "off".into(),
+        };
+        let orders = vec![order("defect"), order("cup"), order("cup")];
+        let plan = (std::path::Path::new("/plan.toml"), "# plan");
+        let caps = crate::overnight::plan::Caps::default();
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let mut night = crate::overnight::record::begin(&library, plan, caps, orders, now).unwrap();
+        let script = "[[reply]]\ncalls = [{ name = \"end_mode_b_session\", arguments = { session_summary = \"Done.\" } }]\n";
+        let sit = |night: &mut Night, defect: bool| {
+            let runs = |place: usize, session: &mut Session| {
+                assert!(!defect || place != 1, "a defect within the session");
+                rig::run(session).map(drop)
+            };
+            let house = Defective { rig: &rig, script: script.into(), runs: &runs };
+            for jobs in [1, 2] {
+                sit(night, &library, &house, &crate::clock::SystemClock, jobs, &Cancel::default()).unwrap();
+            }
+        };
+        sit(&mut night, true);
+        let standing = |night: &Night| {
+            let read = Night::read(&night.folder).unwrap();
+            assert!(read.is_over());
+            read.tracks().into_iter().map(|track| track.standing).collect::<Vec<_>>()
+        };
+        let told = standing(&night);
+        for (place, why) in [(0, "a defect before the session"), (1, "a defect within the session")] {
+            let Standing::Failed(fault) = &told[place] else { panic!("{told:?}") };
+            assert!(fault.message.contains(why), "{fault}");
+        }
+        assert!(matches!(told[2], Standing::Ended { outcome: Outcome::Completed, .. }), "{told:?}");
+        // Somebody mended it.
+        sit(&mut night, false);
+        let told = standing(&night);
+        assert!(matches!(told[1], Standing::Ended { outcome: Outcome::Completed, .. }), "{told:?}");
+        assert_eq!(night.tracks()[1].all.len(), 1, "one session, taken up and not begun again");
     }
 }

@@ -29,7 +29,7 @@ mod refs;
 mod sessions;
 mod tastes;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod workspace;
 mod writer;
 

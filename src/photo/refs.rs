@@ -130,6 +130,8 @@ impl<'a> Refs<'a> {
     pub(super) fn delete(self, kind: RefKind, name: &RefName) -> Result<(), PhotoError> {
         let path = self.path(kind, name)?;
         fs::remove_file(&path).map_err(PhotoError::io("delete", &path))?;
+        #[cfg(test)]
+        durable::journal::note(&path, || durable::journal::Change::Remove);
         let folder = path.parent().unwrap_or(self.photo);
         durable::sync_folder(folder).map_err(PhotoError::io("write", folder))
     }

@@ -443,3 +443,6 @@ fn chain(error: &reqwest::Error) -> String {
     // The innermost cause is the one that means something to a person.
     parts.pop().unwrap_or_else(|| "no cause given".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,7 @@ const TOOLS: &[&str] = &[
 ];
 
 /// SplitMix64.
-struct Dice(u64);
+pub(super) struct Dice(pub u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
@@ -47,11 +47,11 @@ impl Dice {
         x ^ (x >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn chance(&mut self, percent: u64) -> bool {
+    pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
@@ -490,21 +490,6 @@ impl Agent {
         assert!(spent.cost_micro_usd <= most_cost, "{spent:?} of {budget:?}, {cost} in excess");
     }
 
-    /// Every call of a reply has one result, and no result is without its call.
-    fn answered(&self) {
-        let mut results: BTreeMap<&str, u32> = BTreeMap::new();
-        for line in &self.lines {
-            match &line.event {
-                Event::ModelReply { message: Message::Assistant { calls, .. }, .. } => {
-                    results.extend(calls.iter().map(|call| (call.id.as_str(), 0)));
-                }
-                Event::ToolResult { result, .. } => *results.get_mut(result.call_id.as_str()).unwrap() += 1,
-                _ => {}
-            }
-        }
-        assert!(results.values().all(|count| *count == 1), "{results:?}");
-    }
-
     fn folds(&self) {
         let mut state = State::begin(&self.lines[0], Hash::of(b""), None).unwrap();
         let Event::SessionStart(start) = &self.lines[0].event else { panic!("no header") };
@@ -518,6 +503,21 @@ impl Agent {
     }
 }
 
+/// Every call of a reply has one result, and no result is without its call.
+pub(super) fn answered_once(lines: &[Line]) {
+    let mut results: BTreeMap<&str, u32> = BTreeMap::new();
+    for line in lines {
+        match &line.event {
+            Event::ModelReply { message: Message::Assistant { calls, .. }, .. } => {
+                results.extend(calls.iter().map(|call| (call.id.as_str(), 0)));
+            }
+            Event::ToolResult { result, .. } => *results.get_mut(result.call_id.as_str()).unwrap() += 1,
+            _ => {}
+        }
+    }
+    assert!(results.values().all(|count| *count == 1), "{results:?}");
+}
+
 fn line(seq: u64, mono_ms: u64, event: Event) -> Line {
     Line { seq, t: jiff::Timestamp::UNIX_EPOCH, mono_ms, prev: Hash::of(b""), event }
 }
@@ -529,7 +529,7 @@ fn no_agent_and_no_provider_passes_a_cap() {
     for seed in 0..agents {
         let mut agent = Agent::new(seed);
         agent.run();
-        agent.answered();
+        answered_once(&agent.lines);
         if seed % 50 == 0 {
             agent.folds();
         }

@@ -9,14 +9,22 @@
 #[cfg(test)]
 mod agents;
 mod carry;
+#[cfg(test)]
+mod crashes;
 pub mod driver;
+#[cfg(test)]
+mod edges;
 mod effect;
 pub mod generate;
 pub mod listing;
 pub mod opinion;
+#[cfg(test)]
+mod prefixes;
 pub mod pricing;
 pub mod protocols;
 pub mod replay;
+#[cfg(test)]
+pub(crate) mod rig;
 pub mod start;
 pub mod state;
 pub mod steering;

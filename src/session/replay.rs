@@ -258,7 +258,7 @@ fn copy(
     Ok(Library::new(scratch).open(original.id())?)
 }
 
-fn copy_folder(from: &Path, to: &Path, wanted: &dyn Fn(&Path) -> bool) -> std::io::Result<()> {
+pub(super) fn copy_folder(from: &Path, to: &Path, wanted: &dyn Fn(&Path) -> bool) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let (entry, path) = entry.map(|entry| (entry.file_name(), entry.path()))?;

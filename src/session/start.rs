@@ -301,12 +301,14 @@ fn begin(
     if let Some(steered) = &plan.protocol {
         blobs.put(steered.source.as_bytes()).map_err(SessionError::Blob)?;
     }
-    let transcript =
-        Transcript::create(&folder.join("transcript.jsonl"), setup.clock.clone(), setup.redactor.clone())?;
+    // Without its header it is no session, and without its plan the model would be asked about nothing.
+    let unnamed = folder.join("transcript.new");
+    let transcript = Transcript::create(&unnamed, setup.clock.clone(), setup.redactor.clone())?;
     let ledger = Ledger::new(plan.start.budget.clone(), plan.start.reserve);
     let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
     gate.record(Event::SessionStart(Box::new(plan.start.clone())))?;
     gate.record(Event::Plan { text: plan.message.clone() })?;
+    gate.name(&folder.join("transcript.jsonl"))?;
     Ok(gate)
 }
 

@@ -96,6 +96,8 @@ pub struct State {
     owed: VecDeque<(RefName, Flag)>,
     remarks: BTreeMap<RefName, BTreeSet<Flag>>,
     proposal_ids: BTreeSet<String>,
+    /// What the call under way proposed: its id, and whether it is for taste.
+    proposing: Option<(String, bool)>,
     pending: VecDeque<ToolCall>,
     results: Vec<ToolResult>,
     open_tool: Option<(u64, Box<ToolIntent>)>,
@@ -139,6 +141,7 @@ impl State {
             reminders: BTreeSet::new(),
             proposals: (0, 0),
             proposal_ids: BTreeSet::new(),
+            proposing: None,
             end: None,
             last_input: None,
             factor: 1,
@@ -336,8 +339,9 @@ impl State {
             Event::Proposal { id, target, .. } => {
                 // A call that a crash cut is made again and says the same proposal twice.
                 if self.proposal_ids.insert(id.clone()) {
-                    let count = if target == "taste" { &mut self.proposals.0 } else { &mut self.proposals.1 };
-                    *count += 1;
+                    let taste = target == "taste";
+                    *self.proposed(taste) += 1;
+                    self.proposing = Some((id.clone(), taste));
                 }
             }
             Event::RenderIntent { .. } | Event::Gap { .. } | Event::Note { .. } => {}
@@ -346,6 +350,11 @@ impl State {
 
     /// Forgets what a call did that a crash cut: it will be made again from where it began.
     fn take_back(&mut self) {
+        // Or it would be refused for what it did itself.
+        if let Some((id, taste)) = self.proposing.take() {
+            self.proposal_ids.remove(&id);
+            *self.proposed(taste) -= 1;
+        }
         let Some((_, intent)) = &self.open_tool else { return };
         match &intent.target {
             Some((name, None)) => self.branches.retain(|b| &b.name != name),
@@ -356,6 +365,11 @@ impl State {
             }
             None => {}
         }
+    }
+
+    /// How many proposals were made for taste, or for notes.
+    fn proposed(&mut self, taste: bool) -> &mut usize {
+        if taste { &mut self.proposals.0 } else { &mut self.proposals.1 }
     }
 
     fn say(&mut self, text: &str) {
@@ -398,6 +412,7 @@ impl State {
             self.repeats.retain(|(name, ..), _| name.starts_with("mutate "));
         }
         self.head = head.clone();
+        self.proposing = None;
         let engine = self.open_tool.take().is_some_and(|(_, intent)| intent.engine);
         if engine {
             // The model did not ask for it, and does not hear of it.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::darktable::render::Quality;
 use crate::darktable::state::{EditState, Module};
-use crate::error::{ErrorCode, Fault};
+use crate::error::{ErrorCode, Fault, caught};
 use crate::ids::{Hash, RefName};
 use crate::metrics::check::{VectorCheck, Verdict};
 use crate::metrics::stats::ImageStats;
@@ -118,7 +118,8 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
 
 /// The judgment of a branch that the agent left unjudged: neutral, and marked as the engine's.
 pub fn default_judgment(context: &mut ToolContext<'_>, branch: &RefName, tip: &Hash) -> Judgment {
-    let measured = measure(context, branch, tip).ok();
+    // A session has its closing line, whatever becomes of the pictures.
+    let measured = caught(|| measure(context, branch, tip)).flatten().ok();
     Judgment {
         branch: branch.clone(),
         hash: tip.clone(),

@@ -9,6 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
+#[cfg(test)]
+use crate::durable::journal::{self, Change};
 use crate::error::{Coded, ErrorCode};
 use crate::files;
 use crate::ids::Hash;
@@ -190,12 +192,25 @@ impl Transcript {
         let io = |source| TranscriptError::Io { doing: "create", path: path.into(), source };
         let mut options = OpenOptions::new();
         let file = files::open_own(path, options.append(true).create_new(true)).map_err(io)?;
+        #[cfg(test)]
+        journal::note(path, || Change::Append { bytes: Vec::new(), synced: true });
         if let Some(folder) = path.parent() {
             crate::durable::sync_folder(folder).map_err(io)?;
         }
         let origin = clock.monotonic();
         let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
         Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
+    }
+
+    /// Gives the file this name, under which whoever reads it looks: what it holds by then is found whole or not at
+    /// all.
+    pub fn rename(&mut self, path: &Path) -> Result<(), TranscriptError> {
+        let io = |source| TranscriptError::Io { doing: "name", path: path.into(), source };
+        std::fs::rename(&self.path, path).map_err(io)?;
+        #[cfg(test)]
+        journal::note(&self.path, || Change::Rename(path.to_owned()));
+        self.path = path.into();
+        path.parent().map_or(Ok(()), crate::durable::sync_folder).map_err(io)
     }
 
     /// Goes on with a file that was read: a torn last line is cut, the session clock goes on where the last
@@ -209,6 +224,8 @@ impl Transcript {
         let io = |source| TranscriptError::Io { doing: "open", path: path.into(), source };
         let mut file = files::open_own(path, OpenOptions::new().read(true).append(true)).map_err(io)?;
         file.set_len(read.length).map_err(io)?;
+        #[cfg(test)]
+        journal::note(path, || Change::Truncate(read.length));
         file.seek(SeekFrom::End(0)).map_err(io)?;
         let origin = clock.monotonic();
         let base = read.lines.last().map_or(Duration::ZERO, Line::at);
@@ -276,6 +293,8 @@ impl Transcript {
             let _ = self.file.set_len(before);
             return Err(error);
         }
+        #[cfg(test)]
+        journal::note(&self.path, || Change::Append { bytes: text.to_vec(), synced: sync });
         if sync { self.file.sync_data() } else { Ok(()) }
     }
 }

@@ -40,7 +40,7 @@ mod spots;
 pub mod styles;
 pub mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod warps;
 mod white_balance;
 
