@@ -514,7 +514,7 @@ mod tests {
     #[test]
     fn a_defect_in_a_job_ends_that_job_alone_and_nobody_waits_for_it() {
         let mut bench = Bench::new();
-        let mut slow = Slow::new(5);
+        let mut slow = Slow::holding(0);
         Arc::get_mut(&mut slow).unwrap().panics_at = Some(1);
         let queue = Queue::new(slow.clone(), 1);
         bench.ahead(&queue, 1);
