@@ -207,8 +207,17 @@ fn the_call_that_closes_a_long_session_is_kept_for() {
 #[test]
 fn the_guard_rail_of_calls_holds_with_the_wrap_up() {
     let studio = Studio::new();
-    let free = reply(&[("read_context", "{}")]) + &reply(&[("list_vocabulary", "{}")]);
-    let script = confirm(&["tone"]) + &free.repeat(40);
-    let (end, _) = studio.run(&script, &request("time=5m,iterations=4,branches=1", TONE));
+    // Judging is free, and no two judgments are the same call.
+    let judge = |n: usize| {
+        let arguments = format!(
+            r#"{{"branch": "branch_b_tone", "judged_score": 2, "judged_reasoning": "No, {n}.", "comparable_to_baseline": true, "abandoned": true}}"#
+        );
+        reply(&[("record_judgment", &arguments)])
+    };
+    let script = confirm(&["tone"]) + &reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]);
+    let script = script + &(0..40).map(judge).collect::<String>();
+    let (end, lines) = studio.run(&script, &request("time=5m,iterations=4,branches=1", TONE));
+    let fired = |line: &Line| matches!(&line.event, Event::CapFired { exhausted } if exhausted.cap == Cap::ModelCalls);
+    assert!(lines.iter().any(fired), "{:?}: {}", end.outcome, end.reason);
     assert!(end.spent.model_calls <= 24, "{} of 24 model calls", end.spent.model_calls);
 }
