@@ -123,6 +123,9 @@ impl FromStr for SpotPlace {
         }
         let corner = |text: &str| <[f64; 2]>::try_from(numbers(text)?).map_err(|_| bad());
         let path = place.split_whitespace().map(corner).collect::<Result<Vec<_>, _>>()?;
+        if path.len() < 2 {
+            return Err(bad());
+        }
         Ok(Self(Spot { path: Some(path), ..spot }))
     }
 }
