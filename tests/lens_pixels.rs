@@ -19,6 +19,7 @@ use photos::{aberrated, photo};
 
 const LENS: &str = "Canon EF 20mm f/2.8 USM";
 const CAMERA: &str = "Canon EOS 5D Mark II";
+const FISHEYE: &str = "Canon EF 8-15mm f/4L Fisheye USM";
 /// An adapter: neither camera nor lens tells anything.
 const UNKNOWN: Camera = Camera { make: "Acme", model: "Acme 1", lens: "", focal: 0, aperture: 0 };
 
@@ -62,6 +63,7 @@ fn a_lens_that_no_file_names_is_corrected_as_the_file_would_have_it() {
     home.ok(&["vocab", "lens", LENS, "--aperture", "2.8", "--name", "sensor"]);
     // An adapter: a camera whose mount takes no such lens, with the same sensor.
     home.ok(&["vocab", "lens", LENS, "--camera", "Nikon D700", "--aperture", "2.8", "--name", "adapted"]);
+    home.ok(&["vocab", "lens", FISHEYE, "--camera", CAMERA, "--name", "round"]);
     home.reload();
     let named = ingest(&home, "named", &picture, &wide);
     let unnamed = ingest(&home, "unnamed", &picture, &DngOptions { camera: UNKNOWN, ..wide });
@@ -103,6 +105,18 @@ fn a_lens_that_no_file_names_is_corrected_as_the_file_would_have_it() {
     assert!(most(&from_file, &by_file) <= 2 && most(&without, &halves[1]) <= 2);
     let told = edited(&home, &unnamed, &[("unlit", &[("aperture", 2.8)])]).1;
     assert!(most(&told, &by_file) <= 2);
+
+    // A fisheye's picture stays one, as darktable leaves it, and a zoom is set by hand or as the file says.
+    let fisheye = Camera { lens: FISHEYE, focal: 15, aperture: 40, ..wide.camera };
+    let named = ingest(&home, "fisheye", &picture, &DngOptions { camera: fisheye, ..wide });
+    let by_file = edited(&home, &named, &[("lens_correction", &[])]).1;
+    let far = |workspace: &Workspace, steps: &[Step]| {
+        difference(&edited(&home, workspace, steps).1, &by_file).unwrap()
+    };
+    let told: &[Step] = &[("round", &[("focal", 15.0), ("aperture", 4.0)])];
+    let (as_told, as_in_file) = (far(&unnamed, told), far(&named, &[("round", &[])]));
+    assert!(as_told < 0.1 && as_in_file < 0.1, "a fisheye is off by {as_told}, {as_in_file}");
+    assert!(far(&unnamed, &[("round", &[("focal", 8.0), ("aperture", 4.0)])]) > 3.0);
 
     // Off again, nothing is left.
     let (baseline, _) = home.facts(&unnamed);
@@ -149,6 +163,8 @@ fn red_and_blue_are_laid_over_green_for_any_lens() {
         let (moved, asked) = (at(channel) - at(1), shift * far / 1000.0);
         assert!((moved - asked).abs() < 0.2, "channel {channel}: {moved} pixels instead of {asked}");
     }
+    // And nothing else: neither the frame nor green.
+    assert!((after.width, after.height) == (LONG, SHORT) && (at(1) - 1100.0).abs() < 0.1, "{}", at(1));
     let (baseline, _) = home.facts(&workspace);
     assert_eq!(edited(&home, &workspace, &[("lens_fringes", &[("red", 0.0), ("blue", 0.0)])]).0, baseline);
 }

@@ -798,7 +798,7 @@ mod tests {
             let execute = |session: &mut Session| {
                 let defect = session.state.start.photo == "001_cup";
                 // As one that was cut: what a session is worth is not the question here.
-                rig::watched(session, &Defect(defect)).map(|_| None)
+                session.run_alone(&Defect(defect)).map(|_| None)
             };
             plan.sit(&surroundings, &run, jobs as usize, &Cancel::default(), &execute, &|_| {}).unwrap();
             let cells = Manifest::read(&run).unwrap().cells;

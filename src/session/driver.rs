@@ -674,3 +674,12 @@ impl Session {
         Ok(())
     }
 }
+
+#[cfg(test)]
+impl Session {
+    /// [`Self::run`] on a runtime of its own.
+    pub(crate) fn run_alone(&mut self, host: &dyn Host) -> Result<SessionEnd, SessionError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.run(host))
+    }
+}

@@ -112,12 +112,12 @@ fn session(dice: &mut Dice) -> (Vec<Line>, u64) {
     };
     let mut first = begin(setup(), &request(&budget, &["tone"])).unwrap();
     let id = first.state.start.session.parse().unwrap();
-    let killed = catch_unwind(AssertUnwindSafe(|| rig::watched(&mut first, &watch).unwrap())).is_err();
+    let killed = catch_unwind(AssertUnwindSafe(|| first.run_alone(&watch).unwrap())).is_err();
     let ended = first.state.end.is_some();
     drop(first);
     if killed && !ended {
         let mut again = start::resume(setup(), &id, Resume::default()).unwrap();
-        rig::watched(&mut again, &watch).unwrap();
+        again.run_alone(&watch).unwrap();
     }
     let path = photo(&rig.library).session_folder(&id).join("transcript.jsonl");
     (transcript::read(&path).unwrap().lines, stops)

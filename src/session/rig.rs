@@ -20,7 +20,7 @@ use crate::photo::{IngestOptions, Library, Workspace, ingest};
 use crate::prompts::Store;
 use crate::provider::script::Script;
 use crate::redact::Redactor;
-use crate::session::driver::{Host, Session, Unwatched};
+use crate::session::driver::{Session, Unwatched};
 use crate::session::start::{self, Request, Setup};
 use crate::session::{SessionError, listing};
 use crate::transcript::{Event, Line, SessionEnd, Vector};
@@ -124,13 +124,7 @@ pub(crate) fn begin(setup: Setup, request: &Request) -> Result<Session, SessionE
 
 /// Runs a session to its end.
 pub(crate) fn run(session: &mut Session) -> Result<SessionEnd, SessionError> {
-    watched(session, &Unwatched)
-}
-
-/// The same before somebody's eyes.
-pub(crate) fn watched(session: &mut Session, host: &dyn Host) -> Result<SessionEnd, SessionError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(session.run(host))
+    session.run_alone(&Unwatched)
 }
 
 /// The sessions of the photo, newest first.

@@ -52,6 +52,7 @@ fn what_cannot_be_corrected_is_refused_with_what_would_help() {
         error.to_string()
     };
     assert!(refused("Snu-44 58mm", None).contains("did you mean `Sun-44 58mm 1:2`"));
+    assert!(refused("sum 44 58", None).contains("`Sun-44 58mm 1:2`"));
     assert!(refused("sun", None).contains("2 lenses: Sun-40 85mm f/1.5; Sun-44 58mm 1:2"));
     assert!(!refused("zzz", None).contains("did you mean"));
     assert!(refused("", None).contains("no lens"));
@@ -89,6 +90,15 @@ fn the_newest_profiles_are_read_and_damaged_ones_named() {
     let known = Lensfun::read(&places).unwrap();
     assert!(known.fit("moon 40", None).is_ok() && known.fit("star 40", None).is_ok());
     assert!(known.fit("sun 40", None).is_err());
+}
+
+#[test]
+fn a_file_that_was_cut_is_damaged_and_not_half_a_profile() {
+    let last = PROFILES.rfind('<').unwrap();
+    for (at, _) in PROFILES.char_indices().take_while(|(at, _)| *at <= last) {
+        assert!(read(&PROFILES[..at]).is_err(), "cut at {at}");
+    }
+    assert!(read(&"<a>".repeat(1000)).is_err() && read("").is_err());
 }
 
 #[test]
