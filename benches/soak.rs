@@ -1,9 +1,10 @@
 //! A long session that nobody attends, under everything that goes wrong: `make soak`, or
 //! `SOAK_MINUTES=3 cargo bench --bench soak`.
 //!
-//! The program as it is released runs one session of that many minutes with the real darktable. A server on loopback
-//! calls tools for ever, as fast as it is asked, and now and then stalls, breaks off, refuses, or answers nonsense;
-//! in the wrap-up it sends a byte now and then and no reply. Every few seconds a darktable is killed. Once a second
+//! The program as it is released runs one session of that many minutes with the real darktable. The model explores
+//! as the offline explorer does, by edits and the numbers of their pictures, but it never has enough: a server on
+//! loopback calls tools as fast as it is asked, and now and then stalls, breaks off, refuses, or answers nonsense; in
+//! the wrap-up it sends a few bytes now and then and no reply. Every few seconds a darktable is killed. Once a second
 //! the memory, the open files and the children of the program are read from `/proc`. A promise that does not hold
 //! ends this program with status 1.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::indexing_slicing)]
@@ -29,6 +30,8 @@ use serde_json::{Value, json};
 
 /// How long the program waits for a server that says nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What the model is told when only the judgments are left.
+const WRAP_UP: &str = "Exploration is over: ";
 /// How much the memory may grow from a sixth of the time to the end, in percent.
 const GROWTH: f64 = 10.0;
 
@@ -207,7 +210,7 @@ impl Home {
     fn write_profile(&self, url: &str) {
         let text = format!(
             "name = \"soak\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"{url}\"\nfree = true\n\
-             default_model = \"tireless\"\n[other_models]\nvision = true\n\
+             default_model = \"tireless\"\n[other_models]\nvision = false\n\
              [wire]\nfirst_byte_seconds = {0}\nidle_seconds = {0}\n",
             PATIENCE.as_secs()
         );
@@ -358,8 +361,7 @@ impl Server {
             // One request at a time, as a session makes them.
             for mut stream in listener.incoming().flatten() {
                 let Some((_, body)) = chat_stub::read_request(&mut stream) else { continue };
-                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let wraps_up = !body["tools"].to_string().contains("apply_primitive");
+                let wraps_up = String::from_utf8_lossy(&body).contains(WRAP_UP);
                 let ill = well && dice.roll(20) == 0;
                 let what = match (wraps_up, ill) {
                     (true, _) => Done::Dripped,

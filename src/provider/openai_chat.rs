@@ -86,9 +86,7 @@ impl OpenAiChat {
     async fn ask(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
         let body = request_body(&self.manner, request)
             .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))
-            .map_err(|fault| ProviderFault { sent: false, ..fault })?
-            // Larger than its text, the tree is gone before the answer is waited for.
-            .to_string();
+            .map_err(|fault| ProviderFault { sent: false, ..fault })?;
         let patience = Duration::from_secs(self.manner.wire.first_byte_seconds);
         let started = Instant::now();
         let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);

@@ -35,16 +35,32 @@ pub struct Manner {
     pub model_body: Map<String, Value>,
 }
 
-/// Builds the request body.
+/// The request body, as JSON. It is written message by message: as a tree of values, a long conversation would take
+/// a multiple of its text.
 ///
 /// # Errors
 /// A picture's bytes that cannot be read.
-pub fn request_body(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Value> {
+pub fn request_body(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
+    let mut body = serde_json::to_vec(&settings(manner, request)?)?;
+    // In place of the closing brace.
+    body.pop();
+    body.extend_from_slice(b",\"messages\":");
+    let mut before = b'[';
+    each_message(manner, request, &mut |message| {
+        body.push(before);
+        before = b',';
+        Ok(serde_json::to_writer(&mut body, &message)?)
+    })?;
+    body.extend_from_slice(b"]}");
+    Ok(body)
+}
+
+/// Everything of the body but the conversation.
+fn settings(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Map<String, Value>> {
     let wire = &manner.wire;
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
     set("model", request.model.into());
-    set("messages", Value::Array(messages(manner, request)?));
     if !request.tools.is_empty() {
         let tools: Vec<ChatCompletionTools> = request
             .tools
@@ -88,15 +104,19 @@ pub fn request_body(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<V
     for (key, value) in wire.body.iter().chain(&manner.model_body) {
         set(key, value.clone());
     }
-    Ok(Value::Object(body))
+    Ok(body)
 }
 
-fn messages(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<Value>> {
+fn each_message(
+    manner: &Manner,
+    request: &ModelRequest<'_>,
+    put: &mut dyn FnMut(Value) -> io::Result<()>,
+) -> io::Result<()> {
     let typed = |message: ChatCompletionRequestMessage| serde_json::to_value(message);
-    let mut out = vec![typed(ChatCompletionRequestMessage::System(ChatCompletionRequestSystemMessage {
+    put(typed(ChatCompletionRequestMessage::System(ChatCompletionRequestSystemMessage {
         content: request.system.into(),
         name: None,
-    }))?];
+    }))?)?;
     let picture = |shown: &ImageRef| -> io::Result<ChatCompletionRequestUserMessageContentPart> {
         let bytes = request.blobs.bytes(&shown.sha256)?;
         let url = format!("data:{};base64,{}", shown.media_type, STANDARD.encode(bytes));
@@ -120,7 +140,7 @@ fn messages(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<Value
                 } else {
                     ChatCompletionRequestUserMessageContent::Array(parts)
                 };
-                out.push(typed(user(content))?);
+                put(typed(user(content))?)?;
             }
             Message::Assistant { text, calls, opaque } => {
                 let mut message = assistant(text, calls);
@@ -128,14 +148,14 @@ fn messages(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<Value
                 for (key, value) in own.filter_map(|block| block.block.as_object()).flatten() {
                     message.insert(key.clone(), value.clone());
                 }
-                out.push(message.into());
+                put(message.into())?;
             }
             Message::Results { results } => {
                 for ToolResult { call_id, text, .. } in results {
-                    out.push(typed(ChatCompletionRequestMessage::Tool(ChatCompletionRequestToolMessage {
+                    put(typed(ChatCompletionRequestMessage::Tool(ChatCompletionRequestToolMessage {
                         content: text.as_str().into(),
                         tool_call_id: call_id.clone(),
-                    }))?);
+                    }))?)?;
                 }
                 let mut parts = Vec::new();
                 for result in results.iter().filter(|_| manner.vision) {
@@ -146,12 +166,12 @@ fn messages(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<Value
                     }
                 }
                 if !parts.is_empty() {
-                    out.push(typed(user(ChatCompletionRequestUserMessageContent::Array(parts)))?);
+                    put(typed(user(ChatCompletionRequestUserMessageContent::Array(parts)))?)?;
                 }
             }
         }
     }
-    Ok(out)
+    Ok(())
 }
 
 fn user(content: ChatCompletionRequestUserMessageContent) -> ChatCompletionRequestMessage {
