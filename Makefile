@@ -30,7 +30,7 @@ test: rust darktable
 
 lint: rust
 	$(CARGO) fmt --all --check
-	rustfmt --check --edition 2024 preload/lib.rs
+	rustfmt --check --edition 2024 crates/darktable/preload/lib.rs
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null 2>&1; then \
 		echo 'cargo deny --locked check bans licenses sources'; \

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use chemigram::assets::Overlay;
-use chemigram::darktable::frame::{Orientation, StoredSize};
-use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::state::{EditState, Module, Params, Value};
-use chemigram::darktable::{order, params, xmp};
-use chemigram::vocabulary::{ApplyRequest, Filter, MaskSpec, PhotoFacts, Vocabulary};
+use base::assets::Overlay;
+use darktable::frame::{Orientation, StoredSize};
+use darktable::layout::Layouts;
+use darktable::state::{EditState, Module, Params, Value};
+use darktable::{order, params, xmp};
+use engine::vocabulary::{ApplyRequest, Filter, MaskSpec, PhotoFacts, Vocabulary};
 
 const VERSION: &str = "4.2.1";
 const INSTANCES: usize = 40;
@@ -59,7 +59,7 @@ fn photo(layouts: &Layouts) -> PhotoFacts {
         baseline,
         size: StoredSize { width: 6000, height: 4000 },
         orientation: Orientation::default(),
-        shot: chemigram::vocabulary::Shot::default(),
+        shot: engine::vocabulary::Shot::default(),
     }
 }
 

@@ -16,23 +16,23 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chemigram::clock::Deadline;
-use chemigram::darktable::cache::{Cache, Cached};
-use chemigram::darktable::dng::{DngOptions, demo_photo, write_dng};
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
-use chemigram::darktable::state::EditState;
-use chemigram::darktable::worker::Worker;
-use chemigram::darktable::{preload, xmp};
-use chemigram::metrics::difference::Difference;
-use chemigram::metrics::stats::ImageStats;
+use base::clock::Deadline;
+use base::redact::Redactor;
 use chemigram::provider::script::Script;
-use chemigram::redact::Redactor;
 use chemigram::session::driver::Session;
 use chemigram::session::start;
 use chemigram::tools::BlobStore;
 use chemigram::transcript::{Event, Line, Outcome};
+use darktable::cache::{Cache, Cached};
+use darktable::dng::{DngOptions, demo_photo, write_dng};
+use darktable::probe::DarktableCli;
+use darktable::render::{Picture, Quality, RenderRequest, Renderer};
+use darktable::state::EditState;
+use darktable::worker::Worker;
+use darktable::{preload, xmp};
 use demo::Demo;
+use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
 use support::{Studio, confirm, reply, request};
 
 /// Megapixels, by width and height.

@@ -23,13 +23,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use chemigram::darktable::layout::MEASURED;
-use chemigram::darktable::render::Picture;
-use chemigram::darktable::state::EditState;
-use chemigram::metrics::difference::Difference;
-use chemigram::vocabulary::table::title;
 use contract::{Verdict, contract};
+use darktable::layout::MEASURED;
+use darktable::render::Picture;
+use darktable::state::EditState;
 use demo::Demo;
+use engine::vocabulary::table::title;
+use pixels::metrics::difference::Difference;
 use serde::{Deserialize, Serialize};
 
 /// One move on one darktable.

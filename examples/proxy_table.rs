@@ -21,12 +21,12 @@ mod demo;
 
 use std::sync::Arc;
 
-use chemigram::darktable::dng::demo_photo;
-use chemigram::darktable::proxy::{Choice, Proxies};
-use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer as _};
-use chemigram::darktable::state::EditState;
-use chemigram::metrics::difference::Difference;
+use darktable::dng::demo_photo;
+use darktable::proxy::{Choice, Proxies};
+use darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer as _};
+use darktable::state::EditState;
 use demo::{Demo, deadline};
+use pixels::metrics::difference::Difference;
 
 /// Longest side of the pictures.
 const LONG_EDGE: u32 = 1024;

@@ -15,8 +15,8 @@
 
 use std::path::Path;
 
-use chemigram::darktable::dng::{DngOptions, write_dng};
-use chemigram::darktable::render::Picture;
+use darktable::dng::{DngOptions, write_dng};
+use darktable::render::Picture;
 use image::imageops::{self, FilterType};
 
 /// Linear light, a pixel each.

@@ -17,10 +17,10 @@ mod demo;
 use std::fs;
 use std::path::Path;
 
-use chemigram::assets::Overlay;
-use chemigram::darktable::render::Picture;
-use chemigram::vocabulary::table::{page, unreached};
+use base::assets::Overlay;
 use contract::{Verdict, contract};
+use darktable::render::Picture;
+use engine::vocabulary::table::{page, unreached};
 use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
 use image::imageops::{FilterType, overlay, resize};

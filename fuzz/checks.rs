@@ -14,20 +14,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use chemigram::assets::Overlay;
-use chemigram::darktable::frame::{Orientation, StoredSize};
-use chemigram::darktable::layout::{BlendSpace, Layouts};
-use chemigram::darktable::state::EditState;
-use chemigram::darktable::xmp::Foreign;
-use chemigram::darktable::{blend, dtstyle, forms, luts, params, xmp};
-use chemigram::ids::Hash;
+use base::assets::Overlay;
+use base::ids::Hash;
 use chemigram::protocol::checks::Measured;
 use chemigram::protocol::machine::{self, Run};
 use chemigram::protocol::rules::{Ruling, Verdict};
 use chemigram::protocol::variables::Purpose;
 use chemigram::protocol::{Options, load};
 use chemigram::transcript::HeadState;
-use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, bindings};
+use darktable::frame::{Orientation, StoredSize};
+use darktable::layout::{BlendSpace, Layouts};
+use darktable::state::EditState;
+use darktable::xmp::Foreign;
+use darktable::{blend, dtstyle, forms, luts, params, xmp};
+use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, bindings};
 
 static VOCABULARY: LazyLock<Vocabulary> =
     LazyLock::new(|| Vocabulary::load(&Overlay::vocabulary(None)).unwrap());
@@ -124,7 +124,7 @@ pub fn mask(data: &[u8]) {
         baseline: EditState::default(),
         size: StoredSize { width: 600, height: 400 },
         orientation: Orientation::default(),
-        shot: chemigram::vocabulary::Shot::default(),
+        shot: engine::vocabulary::Shot::default(),
     };
     let request = ApplyRequest { move_name: "exposure", values: &BTreeMap::new(), mask: Some(&spec) };
     if let Ok(applied) = VOCABULARY.apply(&request, &facts.baseline, &facts, &LAYOUTS, "4.2.1") {

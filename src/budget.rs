@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Coded, ErrorCode, Fault};
+use base::error::{Coded, ErrorCode, Fault};
 
 /// The caps of one session. The first three are always given; the lowest-firing cap wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

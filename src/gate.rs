@@ -5,46 +5,14 @@
 //! no other way to get one. [`Gate::record`] writes what came of it, which settles the reservation. Every
 //! line passes through [`fold`], live and on resume alike, so the ledger *is* a fold of the transcript.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use engine::lease::Lessor;
+
 use crate::budget::{Amounts, Exhausted, Ledger, Stage};
-use crate::clock::{Cancel, Deadline, Stop};
-use crate::error::{Coded, ErrorCode, Fault};
 use crate::transcript::{EffectClass, Event, Line, Transcript, TranscriptError};
-
-/// A session's leave to mutate its workspace: the second wall behind the gate. It is live only while a
-/// permit for a mutating effect is being used; whoever holds a session's workspace handle otherwise gets
-/// `BUDGET_EXHAUSTED`, loop or no loop. Clones share one lease.
-#[derive(Clone, Debug, Default)]
-pub struct Lease(Arc<Mutex<LeaseState>>);
-
-#[derive(Debug, Default)]
-struct LeaseState {
-    live: bool,
-    refusal: Option<Fault>,
-}
-
-impl Lease {
-    /// Whether a mutation may happen now.
-    pub fn check(&self) -> Result<(), Fault> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.live {
-            return Ok(());
-        }
-        Err(state.refusal.clone().unwrap_or_else(|| {
-            Fault::new(ErrorCode::BudgetExhausted, "no permit is live for a change to this workspace").fatal()
-        }))
-    }
-
-    fn set(&self, live: bool) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).live = live;
-    }
-
-    fn refuse(&self, exhausted: Exhausted) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).refusal = Some(exhausted.into());
-    }
-}
+use base::clock::{Cancel, Deadline, Stop};
+use base::error::{Coded, ErrorCode};
 
 /// Leave for exactly one effect. Only the gate makes one; whoever executes the effect takes it by value.
 /// Dropping it ends the leave.
@@ -52,7 +20,7 @@ impl Lease {
 #[must_use = "a permit is leave for an effect; without the effect it is a reservation lost"]
 pub struct Permit {
     seq: u64,
-    lease: Option<Lease>,
+    lessor: Option<Lessor>,
 }
 
 impl Permit {
@@ -64,8 +32,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(lease) = &self.lease {
-            lease.set(false);
+        if let Some(lessor) = &self.lessor {
+            lessor.end();
         }
     }
 }
@@ -106,7 +74,7 @@ impl Coded for Refusal {
 pub struct Gate {
     ledger: Ledger,
     transcript: Transcript,
-    lease: Lease,
+    lessor: Lessor,
     stop: Stop,
     fresh: Vec<Line>,
     refusal: Option<Exhausted>,
@@ -114,8 +82,8 @@ pub struct Gate {
 
 impl Gate {
     /// A gate over a transcript; `ledger` must be the fold of the lines that are already in it.
-    pub fn new(ledger: Ledger, transcript: Transcript, lease: Lease, stop: Stop) -> Self {
-        Self { ledger, transcript, lease, stop, fresh: Vec::new(), refusal: None }
+    pub fn new(ledger: Ledger, transcript: Transcript, lessor: Lessor, stop: Stop) -> Self {
+        Self { ledger, transcript, lessor, stop, fresh: Vec::new(), refusal: None }
     }
 
     /// The ledger.
@@ -175,7 +143,7 @@ impl Gate {
             _ => self.check_render(&reserved, estimate(&intent)),
         };
         if let Err(exhausted) = checked {
-            self.lease.refuse(exhausted);
+            self.lessor.refuse(exhausted);
             self.refusal = Some(exhausted);
             return Err(Refusal::Exhausted(exhausted));
         }
@@ -188,18 +156,18 @@ impl Gate {
     /// before it could say what came of it. The resume has charged it in full; it is not charged again.
     pub fn readmit(&mut self, seq: u64, intent: &Event) -> Result<Permit, Refusal> {
         if let Err(exhausted) = self.check(&Amounts::default()) {
-            self.lease.refuse(exhausted);
+            self.lessor.refuse(exhausted);
             return Err(Refusal::Exhausted(exhausted));
         }
         Ok(self.permit(seq, mutates(intent)))
     }
 
     fn permit(&self, seq: u64, mutates: bool) -> Permit {
-        let lease = mutates.then(|| self.lease.clone());
-        if let Some(lease) = &lease {
-            lease.set(true);
+        let lessor = mutates.then(|| self.lessor.clone());
+        if let Some(lessor) = &lessor {
+            lessor.grant();
         }
-        Permit { seq, lease }
+        Permit { seq, lessor }
     }
 
     /// Writes an outcome or anything else that is not an effect. What a resume would find out again by itself
@@ -236,7 +204,7 @@ impl Gate {
 
     fn append(&mut self, event: Event, sync: bool) -> Result<u64, TranscriptError> {
         if let Event::CapFired { exhausted } = &event {
-            self.lease.refuse(*exhausted);
+            self.lessor.refuse(*exhausted);
         }
         let line = self.transcript.append(event, sync)?;
         fold(&mut self.ledger, &line);
@@ -319,13 +287,17 @@ pub fn fold(ledger: &mut Ledger, line: &Line) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use engine::lease::Lease;
+
     use super::*;
     use crate::budget::{Budget, Cap, Reserve};
-    use crate::clock::ManualClock;
     use crate::conversation::ToolCall;
-    use crate::ids::Hash;
-    use crate::redact::Redactor;
     use crate::transcript::{HeadState, ToolIntent, read};
+    use base::clock::ManualClock;
+    use base::ids::Hash;
+    use base::redact::Redactor;
 
     fn mutation(n: u64) -> Event {
         Event::ToolCall(Box::new(ToolIntent {
@@ -347,9 +319,10 @@ mod tests {
         let clock = Arc::new(ManualClock::default());
         let transcript =
             Transcript::create(&dir.join("t.jsonl"), clock.clone(), Redactor::default()).unwrap();
-        let lease = Lease::default();
+        let lessor = Lessor::default();
+        let lease = lessor.lease();
         let ledger = Ledger::new(Budget::parse(spec).unwrap(), Reserve::default());
-        (Gate::new(ledger, transcript, lease.clone(), Stop::default()), lease, clock)
+        (Gate::new(ledger, transcript, lessor, Stop::default()), lease, clock)
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use chemigram::darktable::dng::DngOptions;
-use chemigram::darktable::render::Picture;
+use darktable::dng::DngOptions;
+use darktable::render::Picture;
 use frames::{
     Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, photo_json, scene, stored, table,
 };

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use chemigram::clock::Deadline;
-use chemigram::darktable::dng;
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::photo::Library;
+use base::clock::Deadline;
 use chemigram::session::listing;
+use darktable::dng;
+use darktable::probe::DarktableCli;
+use engine::photo::Library;
 use serde_json::Value;
 
 const BUDGET: &str = "time=2m,iterations=20,branches=2";
@@ -465,7 +465,7 @@ fn another_file_in_the_raws_place_is_refused_by_whatever_needs_the_raw() {
     home.ok(&["render", "cup", "-o", "a.png", "--size", "128"]);
     let right = std::fs::read(home.path("cup.dng")).unwrap();
     std::fs::copy(home.path("mug.dng"), home.path("cup.dng")).unwrap();
-    let hashes = [&right, &std::fs::read(home.path("mug.dng")).unwrap()].map(chemigram::ids::Hash::of);
+    let hashes = [&right, &std::fs::read(home.path("mug.dng")).unwrap()].map(base::ids::Hash::of);
     let words = [hashes[0].as_str(), hashes[1].as_str()];
     let session = home.session(CONFIRM);
     let session: Vec<&str> = session.iter().map(String::as_str).collect();

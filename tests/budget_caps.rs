@@ -6,13 +6,13 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::error::{Coded, ErrorCode};
 use chemigram::budget::Cap;
-use chemigram::darktable::faulty::{Fault, Faulty};
-use chemigram::error::{Coded, ErrorCode};
-use chemigram::photo::Operation;
 use chemigram::provider::script::Script;
 use chemigram::session::start;
 use chemigram::transcript::{Event, Line, Outcome};
+use darktable::faulty::{Fault, Faulty};
+use engine::photo::Operation;
 use support::{Studio, confirm, reply, request, results};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
@@ -88,11 +88,9 @@ fn the_render_cap_stops_an_agent_that_only_looks() {
     let mut setup = studio.setup(Arc::new(Script::parse("looks", &script).unwrap()));
     let base = studio.dir.path().join("cold");
     let layouts = studio.layouts.clone();
-    let encode = move |state: &_, name: &str| {
-        chemigram::darktable::xmp::write(state, &layouts, name).map_err(|e| e.to_string())
-    };
-    let cold =
-        chemigram::darktable::oneshot::OneShot::new(support::darktable(), &base, Arc::new(encode)).unwrap();
+    let encode =
+        move |state: &_, name: &str| darktable::xmp::write(state, &layouts, name).map_err(|e| e.to_string());
+    let cold = darktable::oneshot::OneShot::new(support::darktable(), &base, Arc::new(encode)).unwrap();
     setup.renderer = Arc::new(cold);
     let request = request("time=5m,iterations=50,branches=1,renders=4", TONE);
     let plan = start::plan(&setup, &request).unwrap();

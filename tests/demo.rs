@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use chemigram::ids::Hash;
-use chemigram::photo::{Library, Workspace};
+use base::ids::Hash;
 use chemigram::transcript::{self, Event, Flag, Judgment, Outcome};
+use engine::photo::{Library, Workspace};
 use home::settle;
 
 /// Runs the demo with a home, a cache and a library of its own.

@@ -3,12 +3,12 @@
 
 use std::process::Command;
 
-use chemigram::clock::Deadline;
-use chemigram::darktable::dng::{self, DngOptions};
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::Picture;
-use chemigram::metrics::difference::Difference;
-use chemigram::metrics::stats::ImageStats;
+use base::clock::Deadline;
+use darktable::dng::{self, DngOptions};
+use darktable::probe::DarktableCli;
+use darktable::render::Picture;
+use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
 
 /// Develops a raw with darktable's defaults; the picture, and what darktable said.
 fn develop(raw: &[u8]) -> (Picture, String) {

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use chemigram::darktable::dng;
+use base::ids::Hash;
 use chemigram::eval::golden::Golden;
 use chemigram::eval::manifest::{self, Manifest, Standing};
-use chemigram::ids::Hash;
 use chemigram::transcript::Outcome;
+use darktable::dng;
 use home::settle;
 use rustix::process::Signal;
 use serde_json::Value;

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chemigram::ids::Hash;
+use base::ids::Hash;
 use chemigram::provider::explorer::Explorer;
 use chemigram::session::start;
 use chemigram::transcript::{Event, Judgment, Line, Outcome, SessionEnd};

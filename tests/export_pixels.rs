@@ -17,16 +17,16 @@ use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 
-use chemigram::darktable::checks::Blank;
-use chemigram::darktable::dng::{DngOptions, demo_photo};
-use chemigram::darktable::export::{Depth, ExportError, Exported, Format, Profile, Settings};
-use chemigram::darktable::metadata::{self, Metadata};
-use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer as _};
-use chemigram::darktable::state::{EditState, Params};
-use chemigram::darktable::{preload, xmp};
-use chemigram::metrics::difference::Difference;
+use darktable::checks::Blank;
+use darktable::dng::{DngOptions, demo_photo};
+use darktable::export::{Depth, ExportError, Exported, Format, Profile, Settings};
+use darktable::metadata::{self, Metadata};
+use darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer as _};
+use darktable::state::{EditState, Params};
+use darktable::{preload, xmp};
 use demo::{Demo, deadline, two_at_a_time};
 use image::DynamicImage;
+use pixels::metrics::difference::Difference;
 
 const TIFF: Settings = Settings {
     format: Format::Tiff(Depth::Sixteen),

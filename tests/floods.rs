@@ -15,10 +15,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chat_stub::{ChatStub, StubReply};
-use chemigram::darktable::dng;
-use chemigram::photo::Library;
 use chemigram::session::listing;
 use chemigram::transcript::{Event, Outcome};
+use darktable::dng;
+use engine::photo::Library;
 use home::settle;
 use serde_json::{Value, json};
 

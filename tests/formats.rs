@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use chemigram::assets::Overlay;
-use chemigram::clock::Deadline;
-use chemigram::darktable::baseline;
-use chemigram::darktable::layout::{BlendSpace, Layouts};
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::state::{
+use base::assets::Overlay;
+use base::clock::Deadline;
+use darktable::baseline;
+use darktable::layout::{BlendSpace, Layouts};
+use darktable::probe::DarktableCli;
+use darktable::state::{
     Blend, ChannelRange, EditState, GroupMember, MaskForm, Module, Params, PathPoint, PipelineOrder, Shape,
     Value,
 };
-use chemigram::darktable::{blend, order, params, xmp};
+use darktable::{blend, order, params, xmp};
 use image::RgbImage;
 
 const WIDTH: u32 = 64;

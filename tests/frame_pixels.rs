@@ -9,9 +9,9 @@
 #[path = "support/demo.rs"]
 mod demo;
 
-use chemigram::darktable::render::Picture;
-use chemigram::darktable::state::{EditState, Params, Value};
-use chemigram::ids::Hash;
+use base::ids::Hash;
+use darktable::render::Picture;
+use darktable::state::{EditState, Params, Value};
 use demo::Demo;
 
 /// The hues photo: green left of the middle, blue right of it, nowhere dark.

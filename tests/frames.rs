@@ -7,8 +7,8 @@ mod frames;
 
 use std::sync::LazyLock;
 
-use chemigram::darktable::dng::{DngOptions, write_dng};
-use chemigram::darktable::render::Picture;
+use darktable::dng::{DngOptions, write_dng};
+use darktable::render::Picture;
 use frames::{EDITS, Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, scene, stored, table};
 
 /// Held upright by a camera whose sensor stands on end: what the others that show an upright picture are held against.

@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assert_cmd::Command;
-use chemigram::assets::Overlay;
-use chemigram::clock::Deadline;
-use chemigram::darktable::baseline;
-use chemigram::darktable::frame::{Orientation, StoredSize};
-use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::state::EditState;
-use chemigram::darktable::worker::Worker;
-use chemigram::darktable::xmp;
+use base::assets::Overlay;
+use base::clock::Deadline;
 use chemigram::eval::golden::{Finding, Golden, Problem};
 use chemigram::eval::metrics::pixels::{Gaze, Yardstick};
 use chemigram::eval::metrics::{self, EDGE, Eyes};
 use chemigram::eval::scenario::Scenario;
-use chemigram::metrics::check::{VectorCheck, Verdict};
-use chemigram::metrics::difference::Difference;
-use chemigram::metrics::stats::ImageStats;
-use chemigram::metrics::vectors::vector_axes;
-use chemigram::vocabulary::{PhotoFacts, Vocabulary};
+use darktable::baseline;
+use darktable::frame::{Orientation, StoredSize};
+use darktable::layout::Layouts;
+use darktable::state::EditState;
+use darktable::worker::Worker;
+use darktable::xmp;
+use engine::vocabulary::{PhotoFacts, Vocabulary};
+use pixels::metrics::check::{VectorCheck, Verdict};
+use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
+use pixels::metrics::vectors::vector_axes;
 use support::{darktable, shared};
 
 fn set() -> PathBuf {
@@ -157,7 +157,7 @@ fn facts(baseline: &EditState, scenario: &Scenario) -> PhotoFacts {
         baseline: baseline.clone(),
         size: StoredSize { width: entry(256), height: entry(257) },
         orientation: Orientation::default(),
-        shot: chemigram::vocabulary::Shot::default(),
+        shot: engine::vocabulary::Shot::default(),
     }
 }
 

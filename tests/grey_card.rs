@@ -8,11 +8,11 @@
 #[path = "support/demo.rs"]
 mod demo;
 
-use chemigram::darktable::dng;
-use chemigram::darktable::render::Picture;
-use chemigram::darktable::state::EditState;
-use chemigram::vocabulary::grey_card::{MOVE, Place, solve};
+use darktable::dng;
+use darktable::render::Picture;
+use darktable::state::EditState;
 use demo::Demo;
+use engine::vocabulary::grey_card::{MOVE, Place, solve};
 
 /// The card on the picture: left, top, right, bottom in pixels of 600x400.
 const CARD: [u32; 4] = [400, 60, 460, 120];

@@ -13,23 +13,21 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use chemigram::assets::Overlay;
-use chemigram::clock::Deadline;
-use chemigram::darktable::baseline;
-use chemigram::darktable::checks;
-use chemigram::darktable::complete::complete;
-use chemigram::darktable::forms::{clone_group, clone_shape};
-use chemigram::darktable::layout::{BlendSpace, Layouts};
-use chemigram::darktable::oneshot::OneShot;
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{Picture, Quality};
-use chemigram::darktable::state::{
-    Blend, EditState, GroupMember, Module, Params, PipelineOrder, Shape, Value,
-};
-use chemigram::darktable::xmp::Foreign;
-use chemigram::darktable::{blend, dng, dtstyle, order, params, preload, xmp};
-use chemigram::photo::{Judge, read_sidecar};
-use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary};
+use base::assets::Overlay;
+use base::clock::Deadline;
+use darktable::baseline;
+use darktable::checks;
+use darktable::complete::complete;
+use darktable::forms::{clone_group, clone_shape};
+use darktable::layout::{BlendSpace, Layouts};
+use darktable::oneshot::OneShot;
+use darktable::probe::DarktableCli;
+use darktable::render::{Picture, Quality};
+use darktable::state::{Blend, EditState, GroupMember, Module, Params, PipelineOrder, Shape, Value};
+use darktable::xmp::Foreign;
+use darktable::{blend, dng, dtstyle, order, params, preload, xmp};
+use engine::photo::{Judge, read_sidecar};
+use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary};
 
 /// As large as the photo: nothing is scaled.
 const EDGE: u32 = 600;

@@ -9,11 +9,11 @@ mod photos;
 
 use std::process::Command;
 
-use chemigram::darktable::dng::{Camera, DngOptions, demo_photo, write_dng};
-use chemigram::darktable::render::Picture;
-use chemigram::darktable::state::EditState;
-use chemigram::error::ErrorCode;
-use chemigram::photo::Workspace;
+use base::error::ErrorCode;
+use darktable::dng::{Camera, DngOptions, demo_photo, write_dng};
+use darktable::render::Picture;
+use darktable::state::EditState;
+use engine::photo::Workspace;
 use frames::{Home, LONG, OWN, SHORT, Step, difference};
 use photos::{aberrated, photo};
 

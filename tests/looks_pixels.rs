@@ -6,9 +6,9 @@ mod demo;
 
 use std::collections::BTreeMap;
 
-use chemigram::darktable::state::EditState;
-use chemigram::vocabulary::{AppliedLook, ApplyRequest, MaskSpec, STRENGTH, Selector, VocabularyError};
+use darktable::state::EditState;
 use demo::Demo;
+use engine::vocabulary::{AppliedLook, ApplyRequest, MaskSpec, STRENGTH, Selector, VocabularyError};
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
 

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-use chemigram::darktable::export::{Depth, Format, Profile, Settings};
-use chemigram::darktable::metadata::Metadata;
-use chemigram::darktable::render::{Picture, RawFile, Renderer};
-use chemigram::darktable::state::EditState;
-use chemigram::darktable::xmp;
-use chemigram::error::{Coded, ErrorCode};
-use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Selector};
+use base::error::{Coded, ErrorCode};
+use darktable::export::{Depth, Format, Profile, Settings};
+use darktable::metadata::Metadata;
+use darktable::render::{Picture, RawFile, Renderer};
+use darktable::state::EditState;
+use darktable::xmp;
+use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Selector};
 use frames::{Home, OWN, patience};
 use image::RgbImage;
 use serde_json::Value;
@@ -197,7 +197,7 @@ fn without_its_lut_an_edit_is_refused_and_with_it_the_pixels_are_the_same_again(
     // darktable itself shows the same, given the folder.
     let sidecar = home.path("edit.xmp");
     std::fs::write(&sidecar, xmp::write(&state, &home.layouts, "colours.png").unwrap()).unwrap();
-    let cli = chemigram::darktable::probe::DarktableCli::find(&patience()).unwrap();
+    let cli = darktable::probe::DarktableCli::find(&patience()).unwrap();
     let output = Command::new(cli.path())
         .args([&bench.raw.path, &sidecar, &home.path("own.png")])
         .args(["--apply-custom-presets", "false", "--icc-type", "SRGB", "--core", "--configdir"])

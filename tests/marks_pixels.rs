@@ -4,9 +4,9 @@
 #[path = "support/frames.rs"]
 mod frames;
 
-use chemigram::darktable::render::{Picture, Renderer};
-use chemigram::error::ErrorCode;
-use chemigram::vocabulary::Selector;
+use base::error::ErrorCode;
+use darktable::render::{Picture, Renderer};
+use engine::vocabulary::Selector;
 use frames::Home;
 
 const GREY: u8 = 90;

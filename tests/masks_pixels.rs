@@ -16,12 +16,12 @@ mod demo;
 use std::sync::Arc;
 
 use chart::PATCHES;
-use chemigram::darktable::dng::DngOptions;
-use chemigram::darktable::params;
-use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
-use chemigram::darktable::state::{EditState, Module, Params, Value};
-use chemigram::vocabulary::{MaskProbe, MaskSpec, ShownMask};
+use darktable::dng::DngOptions;
+use darktable::params;
+use darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
+use darktable::state::{EditState, Module, Params, Value};
 use demo::Demo;
+use engine::vocabulary::{MaskProbe, MaskSpec, ShownMask};
 
 /// The chart's neutrals, dark to light, and its colours.
 const NEUTRALS: [&str; 6] = ["black", "neutral 3.5", "neutral 5", "neutral 6.5", "neutral 8", "white"];
@@ -359,7 +359,7 @@ fn masks_lie_where_they_were_drawn_on_turned_cropped_and_straightened_pictures()
             panic!("{op} has a layout")
         };
         all.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        chemigram::darktable::order::sort(state);
+        darktable::order::sort(state);
     };
     let float = |values: &[(&'static str, f32)]| {
         values.iter().map(|(name, value)| (*name, Value::Float(*value))).collect::<Vec<_>>()

@@ -7,8 +7,8 @@ mod support;
 
 use std::sync::Arc;
 
+use base::assets::Overlay;
 use chat_stub::{ChatStub, StubReply};
-use chemigram::assets::Overlay;
 use chemigram::budget::{Cap, Reserve};
 use chemigram::provider::script::Script;
 use chemigram::provider::{Choice, Provider, Registry, connect};
@@ -169,7 +169,7 @@ fn no_model_without_a_price_takes_up_a_session_with_a_cost_cap() {
     refused(nameless(true), Referee::Model(referee));
 }
 
-fn id_text(id: &chemigram::ids::SessionId) -> &str {
+fn id_text(id: &base::ids::SessionId) -> &str {
     id.as_str()
 }
 

@@ -13,16 +13,16 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use base::assets::Overlay;
+use base::clock::Deadline;
 use chat_stub::{ChatStub, StubReply};
-use chemigram::assets::Overlay;
-use chemigram::clock::Deadline;
-use chemigram::darktable::baseline::{self, Untouched};
-use chemigram::darktable::dng;
-use chemigram::darktable::layout::Layouts;
 use chemigram::overnight::record::{self, Entry, Night};
-use chemigram::photo::{IngestOptions, Library, ingest};
 use chemigram::session::listing;
 use chemigram::transcript::{Event, Outcome};
+use darktable::baseline::{self, Untouched};
+use darktable::dng;
+use darktable::layout::Layouts;
+use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::json;
 use support::{confirm, reply};
 

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use chemigram::darktable::baseline::{FileFacts, Untouched};
-use chemigram::darktable::frame::StoredSize;
-use chemigram::darktable::state::{EditState, Module, Params, Value};
-use chemigram::error::{Coded, ErrorCode};
-use chemigram::ids::{PhotoId, RefName};
-use chemigram::photo::{
+use base::error::{Coded, ErrorCode};
+use base::ids::{PhotoId, RefName};
+use darktable::baseline::{FileFacts, Untouched};
+use darktable::frame::StoredSize;
+use darktable::state::{EditState, Module, Params, Value};
+use engine::photo::{
     Authority, GapReport, IngestOptions, Library, Operation, PhotoError, ProposalKind, ProposedText, ingest,
 };
 

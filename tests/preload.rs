@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
-use chemigram::darktable::preload;
+use darktable::preload;
 use demo::Demo;
 
 /// Memory that is asked for as darktable asks for pixels: aligned, which Rust gets by `posix_memalign`.

@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
-use chemigram::assets::Overlay;
-use chemigram::ids::Hash;
+use base::assets::Overlay;
+use base::ids::Hash;
 use chemigram::protocol::checks::NAMED;
 use chemigram::protocol::finding::{CODES, Severity};
 use chemigram::protocol::machine::{Command as Order, Run};

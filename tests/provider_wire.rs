@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use base::assets::Overlay;
 use chat_stub::{ChatStub, StubReply, body_of, event_head};
-use chemigram::assets::Overlay;
 use chemigram::provider::check::check;
 use chemigram::provider::openai_chat::OpenAiChat;
 use chemigram::provider::{

@@ -13,17 +13,17 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use chemigram::clock::Deadline;
-use chemigram::darktable::dng::{DngOptions, demo_photo};
-use chemigram::darktable::proxy::{Choice, Proxied, Proxies};
-use chemigram::darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
-use chemigram::darktable::state::EditState;
-use chemigram::ids::Hash;
-use chemigram::metrics::difference::Difference;
+use base::clock::Deadline;
+use base::ids::Hash;
 use chemigram::provider::script::Script;
 use chemigram::session::start;
 use chemigram::transcript::Event;
+use darktable::dng::{DngOptions, demo_photo};
+use darktable::proxy::{Choice, Proxied, Proxies};
+use darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::state::EditState;
 use demo::{Demo, deadline};
+use pixels::metrics::difference::Difference;
 use support::{EDGE, Studio, confirm, reply, request};
 
 #[test]

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use chemigram::darktable::dng;
-use chemigram::ids::SessionId;
-use chemigram::photo::{Library, Workspace};
+use base::ids::SessionId;
 use chemigram::transcript::{self, Event, Line, Outcome};
+use darktable::dng;
+use engine::photo::{Library, Workspace};
 use home::settle;
 
 const KILLS: usize = 20;

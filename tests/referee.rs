@@ -14,13 +14,10 @@ mod demo;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base::assets::Overlay;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chat_stub::{ChatStub, StubReply};
-use chemigram::assets::Overlay;
-use chemigram::darktable::render::Picture;
-use chemigram::metrics::likeness::alike;
-use chemigram::metrics::stats::ImageStats;
 use chemigram::prompts::Store;
 use chemigram::protocol::checks::{Numbers, numbers};
 use chemigram::protocol::rules::{Ruling, Verdict};
@@ -28,8 +25,11 @@ use chemigram::provider::{Choice, Provider, Registry, connect};
 use chemigram::referee::offline;
 use chemigram::referee::qualify::{Tally, cases};
 use chemigram::referee::{Answer, Kind, ModelReferee, Opinion, Question, Shown, Side, Wish};
+use darktable::render::Picture;
 use demo::Demo;
 use pictures::Pictures;
+use pixels::metrics::likeness::alike;
+use pixels::metrics::stats::ImageStats;
 use serde_json::json;
 
 const KEY: &str = "sk-canary-5e1d0c8b4a";

@@ -3,7 +3,7 @@
 
 mod support;
 
-use chemigram::error::ErrorCode;
+use base::error::ErrorCode;
 use chemigram::transcript::Outcome;
 use support::{Studio, confirm, reply, request, results};
 
@@ -93,7 +93,7 @@ fn main_tags_paths_and_claims_are_out_of_reach() {
     assert!(edits[3].1.contains("shadows_lift"), "did you mean: {}", edits[3].1);
     assert_eq!(code(&results(&lines, "accept_proposal"), 0), ErrorCode::NotFound);
 
-    let main = |refs: &Vec<(chemigram::ids::RefName, chemigram::ids::Hash)>| {
+    let main = |refs: &Vec<(base::ids::RefName, base::ids::Hash)>| {
         refs.iter().find(|r| r.0.as_str() == "main").map(|r| r.1.clone())
     };
     assert_eq!(main(&studio.workspace.branches().unwrap()), main(&before.0));
@@ -115,7 +115,7 @@ fn a_second_session_on_the_photo_is_refused_and_names_the_first() {
     let Err(error) = chemigram::session::start::start(setup, plan) else {
         panic!("a second session started")
     };
-    assert_eq!(chemigram::error::Coded::code(&error), ErrorCode::StateError);
+    assert_eq!(base::error::Coded::code(&error), ErrorCode::StateError);
     assert!(error.to_string().contains(&first.state.start.session), "{error}");
 }
 
@@ -133,7 +133,7 @@ fn a_question_that_nobody_answers_ends_the_session_and_the_answer_takes_it_up_ag
     let request = request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]);
     let mut session = studio.scripted(&script, &request);
     assert_eq!(support::run(&mut session).outcome, Outcome::NeedsClarification);
-    let id: chemigram::ids::SessionId = session.state.start.session.parse().unwrap();
+    let id: base::ids::SessionId = session.state.start.session.parse().unwrap();
     drop(session);
     assert!(studio.tip("branch_b_tone").is_none());
     let again = || {

@@ -11,12 +11,12 @@
 mod demo;
 mod support;
 
-use chemigram::darktable::dng::{self, DngOptions};
-use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
-use chemigram::darktable::state::{EditState, Params, Value};
-use chemigram::metrics::lab::Lab;
-use chemigram::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot, fill};
+use darktable::dng::{self, DngOptions};
+use darktable::render::{Picture, Quality, RenderRequest, Renderer};
+use darktable::state::{EditState, Params, Value};
 use demo::{Demo, deadline};
+use engine::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot, fill};
+use pixels::metrics::lab::Lab;
 use support::{Studio, confirm, reply, request, results};
 
 /// The mean of a difference over the pixels of a place, which is told in 0…1 of the picture.

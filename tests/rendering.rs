@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use base::clock::Deadline;
+use base::ids::Hash;
 use chemigram::budget::{Amounts, Cap};
-use chemigram::clock::Deadline;
-use chemigram::darktable::cache::{Cache, Cached};
-use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use chemigram::darktable::worker::Worker;
-use chemigram::darktable::xmp;
-use chemigram::ids::Hash;
 use chemigram::provider::script::Script;
 use chemigram::provider::{Attempt, Message, ModelInfo, ModelRequest, Provider};
 use chemigram::session::start;
 use chemigram::transcript::{Event, Line, Outcome, SessionEnd};
+use darktable::cache::{Cache, Cached};
+use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::worker::Worker;
+use darktable::xmp;
 use support::{EDGE, Studio, confirm, reply, request};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use chemigram::ids::SessionId;
+use base::ids::SessionId;
 use chemigram::session::replay::Proof;
 use chemigram::transcript::{Event, Outcome};
 use support::{Studio, confirm, replayed, reply, request};

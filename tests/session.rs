@@ -6,15 +6,15 @@ mod support;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base::error::{Coded as _, ErrorCode};
 use chemigram::budget::Ledger;
-use chemigram::error::{Coded as _, ErrorCode};
-use chemigram::photo::Authority;
 use chemigram::provider::script::Script;
 use chemigram::session::SessionError;
 use chemigram::session::driver::{Host, Session, Unwatched};
 use chemigram::session::start::{self, Resume};
 use chemigram::session::state::State;
 use chemigram::transcript::{Event, Flag, Line, Outcome, SessionEnd};
+use engine::photo::Authority;
 use support::{Studio, confirm, reply, request, results};
 
 #[test]
@@ -90,7 +90,7 @@ fn an_abandoned_branch_shows_the_baseline_and_keeps_its_attempts() {
     .concat();
     let (_, lines) =
         studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]));
-    let tip: chemigram::ids::Hash = studio.tip("branch_b_tone").unwrap().parse().unwrap();
+    let tip: base::ids::Hash = studio.tip("branch_b_tone").unwrap().parse().unwrap();
     let workspace = &studio.workspace;
     assert_eq!(workspace.state_of(&tip).unwrap(), workspace.state_of(workspace.baseline()).unwrap());
     assert_eq!(workspace.log(tip.as_str(), 10).unwrap().len(), 3, "baseline, attempt, abandonment");
@@ -282,8 +282,8 @@ fn a_raw_exchanged_during_a_session_ends_it_and_it_goes_on_when_the_right_one_is
     let error = ran(&mut session, &Exchanger(raw.clone())).unwrap_err();
     drop(session);
     assert_eq!(error.code(), ErrorCode::VersioningError);
-    let found = chemigram::ids::Hash::of(std::fs::read(&raw).unwrap());
-    for hash in [found, chemigram::ids::Hash::of(&right)] {
+    let found = base::ids::Hash::of(std::fs::read(&raw).unwrap());
+    for hash in [found, base::ids::Hash::of(&right)] {
         assert!(error.to_string().contains(hash.as_str()), "{error}");
     }
     assert!(error.remedy().unwrap().contains("put the original back"));

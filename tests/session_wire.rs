@@ -7,9 +7,9 @@ mod support;
 
 use std::sync::Arc;
 
+use base::assets::Overlay;
+use base::error::ErrorCode;
 use chat_stub::{ChatStub, StubReply};
-use chemigram::assets::Overlay;
-use chemigram::error::ErrorCode;
 use chemigram::provider::{Choice, Provider, Registry, connect};
 use chemigram::session::driver::Session;
 use chemigram::session::start;
@@ -148,7 +148,7 @@ fn a_provider_that_says_no_or_talks_nonsense_fails_the_session_and_loses_nothing
                 entry.display()
             );
         }
-        let mut person = studio.workspace.lock(chemigram::photo::Authority::Person, "test").unwrap();
+        let mut person = studio.workspace.lock(engine::photo::Authority::Person, "test").unwrap();
         person.delete_branch(&"branch_b_tone".parse().unwrap()).unwrap();
     }
 }

@@ -8,16 +8,16 @@ mod contract;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chemigram::darktable::dng::{DngOptions, demo_photo};
-use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer};
-use chemigram::darktable::state::EditState;
-use chemigram::metrics::axes::{Axis, measure};
-use chemigram::metrics::difference::Difference;
-use chemigram::metrics::stats::ImageStats;
-use chemigram::vocabulary::Selector;
 use contract::{Verdict, change, contract};
+use darktable::dng::{DngOptions, demo_photo};
+use darktable::render::{Picture, Quality, RenderRequest, Renderer};
+use darktable::state::EditState;
 use demo::photos::aberrated;
 use demo::{Demo, deadline, only};
+use engine::vocabulary::Selector;
+use pixels::metrics::axes::{Axis, measure};
+use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
 
 #[test]
 fn every_move_keeps_its_promises() {

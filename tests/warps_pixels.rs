@@ -15,10 +15,10 @@ mod photo_files;
 
 use std::collections::BTreeMap;
 
-use chemigram::darktable::dng::{DngOptions, write_dng};
-use chemigram::darktable::render::{Picture, RawFile};
-use chemigram::darktable::state::EditState;
-use chemigram::vocabulary::{ApplyRequest, PhotoFacts, Selector, VocabularyError};
+use darktable::dng::{DngOptions, write_dng};
+use darktable::render::{Picture, RawFile};
+use darktable::state::EditState;
+use engine::vocabulary::{ApplyRequest, PhotoFacts, Selector, VocabularyError};
 use frames::{EDITS, Home, LONG, SHORT, stored};
 
 /// Bright dots, a hundred pixels apart.

@@ -10,10 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chemigram::darktable::preload;
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{Quality, RenderRequest, Renderer};
-use chemigram::darktable::state::EditState;
+use darktable::preload;
+use darktable::probe::DarktableCli;
+use darktable::render::{Quality, RenderRequest, Renderer};
+use darktable::state::EditState;
 use demo::{Demo, deadline};
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.7,0.3],"radius":0.25,"feather":0.2}"#;

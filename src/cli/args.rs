@@ -12,10 +12,10 @@ use super::import_args::{BindArgs, ImportArgs, LensArgs, MarkArgs, VocabImportAr
 use super::overnight_args::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::protocol_args::ProtocolVerb;
 use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
-use crate::darktable::proxy::Choice;
-use crate::ids::{PhotoId, RefName};
-use crate::metrics::axes::Axis;
-use crate::vocabulary::grey_card::RADIUS;
+use base::ids::{PhotoId, RefName};
+use darktable::proxy::Choice;
+use engine::vocabulary::grey_card::RADIUS;
+use pixels::metrics::axes::Axis;
 
 const ENVIRONMENT: &str = "\
 Environment:

@@ -6,14 +6,14 @@ use super::args::DemoArgs;
 use super::failure::Failure;
 use super::run::run_request;
 use super::setup::App;
-use crate::assets::Overlay;
 use crate::budget::Budget;
-use crate::darktable::dng;
-use crate::error::ErrorCode;
-use crate::photo::IngestOptions;
 use crate::provider::Choice;
 use crate::session::start::Request;
 use crate::transcript::Vector;
+use base::assets::Overlay;
+use base::error::ErrorCode;
+use darktable::dng;
+use engine::photo::IngestOptions;
 
 /// The file that marks a folder as made by the demo, and so as its to delete.
 const MARKER: &str = ".chemigram-demo";
@@ -38,7 +38,7 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
     let raw = folder.join("espresso.dng");
     say(format!("1. a made-up raw: {}", raw.display()));
     let bytes = dng::demo_raw()?;
-    crate::durable::write(&raw, &bytes).map_err(|e| Failure::file("write", &raw, &e))?;
+    base::durable::write(&raw, &bytes).map_err(|e| Failure::file("write", &raw, &e))?;
     let demo = app.with_library(folder.join("photos"));
     say(format!("2. darktable {version} says how it would develop it"));
     let brief = Overlay::demo().text("brief.md").map(std::borrow::Cow::into_owned);

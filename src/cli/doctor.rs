@@ -8,13 +8,13 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::setup::{App, patience};
-use crate::darktable::dng::{DngOptions, write_dng};
-use crate::darktable::probe::{self, Doctor};
-use crate::darktable::render::{Picture, Quality, RawFile, RenderRequest};
-use crate::darktable::sandbox::Isolation;
-use crate::error::{Coded as _, ErrorCode};
-use crate::ids::Hash;
 use crate::review::line;
+use base::error::{Coded as _, ErrorCode};
+use base::ids::Hash;
+use darktable::dng::{DngOptions, write_dng};
+use darktable::probe::{self, Doctor};
+use darktable::render::{Picture, Quality, RawFile, RenderRequest};
+use darktable::sandbox::Isolation;
 
 /// One thing that was looked at.
 #[derive(Serialize)]

@@ -13,15 +13,15 @@ use super::photos::{self, refuse_existing, write_new};
 use super::resolve;
 use super::setup::{App, patience};
 use super::signals;
-use crate::darktable::checks;
-use crate::darktable::proxy::Choice;
-use crate::darktable::render::{Picture, Quality, RenderRequest};
-use crate::darktable::state::EditState;
-use crate::error::ErrorCode;
-use crate::ids::PhotoId;
-use crate::photo::Operation;
-use crate::vocabulary::grey_card::{self as card, Place};
-use crate::vocabulary::{ApplyRequest, MaskSpec};
+use base::error::ErrorCode;
+use base::ids::PhotoId;
+use darktable::checks;
+use darktable::proxy::Choice;
+use darktable::render::{Picture, Quality, RenderRequest};
+use darktable::state::EditState;
+use engine::photo::Operation;
+use engine::vocabulary::grey_card::{self as card, Place};
+use engine::vocabulary::{ApplyRequest, MaskSpec};
 
 /// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use crate::ids::{PhotoId, RefName};
-use crate::vocabulary::{Extra, Spot, SpotAction};
+use base::ids::{PhotoId, RefName};
+use engine::vocabulary::{Extra, Spot, SpotAction};
 
 pub(super) const REGIONS_EXAMPLES: &str = "\
 Examples:
@@ -216,7 +216,7 @@ impl From<Include> for Extra {
 /// `PHOTO[@REF]`.
 fn source(text: &str) -> Result<(PhotoId, Option<String>), String> {
     let (photo, at) = text.split_once('@').map_or((text, None), |(photo, at)| (photo, Some(at)));
-    let photo = photo.parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
+    let photo = photo.parse().map_err(|e: base::ids::InvalidName| e.to_string())?;
     match at {
         Some("") => Err("no ref stands after the @".into()),
         at => Ok((photo, at.map(str::to_owned))),

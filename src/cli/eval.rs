@@ -19,11 +19,7 @@ use super::progress;
 use super::setup::App;
 use super::signals;
 use super::steering;
-use crate::assets::Overlay;
 use crate::budget::Budget;
-use crate::clock::Stop;
-use crate::durable;
-use crate::error::ErrorCode;
 use crate::eval::cells::Surroundings;
 use crate::eval::compare::{self, Comparison, Gate, Side};
 use crate::eval::golden::Golden;
@@ -31,11 +27,15 @@ use crate::eval::manifest::{self, Arm, Asked, CellRecord, Checkout, Manifest, St
 use crate::eval::report;
 use crate::eval::run::{self, Plan, Progress};
 use crate::eval::steering::FREE;
-use crate::files;
-use crate::ids::Hash;
 use crate::review::line as one_line;
 use crate::session::driver::Unwatched;
 use crate::transcript::Outcome;
+use base::assets::Overlay;
+use base::clock::Stop;
+use base::durable;
+use base::error::ErrorCode;
+use base::files;
+use base::ids::Hash;
 
 /// How often a session is asked whether it is to be cut.
 const TICK: Duration = Duration::from_millis(50);

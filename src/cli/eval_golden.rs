@@ -7,13 +7,13 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::setup::{App, patience};
-use crate::error::ErrorCode;
 use crate::eval::draft::{Words, draft};
 use crate::eval::golden::Golden;
 use crate::eval::metrics::Eyes;
-use crate::ids::PhotoId;
 use crate::review::line;
 use crate::transcript::Vector;
+use base::error::ErrorCode;
+use base::ids::PhotoId;
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:

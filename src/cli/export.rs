@@ -10,14 +10,14 @@ use super::photos::{self, refuse_existing, write_new};
 use super::progress;
 use super::setup::{App, patience};
 use super::signals;
-use crate::darktable::export::{Depth, Format, Settings};
-use crate::darktable::metadata::Metadata;
-use crate::darktable::render::Renderer as _;
-use crate::error::ErrorCode;
-use crate::ids::{Hash, PhotoId};
-use crate::photo::{Head, Workspace};
 use crate::review::line as plain_line;
 use crate::session::listing;
+use base::error::ErrorCode;
+use base::ids::{Hash, PhotoId};
+use darktable::export::{Depth, Format, Settings};
+use darktable::metadata::Metadata;
+use darktable::render::Renderer as _;
+use engine::photo::{Head, Workspace};
 
 /// Quality of a JPEG when none is given.
 const JPEG_QUALITY: u8 = 95;

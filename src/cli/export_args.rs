@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 
-use crate::darktable::export::Profile;
-use crate::ids::PhotoId;
+use base::ids::PhotoId;
+use darktable::export::Profile;
 
 /// Examples of `export`.
 pub const EXAMPLES: &str = "\

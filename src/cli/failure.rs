@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::error::{Coded, ErrorCode, Fault};
+use base::error::{Coded, ErrorCode, Fault};
 
 /// An error on its way out: cause first, remedy if there is one. Every library error becomes one.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use super::protocol::{described, told};
 use super::run_args::RunOptions;
 use super::setup::App;
 use super::signals;
-use crate::error::ErrorCode;
 use crate::protocol::schema::Trust;
 use crate::protocol::variables::Values;
 use crate::review::{line, plain};
 use crate::session::generate::{self, GenerateError, UNUSABLE_STATUS, Watcher, Wish, Written};
 use crate::session::protocols::Asked;
 use crate::session::start::{Request, Setup};
+use base::error::ErrorCode;
 
 /// The spinner, which says what is being done.
 struct Spinner<'a> {

@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::setup::App;
-use crate::error::ErrorCode;
-use crate::ids::{Hash, PhotoId, RefName};
-use crate::photo::{FsckReport, Head, diff as differences};
 use crate::review::line;
-use crate::session::listing;
+use crate::session;
+use base::error::ErrorCode;
+use base::ids::{Hash, PhotoId, RefName};
+use engine::photo::{FsckReport, Head, diff as differences};
 
 /// Shows commits.
 pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Failure> {
@@ -172,8 +172,7 @@ pub fn fsck(app: &App, photo: Option<&PhotoId>) -> Result<u8, Failure> {
     let mut reports: Vec<(PhotoId, Result<FsckReport, Failure>)> = Vec::new();
     for id in photos {
         let report = app.photo(&id).and_then(|workspace| {
-            let mut report = workspace.fsck()?;
-            listing::prove(&workspace, &mut report)?;
+            let report = session::fsck::fsck(&workspace)?;
             Ok(report)
         });
         match (report, photo) {

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::import_args::ImportArgs;
 use super::setup::{App, patience};
-use crate::darktable::{dtstyle, xmp};
-use crate::error::ErrorCode;
-use crate::files;
-use crate::ids::{Hash, RefName};
-use crate::photo::{
+use crate::review::line;
+use base::error::ErrorCode;
+use base::files;
+use base::ids::{Hash, RefName};
+use darktable::{dtstyle, xmp};
+use engine::photo::{
     Authority, IMPORTED, ImportedEdit, Judge, OldModule, Workspace, read_sidecar, sidecar_beside,
 };
-use crate::review::line;
-use crate::vocabulary::{SavedStyle, StyleAbout, styles as saved};
+use engine::vocabulary::{SavedStyle, StyleAbout, styles as saved};
 
 /// An edit that was taken over.
 #[derive(Debug, Serialize)]
@@ -70,7 +70,7 @@ pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEd
 
 /// Records an edit in a photo that was just taken in, and stands on it.
 pub fn record_first(app: &App, workspace: &Workspace, edit: &ImportedEdit) -> Result<Imported, Failure> {
-    let branch = IMPORTED.parse().map_err(|e: crate::ids::InvalidName| Failure::input(e.to_string()))?;
+    let branch = IMPORTED.parse().map_err(|e: base::ids::InvalidName| Failure::input(e.to_string()))?;
     app.output.remark("the edit was taken over; `main` keeps darktable's own");
     record(workspace, &branch, edit, "", true)
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::ids::{PhotoId, RefName};
-use crate::photo::IMPORTED;
-use crate::vocabulary::made::{LUT_SPACES, MARK_PLACES};
+use base::ids::{PhotoId, RefName};
+use engine::photo::IMPORTED;
+use engine::vocabulary::made::{LUT_SPACES, MARK_PLACES};
 
 /// `import-sidecar`.
 #[derive(Args, Debug)]

@@ -6,8 +6,8 @@ use super::failure::Failure;
 use super::history::current_branch;
 use super::import_args::BindArgs;
 use super::setup::App;
-use crate::photo::{LayerContext, LayerReport, Layers, bind_layers};
 use crate::review::line;
+use engine::photo::{LayerContext, LayerReport, Layers, bind_layers};
 
 /// Binds the layers on the branch that HEAD follows.
 pub fn bind(app: &App, args: &BindArgs) -> Result<(), Failure> {

@@ -6,9 +6,9 @@ use super::args::{GapVerb, ProposalVerb};
 use super::failure::Failure;
 use super::resolve;
 use super::setup::App;
-use crate::ids::PhotoId;
-use crate::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, rank};
 use crate::review::{line, wrap};
+use base::ids::PhotoId;
+use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, rank};
 
 /// `proposals`.
 pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::args::Globals;
 use super::failure::Failure;
-use crate::redact::Redactor;
+use base::redact::Redactor;
 
 /// Where log lines go, each through the redactor.
 #[derive(Clone)]

@@ -9,13 +9,13 @@ use super::failure::Failure;
 use super::import;
 use super::import_args::{LensArgs, MarkArgs, VocabImportArgs};
 use super::setup::App;
-use crate::darktable::lensfun::{Lensfun, Places};
-use crate::darktable::luts::{self, MAX_BYTES};
-use crate::darktable::probe::DarktableCli;
-use crate::durable;
 use crate::review::line;
-use crate::vocabulary::made::{self, MadeMove};
-use crate::vocabulary::styles;
+use base::durable;
+use darktable::lensfun::{Lensfun, Places};
+use darktable::luts::{self, MAX_BYTES};
+use darktable::probe::DarktableCli;
+use engine::vocabulary::made::{self, MadeMove};
+use engine::vocabulary::styles;
 
 /// A LUT that was taken over.
 #[derive(Debug, Serialize)]

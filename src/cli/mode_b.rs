@@ -6,18 +6,18 @@ use super::args::SessionVerb;
 use super::failure::Failure;
 use super::setup::{App, CACHE_LIMIT};
 use super::{progress, run, signals};
-use crate::clock::{Cancel, Stop};
-use crate::darktable::cache::Cache;
-use crate::darktable::proxy::Choice;
-use crate::error::ErrorCode;
-use crate::ids::SessionId;
-use crate::photo::Workspace;
 use crate::provider::explorer::Explorer;
 use crate::review::{ReviewModel, line as plain, summary_line, text};
 use crate::session;
 use crate::session::listing::{self, Condition};
 use crate::session::replay::{Difference, Proof, Replay};
 use crate::session::state::Halt;
+use base::clock::{Cancel, Stop};
+use base::error::ErrorCode;
+use base::ids::SessionId;
+use darktable::cache::Cache;
+use darktable::proxy::Choice;
+use engine::photo::Workspace;
 use serde_json::json;
 
 /// `mode-b`.

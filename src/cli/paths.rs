@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
-use crate::error::ErrorCode;
+use base::error::ErrorCode;
 
 /// The user's folders, each already ending in `chemigram`.
 #[derive(Clone, Debug)]

@@ -9,13 +9,13 @@ use super::failure::Failure;
 use super::import;
 use super::resolve;
 use super::setup::App;
-use crate::darktable::baseline::FileFacts;
-use crate::darktable::checks::Blank;
-use crate::darktable::dng;
-use crate::error::{Coded as _, ErrorCode};
-use crate::ids::PhotoId;
-use crate::photo::{Head, IngestOptions, Status};
 use crate::review::line;
+use base::error::{Coded as _, ErrorCode};
+use base::ids::PhotoId;
+use darktable::baseline::FileFacts;
+use darktable::checks::Blank;
+use darktable::dng;
+use engine::photo::{Head, IngestOptions, Status};
 
 /// Takes a raw in.
 pub fn ingest(
@@ -86,7 +86,7 @@ pub fn write_new(file: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> 
     refuse_existing(file, force)?;
     let absolute = std::path::absolute(file).map_err(|e| Failure::file("write", file, &e))?;
     // Somebody else may have made it meanwhile.
-    crate::durable::publish(&absolute, bytes, force).map_err(|e| match e.kind() {
+    base::durable::publish(&absolute, bytes, force).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => there_already(file),
         _ => Failure::file("write", file, &e),
     })

@@ -8,11 +8,11 @@ use super::failure::Failure;
 use super::history::current_branch;
 use super::resolve;
 use super::setup::{App, patience};
-use crate::darktable::render::{Quality, RenderRequest};
-use crate::darktable::state::EditState;
-use crate::ids::PhotoId;
-use crate::photo::Operation;
-use crate::vocabulary::{PhotoFacts, Region, RegionsRequest, fill};
+use base::ids::PhotoId;
+use darktable::render::{Quality, RenderRequest};
+use darktable::state::EditState;
+use engine::photo::Operation;
+use engine::vocabulary::{PhotoFacts, Region, RegionsRequest, fill};
 
 /// Applies a batch.
 pub fn apply_regions(app: &App, args: &RegionsArgs) -> Result<(), Failure> {

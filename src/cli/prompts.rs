@@ -8,10 +8,10 @@ use super::failure::Failure;
 use super::prompt_args::PromptVerb;
 use super::resolve;
 use super::setup::App;
-use crate::assets::Overlay;
-use crate::error::ErrorCode;
 use crate::prompts::Store;
 use crate::review::{line, plain};
+use base::assets::Overlay;
+use base::error::ErrorCode;
 
 /// Runs a verb.
 pub fn run(app: &App, verb: &PromptVerb) -> Result<u8, Failure> {

@@ -6,11 +6,11 @@ use super::edit_args::PropagateArgs;
 use super::failure::Failure;
 use super::history::current_branch;
 use super::setup::App;
-use crate::error::ErrorCode;
-use crate::ids::{Hash, PhotoId, RefName};
-use crate::photo::{Head, Operation, Workspace};
 use crate::review::line;
-use crate::vocabulary::{Edits, PhotoEdit, Selection, Vocabulary};
+use base::error::ErrorCode;
+use base::ids::{Hash, PhotoId, RefName};
+use engine::photo::{Head, Operation, Workspace};
+use engine::vocabulary::{Edits, PhotoEdit, Selection, Vocabulary};
 
 /// What came of one target.
 struct Row {

@@ -8,13 +8,13 @@ use super::failure::Failure;
 use super::protocol_args::{CheckArgs, ProtocolVerb};
 use super::resolve;
 use super::setup::App;
-use crate::assets::{Origin, Overlay};
 use crate::protocol::finding::Severity;
 use crate::protocol::model::{Protocol, Target};
 use crate::protocol::schema::{Kind, Trust};
 use crate::protocol::variables::{Purpose, Values};
 use crate::protocol::{Options, load, store};
 use crate::review::{line, plain};
+use base::assets::{Origin, Overlay};
 
 /// `protocol`; the status of a check says whether it can run.
 pub fn protocol(app: &App, verb: &ProtocolVerb) -> Result<u8, Failure> {

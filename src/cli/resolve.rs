@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::failure::Failure;
-use crate::files;
+use base::files;
 
 /// The text itself, or that of the file after an `@`.
 pub fn text(given: &str) -> Result<String, Failure> {

@@ -15,12 +15,6 @@ use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::budget::Budget;
-use crate::clock::{Stop, SystemClock};
-use crate::darktable::proxy::Choice as ProxyChoice;
-use crate::error::{Coded as _, ErrorCode, Fault};
-use crate::files;
-use crate::ids::{PhotoId, SessionId};
-use crate::photo::{IngestOptions, PhotoError, Workspace};
 use crate::provider::{Choice, Provider, connect};
 use crate::review::plain;
 use crate::session::SessionError;
@@ -30,6 +24,12 @@ use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Asked};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::transcript;
+use base::clock::{Stop, SystemClock};
+use base::error::{Coded as _, ErrorCode, Fault};
+use base::files;
+use base::ids::{PhotoId, SessionId};
+use darktable::proxy::Choice as ProxyChoice;
+use engine::photo::{IngestOptions, PhotoError, Workspace};
 
 /// The provider when none is named.
 pub(super) const DEFAULT_PROVIDER: &str = "explorer";

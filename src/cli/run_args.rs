@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::protocol_args::assignment;
-use crate::darktable::proxy::Choice;
 use crate::transcript::Vector;
+use darktable::proxy::Choice;
 
 pub const RUN_EXAMPLES: &str = "\
 Examples:

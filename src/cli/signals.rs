@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
-use crate::clock::{Cancel, Stop};
-use crate::error::ErrorCode;
+use base::clock::{Cancel, Stop};
+use base::error::ErrorCode;
 
 /// How long what is stopped at once has for its last lines. What is cut here goes on with `--resume`.
 const LAST_WORDS: Duration = Duration::from_millis(900);

@@ -5,12 +5,12 @@ use std::path::Path;
 use super::failure::Failure;
 use super::resolve;
 use super::setup::App;
-use crate::assets::Overlay;
 use crate::protocol::schema::Trust;
 use crate::protocol::store;
 use crate::review::plain;
 use crate::session::protocols::{Asked, needs_referee};
 use crate::session::start::Plan;
+use base::assets::Overlay;
 
 /// Whether a protocol is named by its file.
 pub fn is_file(named: &str) -> bool {

@@ -11,13 +11,13 @@ use super::made;
 use super::resolve;
 use super::setup::App;
 use super::signals;
-use crate::assets::Origin;
-use crate::error::ErrorCode;
 use crate::provider::check::check;
 use crate::provider::profile::{Profile, SetupError};
 use crate::provider::{Choice, connect};
 use crate::review::line;
-use crate::vocabulary::{Filter, ListedMove};
+use base::assets::Origin;
+use base::error::ErrorCode;
+use engine::vocabulary::{Filter, ListedMove};
 
 /// `vocab`; the status is that of the first file that could not be taken over.
 pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {
@@ -98,7 +98,7 @@ fn move_text(shown: &ListedMove<'_>) -> String {
 /// Checks a file of moves as it would be read beside the others.
 fn check_moves(app: &App, file: &Path) -> Result<(), Failure> {
     let text = resolve::file(file)?;
-    let vocabulary = crate::vocabulary::Vocabulary::load_with(&app.vocabulary_files(), file, &text)?;
+    let vocabulary = engine::vocabulary::Vocabulary::load_with(&app.vocabulary_files(), file, &text)?;
     let version = app.darktable_version();
     let mut listed = vocabulary.list(&Filter::default(), &app.layouts(), &version)?;
     listed.extend(vocabulary.list_looks(&Filter::default(), &app.layouts(), &version)?);

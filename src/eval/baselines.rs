@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::eval::manifest::Contestant;
 use crate::eval::scenario::Scenario;
-use crate::ids::RefName;
+use base::ids::RefName;
 
 /// Whether a contestant is one of them. They follow a script, and so no protocol.
 pub fn is(who: &Contestant) -> bool {

@@ -20,26 +20,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::assets::Overlay;
 use crate::budget::{Amounts, Budget};
-use crate::clock::{Deadline, Stop, SystemClock};
-use crate::darktable::baseline::Untouched;
-use crate::darktable::layout::Layouts;
-use crate::darktable::render::{RenderError, Renderer};
-use crate::durable;
-use crate::error::{ErrorCode, Fault};
 use crate::eval::baselines;
 use crate::eval::golden::Golden;
 use crate::eval::manifest::{CellRecord, Contestant, Done, Failure, MadeWith, Standing};
 use crate::eval::metrics::{EDGE, Eyes, Finished, METRICS_VERSION, measure};
 use crate::eval::scenario::Scenario;
 use crate::eval::steering::{Protocol, Steered};
-use crate::files;
-use crate::ids::Hash;
-use crate::photo::{Library, Workspace};
 use crate::prompts::Store;
 use crate::provider::{Choice, Provider, Registry, connect};
-use crate::redact::Redactor;
 use crate::session::driver::Session;
 use crate::session::listing::{self, Condition};
 use crate::session::opinion::Referee;
@@ -48,7 +37,18 @@ use crate::session::start::{self, Resume, Setup};
 use crate::session::{ENGINE, SessionError};
 use crate::tools;
 use crate::transcript::{Event, Outcome, SessionEnd};
-use crate::vocabulary::Vocabulary;
+use base::assets::Overlay;
+use base::clock::{Deadline, Stop, SystemClock};
+use base::durable;
+use base::error::{ErrorCode, Fault};
+use base::files;
+use base::ids::Hash;
+use base::redact::Redactor;
+use darktable::baseline::Untouched;
+use darktable::layout::Layouts;
+use darktable::render::{RenderError, Renderer};
+use engine::photo::{Library, Workspace};
+use engine::vocabulary::Vocabulary;
 
 /// The version of [`Inputs`].
 const FORMAT: u32 = 2;
@@ -342,7 +342,7 @@ impl Job<'_> {
                 }
                 let id = session.state.start.session.parse();
                 drop(session);
-                (workspace, id.map_err(|e: crate::ids::InvalidName| nothing(Fault::from(&e)))?)
+                (workspace, id.map_err(|e: base::ids::InvalidName| nothing(Fault::from(&e)))?)
             }
             Begun::Ended(workspace, id) => (workspace, id),
         };
@@ -524,7 +524,7 @@ enum Begun {
     /// A session that can run.
     Session(Workspace, Box<Session>),
     /// One that has ended and was not measured.
-    Ended(Workspace, crate::ids::SessionId),
+    Ended(Workspace, base::ids::SessionId),
 }
 
 /// The code of an outcome that is no result.

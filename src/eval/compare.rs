@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::error::{Coded, ErrorCode};
 use crate::eval::manifest::{Arm, Broken, CellRecord, Manifest};
 use crate::eval::metrics::{Better, Kind, METRICS, Metric, metric};
 use crate::eval::stats::{self, FEWEST, Paired, Verdict};
-use crate::hint::did_you_mean;
+use base::error::{Coded, ErrorCode};
+use base::hint::did_you_mean;
 
 /// The difference of the deciding metric that does not matter, unless another is named.
 pub const MARGIN: f64 = 0.02;

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use serde::Serialize;
 
-use crate::durable;
-use crate::error::{Coded, ErrorCode, Fault};
 use crate::eval::file::FileError;
 use crate::eval::metrics::pixels::Gaze;
 use crate::eval::metrics::{EDGE, Eyes, MeasureError};
@@ -15,14 +13,16 @@ use crate::eval::scenario::{
     Brief, Count, Direction, Expected, HiddenMove, Image, Metadata, Region, SCENARIO_FILE, Scenario,
     ScenarioError,
 };
-use crate::files;
-use crate::ids::Hash;
-use crate::metrics::axes::Axis;
-use crate::metrics::stats::ImageStats;
-use crate::photo::{AppliedMove, Workspace};
 use crate::tools::moves_of;
 use crate::transcript::Vector;
-use crate::vocabulary::MaskSpec;
+use base::durable;
+use base::error::{Coded, ErrorCode, Fault};
+use base::files;
+use base::ids::Hash;
+use engine::photo::{AppliedMove, Workspace};
+use engine::vocabulary::MaskSpec;
+use pixels::metrics::axes::Axis;
+use pixels::metrics::stats::ImageStats;
 
 /// The axes that a draft may expect movement on: about independent, and what a person would notice.
 const TOLD: [Axis; 8] = [
@@ -201,8 +201,8 @@ fn prove(
     folder: &Path,
     text: &str,
     eyes: &Eyes<'_>,
-    facts: &crate::vocabulary::PhotoFacts,
-    state: &crate::darktable::state::EditState,
+    facts: &engine::vocabulary::PhotoFacts,
+    state: &darktable::state::EditState,
 ) -> Result<Scenario, DraftError> {
     let path = folder.join(SCENARIO_FILE);
     durable::write(&path, text.as_bytes()).map_err(FileError::at("write", &path))?;
@@ -256,8 +256,8 @@ fn regions(hidden: &[HiddenMove]) -> Vec<Region> {
 fn expected(
     words: &Words,
     hidden: &[HiddenMove],
-    base: &crate::darktable::render::Picture,
-    target: &crate::darktable::render::Picture,
+    base: &darktable::render::Picture,
+    target: &darktable::render::Picture,
 ) -> Expected {
     let (before, after) = (ImageStats::of(base), ImageStats::of(target));
     let steps = TOLD.map(|axis| (axis, axis.steps(&before, &after)));

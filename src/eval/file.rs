@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Coded, ErrorCode};
 use crate::transcript::file_code;
+use base::error::{Coded, ErrorCode};
 
 /// A file that the system refused.
 #[derive(Debug, thiserror::Error)]

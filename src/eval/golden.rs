@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use crate::durable;
-use crate::error::{Coded, ErrorCode};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, metric};
 use crate::eval::scenario::{SCENARIO_FILE, Scenario, ScenarioError};
-use crate::files;
-use crate::hint::{did_you_mean, nearest};
-use crate::ids::Hash;
+use base::durable;
+use base::error::{Coded, ErrorCode};
+use base::files;
+use base::hint::{did_you_mean, nearest};
+use base::ids::Hash;
 
 /// The file that makes a folder a golden set.
 pub const MANIFEST_FILE: &str = "manifest.json";

@@ -11,13 +11,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Amounts, Exhausted};
-use crate::durable;
-use crate::error::{Coded, ErrorCode};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, Measured};
-use crate::files;
-use crate::ids::Hash;
 use crate::transcript::Outcome;
+use base::durable;
+use base::error::{Coded, ErrorCode};
+use base::files;
+use base::ids::Hash;
 
 /// The version of the manifest's form.
 pub const FORMAT: u32 = 1;

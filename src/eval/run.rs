@@ -13,8 +13,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::clock::{Cancel, Clock, SystemClock};
-use crate::error::{Coded, ErrorCode, Fault, caught};
 use crate::eval::baselines;
 use crate::eval::cells::{self, ATTEMPTS, Execute, Inputs, Job, Seat, Surroundings};
 use crate::eval::file::FileError;
@@ -25,8 +23,10 @@ use crate::eval::manifest::{
 use crate::eval::metrics::METRICS_VERSION;
 use crate::eval::scenario::Scenario;
 use crate::eval::steering::{self, Protocol, SteeringError, Way};
-use crate::hint::did_you_mean;
-use crate::ids::Hash;
+use base::clock::{Cancel, Clock, SystemClock};
+use base::error::{Coded, ErrorCode, Fault, caught};
+use base::hint::did_you_mean;
+use base::ids::Hash;
 
 /// So many failed cells in a row, and the fault is not the cells'.
 const MOST_FAILED_IN_A_ROW: usize = 3;
@@ -686,14 +686,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::assets::Overlay;
     use crate::eval::golden::Golden;
     use crate::provider::Registry;
-    use crate::redact::Redactor;
     use crate::session::driver::{Host, Session};
     use crate::session::rig;
     use crate::session::state::State;
     use crate::transcript::{Event, Line};
+    use base::assets::Overlay;
+    use base::redact::Redactor;
 
     #[test]
     fn a_star_stands_for_anything() {

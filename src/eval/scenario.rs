@@ -60,20 +60,20 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
-use crate::darktable::render::RawFile;
-use crate::darktable::state::EditState;
-use crate::durable;
-use crate::error::{Coded, ErrorCode};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{EDGE, Eyes};
-use crate::files;
-use crate::hint::{did_you_mean, toml_error};
-use crate::ids::{Hash, PhotoId, VectorName};
-use crate::metrics::axes::Axis;
-use crate::photo::{AskDefaults, IngestOptions, Library, Operation, PhotoError, Workspace, ingest};
 use crate::session::start::Request;
 use crate::transcript::Vector;
-use crate::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
+use base::durable;
+use base::error::{Coded, ErrorCode};
+use base::files;
+use base::hint::{did_you_mean, toml_error};
+use base::ids::{Hash, PhotoId, VectorName};
+use darktable::render::RawFile;
+use darktable::state::EditState;
+use engine::photo::{AskDefaults, IngestOptions, Library, Operation, PhotoError, Workspace, ingest};
+use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
+use pixels::metrics::axes::Axis;
 
 /// The file that makes a folder a scenario.
 pub const SCENARIO_FILE: &str = "scenario.toml";
@@ -493,7 +493,7 @@ impl Scenario {
         let file = tastes.join("_default.md");
         let lines: String = self.taste.iter().map(|line| format!("- {}\n", line.trim())).collect();
         durable::write(&file, lines.as_bytes()).map_err(FileError::at("write", &file))?;
-        let id: PhotoId = self.id.parse().map_err(|e: crate::ids::InvalidName| ScenarioError::Invalid {
+        let id: PhotoId = self.id.parse().map_err(|e: base::ids::InvalidName| ScenarioError::Invalid {
             path: self.folder.join(SCENARIO_FILE),
             reason: e.to_string(),
         })?;
@@ -653,7 +653,7 @@ pub(super) mod tests {
 
     #[test]
     fn moves_that_are_not_there_are_told() {
-        let vocabulary = Vocabulary::load(&crate::assets::Overlay::vocabulary(None)).unwrap();
+        let vocabulary = Vocabulary::load(&base::assets::Overlay::vocabulary(None)).unwrap();
         let scenario = parse(&TEXT.replace("move = \"warmth\"", "move = \"warmht\"")).unwrap();
         let told = scenario.unknown_moves(&vocabulary);
         assert!(told.len() == 1 && told[0].contains("warmth"), "{told:?}");

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
-use crate::error::{Coded, ErrorCode, Fault};
 use crate::eval::baselines;
 use crate::eval::cells::Surroundings;
 use crate::eval::manifest::{Asked, ModelRecord, PromptRecord, ProtocolRecord};
 use crate::eval::scenario::Scenario;
-use crate::ids::Hash;
 use crate::session::opinion::{Referee, most_questions};
 use crate::session::{pricing, protocols, start};
 use crate::tools;
 use crate::transcript::VariableValue;
+use base::error::{Coded, ErrorCode, Fault};
+use base::ids::Hash;
 
 /// The prompt whose version is meant where only a version is said.
 pub const PROMPT: &str = "mode_b/system";

@@ -21,8 +21,8 @@ pub mod share;
 
 use std::path::PathBuf;
 
-use crate::error::{Coded, ErrorCode};
 use crate::transcript::{file_code, file_remedy};
+use base::error::{Coded, ErrorCode};
 
 /// Why a night cannot begin or go on. What a single session runs into is never among these.
 #[derive(Debug, thiserror::Error)]

@@ -9,18 +9,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::clock::{Cancel, Clock};
-use crate::error::{Fault, caught};
-use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::NightError;
 use crate::overnight::record::{Entry, Night, Order, Stamped, Standing, Track};
 use crate::overnight::share;
-use crate::photo::{Library, Workspace};
 use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::start::{self, Plan, Setup};
 use crate::session::{SessionError, state::State};
 use crate::transcript::{Event, Line, Outcome};
+use base::clock::{Cancel, Clock};
+use base::error::{Fault, caught};
+use base::ids::{Hash, PhotoId, SessionId};
+use engine::photo::{Library, Workspace};
 
 /// How often a worker that waits looks whether it was told to stop.
 const TICK: Duration = Duration::from_millis(200);
@@ -392,9 +392,9 @@ impl<'a> Desk<'a> {
             Turn::Fresh(budget) => {
                 let workspace = self.house.photo(order)?;
                 let budget = share::in_time(budget, self.left())
-                    .map_err(|why| Fault::new(crate::error::ErrorCode::BudgetExhausted, why))?;
+                    .map_err(|why| Fault::new(base::error::ErrorCode::BudgetExhausted, why))?;
                 let (setup, plan) = self.house.plan(order, &workspace, &budget)?;
-                let id = plan.start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+                let id = plan.start.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
                 if self.cut.is_cancelled() {
                     return Ok(None);
                 }
@@ -549,7 +549,7 @@ mod tests {
             };
             let house = Defective { rig: &rig, script: script.into(), runs: &runs };
             for jobs in [1, 2] {
-                sit(night, &library, &house, &crate::clock::SystemClock, jobs, &Cancel::default()).unwrap();
+                sit(night, &library, &house, &base::clock::SystemClock, jobs, &Cancel::default()).unwrap();
             }
         };
         sit(&mut night, true);

@@ -4,12 +4,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::metrics::check::Verdict;
 use crate::overnight::report::{Morning, Row, figures, told};
 use crate::overnight::share::words;
 use crate::review::html::{head, text, thumbnail};
 use crate::review::{BranchReview, ReviewModel, flag_words};
 use crate::transcript::JudgmentSource;
+use pixels::metrics::check::Verdict;
 
 /// Longest side of a picture in pixels.
 const THUMBNAIL: u32 = 420;

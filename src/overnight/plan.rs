@@ -8,9 +8,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::budget::Budget;
-use crate::darktable::proxy;
-use crate::hint::did_you_mean;
 use crate::transcript::Vector;
+use base::hint::did_you_mean;
+use darktable::proxy;
 
 /// A plan with everything that can be said in one, for `overnight --example`.
 pub const EXAMPLE: &str = include_str!("example.toml");

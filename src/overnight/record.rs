@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
-use crate::durable;
-use crate::error::{ErrorCode, Fault};
-use crate::files;
-use crate::ids::{Hash, PhotoId, SessionId};
 use crate::overnight::NightError;
 use crate::overnight::plan::Caps;
-use crate::photo::Library;
 use crate::transcript::{Outcome, Vector};
+use base::durable;
+use base::error::{ErrorCode, Fault};
+use base::files;
+use base::ids::{Hash, PhotoId, SessionId};
+use engine::photo::Library;
 
 /// The version of `night.json`.
 const FORMAT: u32 = 1;
@@ -165,7 +165,7 @@ pub enum Entry {
 impl Entry {
     /// What became of a session that could not begin or go on.
     pub fn failed(place: usize, fault: &Fault) -> Self {
-        let remedy = crate::error::Coded::remedy(fault);
+        let remedy = base::error::Coded::remedy(fault);
         Self::Failed { place, code: fault.code, message: fault.message.clone(), remedy }
     }
 }
@@ -484,7 +484,7 @@ mod tests {
         assert_eq!(tracks[0].session.as_ref().unwrap().1, session);
         let Standing::Failed(fault) = &tracks[1].standing else { panic!("{tracks:?}") };
         assert_eq!(
-            (fault.code, crate::error::Coded::remedy(fault)),
+            (fault.code, base::error::Coded::remedy(fault)),
             (ErrorCode::NotFound, Some("look".into()))
         );
         // Torn within a character.

@@ -8,18 +8,18 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, usd};
-use crate::durable;
-use crate::error::{Coded as _, ErrorCode};
-use crate::ids::SessionId;
 use crate::overnight::night::{self, Spent};
 use crate::overnight::plan::Caps;
 use crate::overnight::record::{Night, Order, Standing, Track};
 use crate::overnight::share::{clock, words};
 use crate::overnight::{NightError, page};
-use crate::photo::Library;
 use crate::review::{BranchReview, NextStep, ReviewModel, Style, line, text};
 use crate::session::listing;
 use crate::transcript::Outcome;
+use base::durable;
+use base::error::{Coded as _, ErrorCode};
+use base::ids::SessionId;
+use engine::photo::Library;
 
 /// The width of the text, in columns.
 const WIDTH: usize = 96;

@@ -11,12 +11,12 @@ use serde::Serialize;
 use similar::TextDiff;
 use toml_edit::{DocumentMut, Item, Table, value};
 
-use crate::assets::Origin;
-use crate::durable;
-use crate::error::{Coded, ErrorCode};
-use crate::files;
-use crate::ids::Hash;
 use crate::prompts::store::{PromptError, Store, path};
+use base::assets::Origin;
+use base::durable;
+use base::error::{Coded, ErrorCode};
+use base::files;
+use base::ids::Hash;
 
 /// Why nothing was drafted or published.
 #[derive(Debug, thiserror::Error)]
@@ -274,7 +274,7 @@ fn unwritable(path: &Path, source: std::io::Error) -> AuthorError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assets::Overlay;
+    use base::assets::Overlay;
 
     const NAME: &str = "mode_b/system";
 

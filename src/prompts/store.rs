@@ -8,11 +8,11 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::assets::{Origin, Overlay};
-use crate::error::{Coded, ErrorCode};
-use crate::hint::{did_you_mean, toml_error};
-use crate::ids::Hash;
 use crate::prompts::marks::contained;
+use base::assets::{Origin, Overlay};
+use base::error::{Coded, ErrorCode};
+use base::hint::{did_you_mean, toml_error};
+use base::ids::Hash;
 
 /// Steps one rendering may take; the longest of ours needs a few hundred.
 const FUEL: u64 = 200_000;

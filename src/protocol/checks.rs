@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::schema::{By, CheckFields, Op, Reference, Weight};
-use crate::darktable::render::Picture;
-use crate::hint::did_you_mean;
-use crate::metrics::check::Verdict;
-use crate::metrics::difference::Difference;
-use crate::metrics::stats::ImageStats;
+use base::hint::did_you_mean;
+use darktable::render::Picture;
+use pixels::metrics::check::Verdict;
+use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
 
 /// Below this mean ΔE2000 against the step before, nothing was done.
 const NOOP: f64 = 0.05;

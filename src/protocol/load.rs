@@ -14,7 +14,7 @@ use super::schema::{Document, Variable};
 use super::source::{Format, Source, join};
 use super::variables::{Bound, Purpose, Values};
 use super::{ProtocolError, mermaid, prose};
-use crate::hint::did_you_mean;
+use base::hint::did_you_mean;
 
 /// How a file is to be loaded.
 #[derive(Clone, Debug, Default)]

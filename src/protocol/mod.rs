@@ -25,7 +25,7 @@ pub use finding::{Code, Dialect, Finding, Severity};
 pub use load::{Loaded, Options, load};
 pub use model::Protocol;
 
-use crate::error::{Coded, ErrorCode};
+use base::error::{Coded, ErrorCode};
 
 /// Why there is no protocol.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
 use super::finding::Position;
-use crate::hint;
+use base::hint;
 
 /// The longest file, in bytes: a protocol is a page or two.
 pub(super) const MAX_BYTES: usize = 64 * 1024;

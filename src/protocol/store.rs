@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::ProtocolError;
-use crate::assets::{Origin, Overlay};
-use crate::hint::did_you_mean;
+use base::assets::{Origin, Overlay};
+use base::hint::did_you_mean;
 
 /// The endings of a protocol's file, in the order in which they are tried.
 const ENDINGS: [&str; 2] = [".toml", ".json"];

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::finding::{Code, Dialect, Findings};
 use super::schema::{ItemKind, Trust, Variable, VariableKind};
 use super::source::join;
-use crate::hint::did_you_mean;
-use crate::ids::{RefName, VectorName};
+use base::hint::did_you_mean;
+use base::ids::{RefName, VectorName};
 
 /// The longest text of a variable, in characters.
 const MAX_TEXT: usize = 4_000;
@@ -349,7 +349,7 @@ fn fit_item(value: &Value, kind: ItemKind) -> Result<Value, String> {
     let field = |name: &str| fields.get(name).filter(|v| !v.is_null()).map(text).transpose();
     let name = plain(field("name")?.ok_or("a vector needs a `name`")?)?;
     let branch = field("branch")?.unwrap_or_else(|| format!("branch_b_{name}"));
-    let branch: RefName = branch.parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
+    let branch: RefName = branch.parse().map_err(|e: base::ids::InvalidName| e.to_string())?;
     Ok(serde_json::json!({
         "name": name, "branch": branch,
         "direction": field("direction")?.unwrap_or_default(),

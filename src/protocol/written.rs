@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::finding::{Code, Dialect, Finding, Findings};
 use super::source::{Format, Source};
 use crate::budget::Budget;
-use crate::hint::did_you_mean;
 use crate::tools::ATTEMPT_DONE;
+use base::hint::did_you_mean;
 
 /// Fields by which a protocol says who works and who judges, and under which provider.
 const CHOICES: [&str; 3] = ["model", "provider", "referee"];

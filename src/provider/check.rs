@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Blobs, Finish, Message, ModelRequest, Provider, ProviderFault, ToolSpec, Usage};
-use crate::ids::Hash;
+use base::ids::Hash;
 
 /// The tool the model is asked to call, and the word it is asked to say.
 const TOOL: &str = "say_ready";

@@ -28,8 +28,8 @@ pub use crate::conversation::{
     Finish, ImageRef, Message, OpaqueBlock, ToolCall, ToolResult, ToolSpec, Usage,
 };
 
-use crate::error::{Coded, ErrorCode};
-use crate::ids::Hash;
+use base::error::{Coded, ErrorCode};
+use base::ids::Hash;
 
 /// Where the bytes of pictures come from.
 pub trait Blobs: Send + Sync {

@@ -17,8 +17,8 @@ use super::wire::{Manner, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
-use crate::clock::{Clock, SystemClock};
-use crate::redact::Redactor;
+use base::clock::{Clock, SystemClock};
+use base::redact::Redactor;
 
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Price;
-use crate::assets::Origin;
-use crate::error::{Coded, ErrorCode};
-use crate::hint::toml_error;
+use base::assets::Origin;
+use base::error::{Coded, ErrorCode};
+use base::hint::toml_error;
 
 /// A provider that cannot be set up. Nothing was sent.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -9,9 +9,9 @@ use super::openai_chat::{OpenAiChat, is_loopback};
 use super::profile::{Dialect, Profile, SetupError};
 use super::script::Script;
 use super::{ModelInfo, Price, Provider, key};
-use crate::assets::{Origin, Overlay};
-use crate::hint::did_you_mean;
-use crate::redact::Redactor;
+use base::assets::{Origin, Overlay};
+use base::hint::did_you_mean;
+use base::redact::Redactor;
 
 /// Tokens of one picture when nobody has said: above every figure measured for 1024 pixels.
 const IMAGE_TOKENS: u64 = 1600;
@@ -204,7 +204,7 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Coded;
+    use base::error::Coded;
 
     fn registry(user: Option<&Path>, env: &'static [(&'static str, &'static str)]) -> Registry {
         let files = Overlay::providers(user.map(Path::to_owned));

@@ -33,8 +33,8 @@ use super::{
     Attempt, FaultClass, Finish, Message, ModelInfo, ModelReply, ModelRequest, Price, Provider,
     ProviderFault, ToolCall, Usage,
 };
-use crate::hint::toml_error;
-use crate::ids::Hash;
+use base::hint::toml_error;
+use base::ids::Hash;
 
 /// What is said when the file has no reply left.
 pub const END_OF_SCRIPT: &str = "(end of script)";
@@ -143,7 +143,7 @@ impl Script {
     /// Reads a script from a `.toml` or `.json` file.
     pub fn open(path: &Path) -> Result<Self, SetupError> {
         let shown = path.display().to_string();
-        let text = crate::files::read_text(path, crate::files::LARGEST_LIST).map_err(|e| match e.kind() {
+        let text = base::files::read_text(path, base::files::LARGEST_LIST).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => SetupError::NoScript { path: shown.clone() },
             _ => SetupError::Script { path: shown.clone(), cause: e.to_string() },
         })?;

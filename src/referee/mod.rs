@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 pub use model::{Asked, ModelReferee, RefereeError, Unreadable};
 
 use crate::conversation::ImageRef;
-use crate::metrics::axes::Axis;
-use crate::metrics::vectors::vector_axes;
 use crate::protocol::checks::Numbers;
 use crate::protocol::rules::{Ruling, Verdict};
 use crate::transcript::Vector;
+use pixels::metrics::axes::Axis;
+use pixels::metrics::vectors::vector_axes;
 
 /// What a branch was meant to do, in the photographer's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use super::{Answer, Kind, Opinion, Preference, Question, Shown};
 use crate::conversation::{Finish, ImageRef, Message, ToolSpec};
-use crate::error::{Coded, ErrorCode};
-use crate::ids::Hash;
 use crate::prompts::{PromptError, Rendered, Store};
 use crate::protocol::checks::Numbers;
 use crate::protocol::rules::Ruling;
 use crate::protocol::variables::fenced;
 use crate::provider::{Blobs, ModelReply, ModelRequest, Provider};
+use base::error::{Coded, ErrorCode};
+use base::ids::Hash;
 
 /// Upper bound of an answer in tokens: a verdict takes a tenth of it, some models think before.
 const MAX_OUTPUT_TOKENS: u32 = 1_024;

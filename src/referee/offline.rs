@@ -20,18 +20,18 @@
 //!
 //! One step makes a difference that counts: a merit higher by 1 or more is the better picture, less is `same`;
 //! where the wish names no axis, a difference that can be seen (mean ΔE of 0.3) and costs nothing is `unsure`.
-//! A picture whose pattern is not the start's ([`crate::metrics::likeness`]) is another photograph: off the
+//! A picture whose pattern is not the start's ([`pixels::metrics::likeness`]) is another photograph: off the
 //! brief. Exchanging A and B exchanges the answer, and nothing in either picture can be read as words.
 
 use super::{Opinion, Preference, Wish};
-use crate::darktable::render::Picture;
-use crate::metrics::axes::{Axis, Step};
-use crate::metrics::check::{VectorCheck, aside};
-use crate::metrics::difference::{Difference, DifferenceError};
-use crate::metrics::intensity::Intensity;
-use crate::metrics::likeness::alike;
-use crate::metrics::stats::ImageStats;
 use crate::protocol::rules::Ruling;
+use darktable::render::Picture;
+use pixels::metrics::axes::{Axis, Step};
+use pixels::metrics::check::{VectorCheck, aside};
+use pixels::metrics::difference::{Difference, DifferenceError};
+use pixels::metrics::intensity::Intensity;
+use pixels::metrics::likeness::alike;
+use pixels::metrics::stats::ImageStats;
 
 /// The formula, as a header or a manifest names it: with any other number in it, it is another one.
 pub const NAME: &str = "numbers-1";

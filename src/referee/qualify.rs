@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::darktable::render::Picture;
 use crate::protocol::rules::Verdict;
+use darktable::render::Picture;
 
 /// A picture that is held against the good one.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::ids::{Hash, RefName};
 use crate::protocol::finding::Dialect;
 use crate::protocol::rules::{Ruling, Verdict};
 use crate::session::listing::Session;
 use crate::session::steering::{Answered, Opinion, Said};
 use crate::transcript::Event;
+use base::ids::{Hash, RefName};
 
 /// The protocol that steered a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Cap, usd};
-use crate::error::Fault;
-use crate::ids::{Hash, RefName};
-use crate::photo::Workspace;
 use crate::review::heard::{self, ProtocolUsed, SecondOpinion};
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
 use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
 use crate::transcript::{Event, Flag, JudgmentSource, Outcome, RefereeStart, Vector};
+use base::error::Fault;
+use base::ids::{Hash, RefName};
+use engine::photo::Workspace;
 
 /// Everything worth telling about a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -349,9 +349,9 @@ fn moves(workspace: &Workspace, session: &Session, branch: &BranchView) -> (Vec<
 fn pending(workspace: &Workspace, session: &Session) -> Result<Vec<PendingProposal>, SessionError> {
     let waiting = workspace.pending_proposals()?;
     let own = waiting.into_iter().filter(|proposal| proposal.session.as_ref() == Some(&session.id));
-    let target = |proposal: &crate::photo::Proposal| match proposal.proposed.kind {
-        crate::photo::ProposalKind::Taste => "taste".to_owned(),
-        crate::photo::ProposalKind::Notes => "notes".to_owned(),
+    let target = |proposal: &engine::photo::Proposal| match proposal.proposed.kind {
+        engine::photo::ProposalKind::Taste => "taste".to_owned(),
+        engine::photo::ProposalKind::Notes => "notes".to_owned(),
     };
     Ok(own.map(|p| PendingProposal { target: target(&p), id: p.id, text: p.proposed.text }).collect())
 }

@@ -1,11 +1,11 @@
 //! The review as text: narrow enough for a terminal, complete enough to decide by.
 
-use crate::metrics::check::Verdict;
 use crate::review::model::{BranchReview, ReviewModel};
 use crate::review::plain::{line, wrap};
 use crate::session::listing::{Condition, Summary};
 use crate::tools::Measured;
 use crate::transcript::{Flag, JudgmentSource, Outcome};
+use pixels::metrics::check::Verdict;
 
 /// How a text is laid out.
 #[derive(Clone, Copy, Debug)]

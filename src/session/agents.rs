@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve, Stage};
 use crate::conversation::{Finish, Message, ToolCall, ToolResult, Usage};
-use crate::error::ErrorCode;
 use crate::gate;
-use crate::ids::{Hash, RefName};
 use crate::provider::{FaultClass, ModelInfo, Price, ProviderFault};
 use crate::session::effect::{Effect, Halt};
 use crate::session::pricing;
 use crate::session::state::State;
 use crate::tools;
 use crate::transcript::{EffectClass, Event, HeadState, Line, Outcome, SessionEnd, SessionStart, ToolIntent};
+use base::error::ErrorCode;
+use base::ids::{Hash, RefName};
 
 const AGENTS: u64 = 5_000;
 const SYSTEM: &str = "You edit a photograph.";

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::conversation::ToolCall;
-use crate::darktable::render::Quality;
-use crate::error::{ErrorCode, Fault};
 use crate::gate::Refusal;
-use crate::ids::RefName;
 use crate::protocol::checks::{Check, Measured, Numbers, Report, numbers};
 use crate::protocol::machine::{Command, Event as Happened};
 use crate::session::SessionError;
@@ -16,6 +13,9 @@ use crate::session::state::Phase;
 use crate::session::{steering, wording};
 use crate::tools::{self, ToolContext};
 use crate::transcript::Event;
+use base::error::{ErrorCode, Fault};
+use base::ids::RefName;
+use darktable::render::Quality;
 
 impl Session {
     /// Carries out one command.

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use crate::budget::{Amounts, Ledger};
 use crate::conversation::Message;
-use crate::durable::journal::{self, Change, Changes};
 use crate::gate;
-use crate::ids::{Hash, RefName};
-use crate::photo::Head;
 use crate::session::driver::Session;
 use crate::session::replay::copy_folder;
 use crate::session::rig::{self, Rig, Sums, begin, folder, photo, request, run};
 use crate::session::start::{self, Resume};
-use crate::session::{SessionError, listing};
+use crate::session::{SessionError, fsck};
 use crate::transcript::{self, Event, Judgment, Line, Outcome, SessionEnd};
+use base::durable::journal::{self, Change, Changes};
+use base::ids::{Hash, RefName};
+use engine::photo::Head;
 
 const BUDGET: &str = "time=20h,iterations=40,branches=3,renders=60,tokens=900k";
 
@@ -122,8 +122,7 @@ fn difference(found: &End, expected: &End) -> String {
 /// Nothing of the photo is damaged, and no session of it.
 fn whole(library: &Path) -> Result<(), String> {
     let workspace = photo(library);
-    let mut report = workspace.fsck().unwrap();
-    listing::prove(&workspace, &mut report).unwrap();
+    let report = fsck::fsck(&workspace).unwrap();
     if report.is_whole() { Ok(()) } else { Err(format!("{:?}", report.damages)) }
 }
 

@@ -7,14 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::budget::{Amounts, Ledger, Stage};
-use crate::clock::{Deadline, Stop};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
-use crate::darktable::render::{Quality, Rendered};
-use crate::darktable::state::EditState;
-use crate::error::{ErrorCode, Fault, caught};
 use crate::gate::{Gate, Permit, Refusal};
-use crate::ids::{Hash, RefName};
-use crate::photo::Writer;
 use crate::provider::classify::backoff;
 use crate::provider::{Attempt, ModelReply, ModelRequest, Provider, ProviderFault};
 use crate::session::opinion::Referee;
@@ -24,6 +18,12 @@ use crate::session::steering::Steering;
 use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
 use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
+use base::clock::{Deadline, Stop};
+use base::error::{ErrorCode, Fault, caught};
+use base::ids::{Hash, RefName};
+use darktable::render::{Quality, Rendered};
+use darktable::state::EditState;
+use engine::photo::Writer;
 
 /// Attempts at one model turn.
 pub(super) const MAX_ATTEMPTS: u32 = 4;

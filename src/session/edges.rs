@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::clock::Deadline;
-use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::error::ErrorCode;
-use crate::redact::Redactor;
 use crate::session::rig::{self, Rig, Sums, begin, request, run};
 use crate::session::start::{self, Request, Resume, Setup};
 use crate::transcript::{self, Event, Line, Outcome};
+use base::clock::Deadline;
+use base::error::ErrorCode;
+use base::redact::Redactor;
+use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 
 const CONFIRM: &str = r#"
 [[reply]]

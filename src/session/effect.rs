@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::budget::Exhausted;
 use crate::conversation::ToolCall;
-use crate::ids::{Hash, RefName};
 use crate::protocol::machine::Command;
 use crate::transcript::{Flag, Outcome, ToolIntent};
+use base::ids::{Hash, RefName};
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

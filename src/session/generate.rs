@@ -13,9 +13,7 @@ use serde_json::json;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::conversation::{Finish, Message};
-use crate::error::{Coded, ErrorCode, Fault};
-use crate::gate::{Gate, Lease, Permit, Refusal};
-use crate::ids::{Hash, SessionId};
+use crate::gate::{Gate, Permit, Refusal};
 use crate::protocol::checks::NAMED;
 use crate::protocol::finding::Severity;
 use crate::protocol::model::Protocol;
@@ -29,6 +27,9 @@ use crate::session::start::{self, Request, Setup};
 use crate::session::{SessionError, pricing};
 use crate::tools::{self, BlobStore, TOOLS};
 use crate::transcript::{self, EffectClass, Event, Line, Outcome, SessionEnd, SessionStart, Transcript};
+use base::error::{Coded, ErrorCode, Fault};
+use base::ids::{Hash, SessionId};
+use engine::lease::Lessor;
 
 /// The prompt by which protocols are written.
 pub const PROMPT: &str = "protocol/write";
@@ -198,14 +199,14 @@ pub async fn generate(
     let orders = orders(setup, request, wish)?;
     // Whatever can be wrong without a protocol is found before anything is spent.
     let planned = start::plan(setup, request)?.start;
-    let id: SessionId = planned.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
-    let _lock = start::lock(&setup.workspace, &id, Lease::default())?;
+    let id: SessionId = planned.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
+    let _lock = start::lock(&setup.workspace, &id, Lessor::default().lease())?;
     let root = setup.workspace.folder().join("sessions").join("generate");
     for remark in settle_cut(setup, &root)? {
         watcher.remark(&remark);
     }
     let folder = root.join(id.as_str());
-    crate::durable::make_folder(&folder).map_err(SessionError::Blob)?;
+    base::durable::make_folder(&folder).map_err(SessionError::Blob)?;
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
     let system = blobs.put(orders.system.as_bytes()).map_err(SessionError::Blob)?;
     let start = SessionStart {
@@ -221,7 +222,7 @@ pub async fn generate(
     let transcript =
         Transcript::create(&path, setup.clock.clone(), setup.redactor.clone()).map_err(SessionError::from)?;
     let ledger = Ledger::new(request.budget.clone(), Reserve::default());
-    let gate = Gate::new(ledger, transcript, Lease::default(), setup.stop.clone());
+    let gate = Gate::new(ledger, transcript, Lessor::default(), setup.stop.clone());
     let mut writing = Writing { setup, request, wish, gate, blobs, path, model_ms: 0 };
     writing.record(Event::SessionStart(Box::new(start)))?;
     writing.record(Event::Plan { text: orders.message.clone() })?;
@@ -448,7 +449,7 @@ impl Writing<'_> {
         }
         let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
         let path = self.wish.folder.join(&file);
-        crate::durable::publish(&path, tidied.text.as_bytes(), true).map_err(SessionError::Blob)?;
+        base::durable::publish(&path, tidied.text.as_bytes(), true).map_err(SessionError::Blob)?;
         let mut remarks = tidied.remarks;
         remarks.extend(warnings.iter().map(ToString::to_string));
         let spent = self.gate.ledger().settled();
@@ -504,7 +505,7 @@ fn settle_cut(setup: &Setup, root: &Path) -> Result<Vec<String>, GenerateError> 
         let session = start.session.clone();
         let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())
             .map_err(SessionError::from)?;
-        let mut gate = Gate::new(ledger, transcript, Lease::default(), setup.stop.clone());
+        let mut gate = Gate::new(ledger, transcript, Lessor::default(), setup.stop.clone());
         let record = |gate: &mut Gate, event| gate.record(event).map_err(SessionError::from);
         record(&mut gate, Event::Resumed { assumed_ms: 0, torn: read.torn > 0 })?;
         let end = closing(&gate, Outcome::Interrupted, "it was cut".into(), 0);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Ledger};
-use crate::error::{Coded as _, ErrorCode, Fault};
-use crate::files;
 use crate::gate;
-use crate::ids::{PhotoId, SessionId};
-use crate::photo::{FsckReport, Library, Workspace};
 use crate::session::state::{Halt, Phase, State};
 use crate::session::{SessionError, start};
 use crate::transcript::{self, Line, Outcome, TranscriptError};
+use base::error::{Coded as _, ErrorCode, Fault};
+use base::files;
+use base::ids::{PhotoId, SessionId};
+use engine::photo::{FsckReport, Library, Workspace};
 
 /// The shortest part of an id that names a session.
 const SHORTEST_PART: usize = 4;
@@ -154,7 +154,7 @@ pub fn read(workspace: &Workspace, id: &SessionId) -> Result<Session, SessionErr
 }
 
 /// Reads every session of a photo to its end, and adds those that cannot be to what `fsck` found.
-pub fn prove(workspace: &Workspace, report: &mut FsckReport) -> Result<(), SessionError> {
+pub(super) fn prove(workspace: &Workspace, report: &mut FsckReport) -> Result<(), SessionError> {
     for id in of_photo(workspace)? {
         match read(workspace, &id) {
             // What is wrong with the files themselves was found without reading them.
@@ -276,7 +276,7 @@ pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<Halt, Sessio
         Halt::No => (Halt::WrapUp, &b""[..]),
         Halt::WrapUp | Halt::Now => (Halt::Now, STOP_NOW),
     };
-    crate::durable::write(&folder.join(STOP_FILE), text).map_err(SessionError::Blob)?;
+    base::durable::write(&folder.join(STOP_FILE), text).map_err(SessionError::Blob)?;
     Ok(halt)
 }
 

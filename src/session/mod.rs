@@ -15,6 +15,7 @@ pub mod driver;
 #[cfg(test)]
 mod edges;
 mod effect;
+pub mod fsck;
 pub mod generate;
 pub mod listing;
 pub mod opinion;
@@ -30,10 +31,10 @@ pub mod state;
 pub mod steering;
 pub mod wording;
 
-use crate::error::{Coded, ErrorCode, Fault};
-use crate::files;
-use crate::photo::PhotoError;
 use crate::transcript::{self, TranscriptError};
+use base::error::{Coded, ErrorCode, Fault};
+use base::files;
+use engine::photo::PhotoError;
 
 /// The number of what a session does. Raise it with every change after which one with the same model, prompt,
 /// tools and moves would go otherwise: what an evaluation keeps of sessions holds for one number alone.

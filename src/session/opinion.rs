@@ -4,10 +4,7 @@
 //! question is an intent under a permit and one line of answer, whoever is asked.
 
 use crate::budget::{Amounts, Budget};
-use crate::darktable::render::{Quality, Rendered};
-use crate::error::Fault;
 use crate::gate::{Permit, Refusal};
-use crate::ids::{Hash, RefName};
 use crate::prompts::Store;
 use crate::protocol::checks::{Numbers, numbers};
 use crate::protocol::schema::{Kind as StateKind, Reference, Validator};
@@ -22,6 +19,9 @@ use crate::session::start::Plan;
 use crate::session::steering::Said;
 use crate::tools;
 use crate::transcript::{Event, RefereeIntent, RefereeReply, RefereeStart};
+use base::error::Fault;
+use base::ids::{Hash, RefName};
+use darktable::render::{Quality, Rendered};
 
 /// The name of the referee that works from numbers alone.
 pub const OFFLINE: &str = "offline";

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::budget::{Budget, Ledger, Stage};
-use crate::clock::Stop;
 use crate::gate;
 use crate::session::agents::{Dice, answered_once};
 use crate::session::driver::Host;
@@ -18,6 +17,7 @@ use crate::session::rig::{self, Rig, Sums, begin, photo, request};
 use crate::session::start::{self, Resume};
 use crate::session::state::{Effect, Halt, State};
 use crate::transcript::{self, Event, Line};
+use base::clock::Stop;
 
 const SESSIONS: u64 = 200;
 

@@ -2,11 +2,11 @@
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::conversation::{Message, ToolSpec, Usage};
-use crate::error::{ErrorCode, Fault};
 use crate::provider::{ModelInfo, ProviderFault};
 use crate::session::SessionError;
 use crate::session::state::State;
 use crate::transcript::CostSource;
+use base::error::{ErrorCode, Fault};
 
 /// The longest reply that is asked for, in tokens.
 pub const MAX_OUTPUT_TOKENS: u32 = 4_096;

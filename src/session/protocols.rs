@@ -5,10 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::budget::{Budget, Reserve};
-use crate::error::{ErrorCode, Fault};
-use crate::files;
-use crate::ids::{Hash, RefName, SessionId};
-use crate::photo::Workspace;
 use crate::protocol::build::Host;
 use crate::protocol::finding::{Dialect, Finding};
 use crate::protocol::model::{Protocol, State};
@@ -21,6 +17,10 @@ use crate::session::start::{self, Plan, Request, Setup};
 use crate::session::wording;
 use crate::tools;
 use crate::transcript::{Event, Line, PlannedBranch, ProtocolStart, VariableValue};
+use base::error::{ErrorCode, Fault};
+use base::files;
+use base::ids::{Hash, RefName, SessionId};
+use engine::photo::Workspace;
 
 /// The prompt of a session that a protocol steers.
 pub const PROMPT: &str = "mode_b/protocol";
@@ -213,7 +213,7 @@ pub fn needs_referee(protocol: &Protocol, referee: &Referee) -> Result<(), Fault
 pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>, SessionError> {
     let Some(Event::SessionStart(start)) = lines.first().map(|line| &line.event) else { return Ok(None) };
     let Some(asked) = &start.protocol else { return Ok(None) };
-    let id: SessionId = start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+    let id: SessionId = start.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
     let path = workspace.session_folder(&id).join("blobs").join(asked.source.as_str());
     let text = files::read_text(&path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
     if Hash::of(&text) != asked.source {

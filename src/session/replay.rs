@@ -12,12 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::clock::Deadline;
-use crate::darktable::render::{Quality, RenderRequest, Renderer};
-use crate::error::{ErrorCode, Fault};
-use crate::gate::{Gate, Lease, Refusal};
-use crate::ids::{Hash, SessionId};
-use crate::photo::{Library, Workspace};
+use crate::gate::{Gate, Refusal};
 use crate::protocol::Protocol;
 use crate::session::driver::Session;
 use crate::session::opinion::Referee;
@@ -26,6 +21,12 @@ use crate::session::state::State;
 use crate::session::{SessionError, protocols};
 use crate::tools::{self, BlobStore};
 use crate::transcript::{self, EffectClass, Event, Line, ToolIntent, Transcript};
+use base::clock::Deadline;
+use base::error::{ErrorCode, Fault};
+use base::ids::{Hash, SessionId};
+use darktable::render::{Quality, RenderRequest, Renderer};
+use engine::lease::Lessor;
+use engine::photo::{Library, Workspace};
 
 /// The longest that one picture may take.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -293,8 +294,8 @@ fn stage(
     std::fs::create_dir_all(&folder).map_err(SessionError::Blob)?;
     let transcript =
         Transcript::create(&folder.join("transcript.jsonl"), setup.clock.clone(), setup.redactor.clone())?;
-    let lease = Lease::default();
-    let photo = start::lock(workspace, id, lease.clone())?;
+    let lessor = Lessor::default();
+    let photo = start::lock(workspace, id, lessor.lease())?;
     // What the session might spend was decided when it ran.
     let budget = Budget {
         time_seconds: u64::from(u32::MAX),
@@ -308,7 +309,7 @@ fn stage(
     Ok(Session {
         engine: start::engine(setup, &start.baseline)?,
         photo,
-        gate: Gate::new(Ledger::new(budget, Reserve::default()), transcript, lease, setup.stop.clone()),
+        gate: Gate::new(Ledger::new(budget, Reserve::default()), transcript, lessor, setup.stop.clone()),
         state,
         provider: setup.provider.clone(),
         referee: Referee::Nobody,

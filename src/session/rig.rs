@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use crate::assets::Overlay;
 use crate::budget::Budget;
-use crate::clock::{Clock, Deadline, Stop};
-use crate::darktable::baseline::{FileFacts, Untouched};
-use crate::darktable::frame::StoredSize;
-use crate::darktable::layout::Layouts;
-use crate::darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::state::{EditState, Params, Value};
-use crate::ids::{Hash, SessionId};
-use crate::photo::{IngestOptions, Library, Workspace, ingest};
 use crate::prompts::Store;
 use crate::provider::script::Script;
-use crate::redact::Redactor;
 use crate::session::driver::{Session, Unwatched};
 use crate::session::start::{self, Request, Setup};
 use crate::session::{SessionError, listing};
 use crate::transcript::{Event, Line, SessionEnd, Vector};
-use crate::vocabulary::Vocabulary;
-use crate::vocabulary::testing::Photo;
+use base::assets::Overlay;
+use base::clock::{Clock, Deadline, Stop};
+use base::ids::{Hash, SessionId};
+use base::redact::Redactor;
+use darktable::baseline::{FileFacts, Untouched};
+use darktable::frame::StoredSize;
+use darktable::layout::Layouts;
+use darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::state::{EditState, Params, Value};
+use engine::photo::{IngestOptions, Library, Workspace, ingest};
+use engine::vocabulary::Vocabulary;
+use engine::vocabulary::testing::Photo;
 
 /// What is read once for all tests: moves, layouts, and the untouched photo's edit.
 static PHOTO: LazyLock<(Arc<Vocabulary>, Arc<Layouts>, EditState)> = LazyLock::new(|| {

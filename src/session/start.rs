@@ -7,19 +7,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::clock::{Clock, Stop};
 use crate::conversation::ToolSpec;
-use crate::darktable::layout::Layouts;
-use crate::darktable::queue::Queue;
-use crate::darktable::render::{Quality, Renderer};
-use crate::error::{Coded as _, ErrorCode, Fault};
-use crate::gate::{Gate, Lease};
-use crate::ids::{Hash, RefName, SessionId};
-use crate::photo::{Authority, Workspace, Writer};
+use crate::gate::Gate;
 use crate::prompts::Store;
 use crate::protocol::Protocol;
 use crate::provider::Provider;
-use crate::redact::Redactor;
+use crate::render_queue::Queue;
 use crate::session::driver::{Session, Unwatched};
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Steered};
@@ -27,7 +20,15 @@ use crate::session::state::State;
 use crate::session::{SessionError, listing, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{self, Event, Line, Outcome, PlannedBranch, SessionStart, Transcript, Vector};
-use crate::vocabulary::Vocabulary;
+use base::clock::{Clock, Stop};
+use base::error::{Coded as _, ErrorCode, Fault};
+use base::ids::{Hash, RefName, SessionId};
+use base::redact::Redactor;
+use darktable::layout::Layouts;
+use darktable::render::{Quality, Renderer};
+use engine::lease::{Lease, Lessor};
+use engine::photo::{Authority, Workspace, Writer};
+use engine::vocabulary::Vocabulary;
 
 /// Branches of an open-ended session.
 const OPEN_ENDED: u64 = 1;
@@ -239,7 +240,7 @@ pub fn planned(
         let mut name = base.clone();
         let mut number = 2;
         loop {
-            let branch: RefName = name.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+            let branch: RefName = name.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
             if !taken(&branch)? && !planned.iter().any(|p| p.branch == branch) {
                 planned.push(PlannedBranch { branch, vector });
                 break;
@@ -253,13 +254,13 @@ pub fn planned(
 
 /// Starts a planned session: locks the photo, writes the header and the plan, renders the baseline.
 pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
-    let id: SessionId = plan.start.session.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?;
+    let id: SessionId = plan.start.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
     let engine = engine(&setup, &plan.start.baseline)?;
-    let lease = Lease::default();
-    let photo = lock(&setup.workspace, &id, lease.clone())?;
+    let lessor = Lessor::default();
+    let photo = lock(&setup.workspace, &id, lessor.lease())?;
     let folder = setup.workspace.session_folder(&id);
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
-    let mut gate = match begin(&setup, &plan, &folder, &blobs, lease) {
+    let mut gate = match begin(&setup, &plan, &folder, &blobs, lessor) {
         Ok(gate) => gate,
         Err(error) => {
             // Best effort: there is no session yet, so none is left behind.
@@ -293,9 +294,9 @@ fn begin(
     plan: &Plan,
     folder: &Path,
     blobs: &BlobStore,
-    lease: Lease,
+    lessor: Lessor,
 ) -> Result<Gate, SessionError> {
-    crate::durable::make_folder(folder).map_err(SessionError::Blob)?;
+    base::durable::make_folder(folder).map_err(SessionError::Blob)?;
     blobs.put(plan.system.as_bytes()).map_err(SessionError::Blob)?;
     blobs.put(&serde_json::to_vec(&plan.tools).unwrap_or_default()).map_err(SessionError::Blob)?;
     if let Some(steered) = &plan.protocol {
@@ -305,7 +306,7 @@ fn begin(
     let unnamed = folder.join("transcript.new");
     let transcript = Transcript::create(&unnamed, setup.clock.clone(), setup.redactor.clone())?;
     let ledger = Ledger::new(plan.start.budget.clone(), plan.start.reserve);
-    let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
+    let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     gate.record(Event::SessionStart(Box::new(plan.start.clone())))?;
     gate.record(Event::Plan { text: plan.message.clone() })?;
     gate.name(&folder.join("transcript.jsonl"))?;
@@ -334,8 +335,8 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
             .into());
     }
     setup.workspace.refuse_another_raw()?;
-    let lease = Lease::default();
-    let photo = lock(&setup.workspace, id, lease.clone())?;
+    let lessor = Lessor::default();
+    let photo = lock(&setup.workspace, id, lessor.lease())?;
     let read = transcript::read(&path)?;
     let state = fold(&setup.workspace, &read.lines)?;
     let ended = state.end.as_ref().map(|end| end.outcome);
@@ -378,7 +379,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         pricing::payable(referee.provider().info(), budget)?;
     }
     let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
-    let mut gate = Gate::new(ledger, transcript, lease, setup.stop.clone());
+    let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
     gate.assume_elapsed(assumed);
     gate.record(Event::Resumed { assumed_ms: tools::millis(assumed), torn: read.torn > 0 })?;

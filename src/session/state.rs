@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use crate::budget::{Cap, Exhausted, Ledger, Stage};
 use crate::conversation::{Message, ToolCall, ToolResult};
-use crate::error::ErrorCode;
-use crate::ids::{Hash, RefName};
 use crate::protocol::Protocol;
 use crate::protocol::machine::{Command, Phase as Waits};
 pub use crate::session::effect::{Effect, Halt, Phase};
@@ -20,6 +18,8 @@ use crate::tools::{BranchView, Look};
 use crate::transcript::{
     EffectClass, Event, Flag, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
 };
+use base::error::ErrorCode;
+use base::ids::{Hash, RefName};
 
 /// Failed calls in a row after which the session wraps up.
 pub const MAX_BAD_CALLS: u32 = 5;

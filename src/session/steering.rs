@@ -234,7 +234,7 @@ impl Steering {
     }
 
     /// What the machine says to a call that the model wants to make: nothing, or why not.
-    pub fn refusal(&self, call: &ToolCall) -> Option<crate::error::Fault> {
+    pub fn refusal(&self, call: &ToolCall) -> Option<base::error::Fault> {
         if !self.commands.is_empty() {
             return Some(wording::attempt_over(self.state_name()));
         }

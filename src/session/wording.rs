@@ -1,12 +1,12 @@
 //! What the host says to the model between its turns.
 
 use crate::budget::{Ledger, Stage};
-use crate::error::{ErrorCode, Fault};
 use crate::protocol::machine::Brief;
 use crate::protocol::schema::OnFail;
 use crate::session::state::{Phase, State};
 use crate::tools::{ATTEMPT_DONE, BranchView};
 use crate::transcript::{JudgmentSource, PlannedBranch, SessionStart};
+use base::error::{ErrorCode, Fault};
 
 /// The reason of a wrap-up that a person asked for.
 pub const STOPPED: &str = "the photographer asked to stop";

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::error::{ErrorCode, Fault};
-use crate::vocabulary::{MaskSpec, Region, Spot};
+use base::error::{ErrorCode, Fault};
+use engine::vocabulary::{MaskSpec, Region, Spot};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use jpeg_encoder::{ColorType, Encoder};
 
 use crate::conversation::ImageRef;
-use crate::darktable::render::Picture;
-use crate::files;
-use crate::ids::Hash;
 use crate::provider::Blobs;
-use crate::redact::Redactor;
+use base::files;
+use base::ids::Hash;
+use base::redact::Redactor;
+use darktable::render::Picture;
 
 /// JPEG quality of the pictures that a model or a person is shown.
 const JPEG_QUALITY: u8 = 90;
@@ -37,7 +37,7 @@ impl BlobStore {
         if !path.exists() {
             // Whose disk is full, if it is, must be said.
             let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-            crate::durable::write(&path, bytes).map_err(named)?;
+            base::durable::write(&path, bytes).map_err(named)?;
         }
         Ok(name)
     }
@@ -87,5 +87,5 @@ pub fn jpeg(picture: &Picture) -> io::Result<Vec<u8>> {
 
 /// Writes a picture as a JPEG file, whole or not at all.
 pub fn write_jpeg(path: &Path, picture: &Picture) -> io::Result<()> {
-    crate::durable::write(path, &jpeg(picture)?)
+    base::durable::write(path, &jpeg(picture)?)
 }

@@ -8,19 +8,19 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::conversation::ImageRef;
-use crate::darktable::layout::Layouts;
-use crate::darktable::queue::Queue;
-use crate::darktable::render::{RawFile, Renderer};
-use crate::darktable::state::EditState;
-use crate::error::{ErrorCode, Fault};
 use crate::gate::Gate;
-use crate::ids::{Hash, RefName};
-use crate::metrics::axes::Axis;
-use crate::metrics::vectors::vector_axes;
-use crate::photo::{AppliedMove, Commit, Writer};
+use crate::render_queue::Queue;
 use crate::tools::{BlobStore, Measures, moves_of};
 use crate::transcript::{HeadState, Judgment, SessionStart, Vector};
-use crate::vocabulary::{PhotoFacts, Vocabulary};
+use base::error::{ErrorCode, Fault};
+use base::ids::{Hash, RefName};
+use darktable::layout::Layouts;
+use darktable::render::{RawFile, Renderer};
+use darktable::state::EditState;
+use engine::photo::{AppliedMove, Commit, Writer};
+use engine::vocabulary::{PhotoFacts, Vocabulary};
+use pixels::metrics::axes::Axis;
+use pixels::metrics::vectors::vector_axes;
 
 /// What stays the same for a whole session: the hands.
 pub struct Engine {

@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::darktable::state::EditState;
-use crate::error::{ErrorCode, Fault};
-use crate::ids::{Hash, RefName};
-use crate::photo::Operation;
 use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, HeadState};
-use crate::vocabulary::ApplyRequest;
+use base::error::{ErrorCode, Fault};
+use base::ids::{Hash, RefName};
+use darktable::state::EditState;
+use engine::photo::Operation;
+use engine::vocabulary::ApplyRequest;
 
 /// A ref name, or a fault that says what is legal.
 fn ref_name(field: &str, name: &str) -> Result<RefName, Fault> {
-    name.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e).with("field", field))
+    name.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e).with("field", field))
 }
 
 pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive) -> Result<Answer, Fault> {

@@ -1,9 +1,9 @@
 //! White balance by a place that should be grey.
 
-use crate::darktable::render::Quality;
-use crate::error::Fault;
 use crate::tools::{Answer, ToolContext, args, edit};
-use crate::vocabulary::grey_card::{MOVE, Place, RADIUS, solve};
+use base::error::Fault;
+use darktable::render::Quality;
+use engine::vocabulary::grey_card::{MOVE, Place, RADIUS, solve};
 
 pub fn grey_card(context: &mut ToolContext<'_>, args: args::GreyCard) -> Result<Answer, Fault> {
     context.branch()?;

@@ -3,20 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::darktable::render::Quality;
-use crate::darktable::state::{EditState, Module};
-use crate::error::{ErrorCode, Fault, caught};
-use crate::ids::{Hash, RefName};
-use crate::metrics::check::{VectorCheck, Verdict};
-use crate::metrics::stats::ImageStats;
-use crate::photo::{AppliedMove, Commit, Operation, Workspace};
 use crate::tools::args::RecordJudgment;
 use crate::tools::blobs::write_jpeg;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::look::io_fault;
 use crate::tools::{Answer, ToolContext, edit};
 use crate::transcript::{Event, Flag, Judgment, JudgmentSource, SessionStart};
-use crate::vocabulary::same_place;
+use base::error::{ErrorCode, Fault, caught};
+use base::ids::{Hash, RefName};
+use darktable::render::Quality;
+use darktable::state::{EditState, Module};
+use engine::photo::{AppliedMove, Commit, Operation, Workspace};
+use engine::vocabulary::same_place;
+use pixels::metrics::check::{VectorCheck, Verdict};
+use pixels::metrics::stats::ImageStats;
 
 /// What the engine measured of a branch, at judging quality.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Measured {
 
 pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> Result<Answer, Fault> {
     let branch: RefName =
-        args.branch.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e).with("field", "branch"))?;
+        args.branch.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e).with("field", "branch"))?;
     let Some(tip) = context.view.branches.iter().find(|b| b.name == branch).map(|b| b.tip.clone()) else {
         let own: Vec<&str> = context.view.branches.iter().map(|b| b.name.as_str()).collect();
         let message = format!("`{branch}` is not a branch of this session; there is: {}", own.join(", "));
@@ -318,7 +318,7 @@ pub fn verify_claim(claim: &str, made: &[AppliedMove]) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::photo::Setting;
+    use engine::photo::Setting;
 
     #[test]
     fn a_claim_must_name_a_move_that_was_made_with_its_values() {

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::error::Fault;
-use crate::photo::{LayerContext, Layers, bind_layers as bind};
 use crate::tools::edit::commit;
 use crate::tools::{Answer, ToolContext};
+use base::error::Fault;
+use engine::photo::{LayerContext, Layers, bind_layers as bind};
 
 /// Arguments of `bind_layers`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub fn bind_layers(context: &mut ToolContext<'_>, args: BindLayers) -> Result<An
         (None, None) => Layers::Bound,
         (None, Some(_)) => {
             let message = "`strength` goes with `look`";
-            return Err(Fault::new(crate::error::ErrorCode::InvalidInput, message).with("field", "strength"));
+            return Err(Fault::new(base::error::ErrorCode::InvalidInput, message).with("field", "strength"));
         }
     };
     let engine = context.engine;

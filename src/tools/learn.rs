@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use crate::error::{ErrorCode, Fault};
-use crate::photo::{GapReport, ProposalKind, ProposedText, TasteCategory};
 use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::Event;
+use base::error::{ErrorCode, Fault};
+use engine::photo::{GapReport, ProposalKind, ProposedText, TasteCategory};
 
 /// How many observations on taste one session may propose.
 const MAX_TASTE_PROPOSALS: usize = 2;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::error::{ErrorCode, Fault};
 use crate::tools::args::{AskClarification, ConfirmSession, EndSession, Nothing};
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, Party};
+use base::error::{ErrorCode, Fault};
 
 /// Longest free text that a lifecycle tool takes, in characters.
 const TEXT_LIMIT: usize = 4_000;
@@ -26,7 +26,7 @@ pub fn text(field: &str, text: &str, limit: usize) -> Result<String, Fault> {
 }
 
 /// A transcript failure ends everything: nothing may happen that cannot be written down.
-pub fn fatal(error: &impl crate::error::Coded) -> Fault {
+pub fn fatal(error: &impl base::error::Coded) -> Fault {
     Fault::from(error).fatal()
 }
 

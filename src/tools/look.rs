@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::darktable::render::Quality;
-use crate::error::{Coded, ErrorCode, Fault};
-use crate::files;
-use crate::metrics::axes::Axis;
-use crate::metrics::check::VectorCheck;
-use crate::photo::{AppliedMove, read_context as read_photo_context};
 use crate::tools::args;
 use crate::tools::context::Place;
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, file_remedy};
-use crate::vocabulary::{Filter, ListedMove, MaskSpec};
-use chemigram_pixels::parallel::both;
+use base::error::{Coded, ErrorCode, Fault};
+use base::files;
+use darktable::render::Quality;
+use engine::photo::{AppliedMove, read_context as read_photo_context};
+use engine::vocabulary::{Filter, ListedMove, MaskSpec};
+use pixels::metrics::axes::Axis;
+use pixels::metrics::check::VectorCheck;
+use pixels::parallel::both;
 
 fn fault<E: Coded>(error: E) -> Fault {
     Fault::from(&error)
@@ -37,7 +37,7 @@ pub fn get_state(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer
     let baseline = context.place(Some("baseline"))?;
     let moves: Vec<String> = context.moves(&place.commit)?.iter().map(ToString::to_string).collect();
     let changes: Vec<String> =
-        crate::photo::diff(&baseline.state, &place.state).iter().map(ToString::to_string).collect();
+        engine::photo::diff(&baseline.state, &place.state).iter().map(ToString::to_string).collect();
     Ok(json!({
         "at": place.name,
         "commit": place.commit,
@@ -225,7 +225,7 @@ pub fn diff(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer
     let a = context.place(Some(args.a.as_deref().unwrap_or("baseline")))?;
     let b = context.place(args.b.as_deref())?;
     let changes: Vec<String> =
-        crate::photo::diff(&a.state, &b.state).iter().map(ToString::to_string).collect();
+        engine::photo::diff(&a.state, &b.state).iter().map(ToString::to_string).collect();
     Ok(json!({ "a": a.name, "b": b.name, "changes": changes }).into())
 }
 

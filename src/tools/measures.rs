@@ -3,12 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::darktable::render::Rendered;
-use crate::error::{ErrorCode, Fault};
-use crate::ids::Hash;
-use crate::metrics::difference::Difference;
-use crate::metrics::planes::Planes;
-use crate::metrics::stats::ImageStats;
+use base::error::{ErrorCode, Fault};
+use base::ids::Hash;
+use darktable::render::Rendered;
+use pixels::metrics::difference::Difference;
+use pixels::metrics::planes::Planes;
+use pixels::metrics::stats::ImageStats;
 
 /// What was measured. Whoever wants a number while it is measured waits for it, and measures nothing.
 #[derive(Debug, Default)]

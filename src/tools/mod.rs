@@ -29,9 +29,9 @@ pub use measures::Measures;
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};
-use crate::error::{ErrorCode, Fault};
 use crate::gate::Permit;
 use crate::transcript::EffectClass;
+use base::error::{ErrorCode, Fault};
 
 type Handler = fn(&mut ToolContext<'_>, &Value) -> Result<Answer, Fault>;
 

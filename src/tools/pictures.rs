@@ -6,17 +6,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::budget::Amounts;
-use crate::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::darktable::state::EditState;
-use crate::error::{ErrorCode, Fault};
 use crate::gate::Permit;
-use crate::ids::RefName;
-use crate::metrics::axes::Axis;
-use crate::metrics::check::VectorCheck;
-use crate::metrics::difference::Difference;
-use crate::metrics::stats::ImageStats;
 use crate::tools::context::{Look, Place, ToolContext, millis};
 use crate::transcript::Event;
+use base::error::{ErrorCode, Fault};
+use base::ids::RefName;
+use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::state::EditState;
+use pixels::metrics::axes::Axis;
+use pixels::metrics::check::VectorCheck;
+use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
 
 /// What is reserved for a picture that is asked for.
 const ONE_RENDER: Amounts =

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::error::Fault;
-use crate::photo::Operation;
 use crate::tools::{Answer, ToolContext, args, edit};
-use crate::vocabulary::RegionsRequest;
+use base::error::Fault;
+use engine::photo::Operation;
+use engine::vocabulary::RegionsRequest;
 
 pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegion) -> Result<Answer, Fault> {
     let branch = context.branch()?;

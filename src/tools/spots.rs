@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::darktable::render::Quality;
-use crate::error::Fault;
-use crate::photo::Operation;
 use crate::tools::{Answer, ToolContext, args, edit};
-use crate::vocabulary::{SpotError, fill};
+use base::error::Fault;
+use darktable::render::Quality;
+use engine::photo::Operation;
+use engine::vocabulary::{SpotError, fill};
 
 pub fn apply_spot(context: &mut ToolContext<'_>, args: args::ApplySpot) -> Result<Answer, Fault> {
     let branch = context.branch()?;

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::error::Fault;
-use crate::photo::Operation;
 use crate::tools::{Answer, ToolContext, args, edit};
+use base::error::Fault;
+use engine::photo::Operation;
 
 /// The longest summary that is kept, in characters.
 const SUMMARY: usize = 600;
@@ -19,7 +19,7 @@ pub fn attempt_done(_: &mut ToolContext<'_>, args: args::AttemptDone) -> Result<
 pub fn rollback(context: &mut ToolContext<'_>, args: args::Rollback) -> Result<Answer, Fault> {
     let to = context.place(Some(&args.commit))?;
     let branch = match args.branch {
-        Some(name) => Some(name.parse().map_err(|e: crate::ids::InvalidName| Fault::from(&e))?),
+        Some(name) => Some(name.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?),
         None => context.view.head.branch.clone(),
     };
     // Off a branch nothing can have been edited.

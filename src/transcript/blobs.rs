@@ -1,7 +1,7 @@
 //! Which files beside it a transcript names.
 
-use crate::ids::Hash;
 use crate::transcript::Event;
+use base::ids::Hash;
 
 impl Event {
     /// The blobs that the line names, in no order.

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::budget::{Amounts, Budget, Exhausted, Reserve};
 use crate::conversation::{Finish, Message, ToolCall, ToolResult, Usage};
-use crate::error::ErrorCode;
-use crate::ids::{Hash, RefName, VectorName};
+use base::error::ErrorCode;
+use base::ids::{Hash, RefName, VectorName};
 
 /// One axis to explore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl std::str::FromStr for Vector {
     fn from_str(text: &str) -> Result<Self, String> {
         let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
         let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
-        let name: VectorName = name.trim().parse().map_err(|e: crate::ids::InvalidName| e.to_string())?;
+        let name: VectorName = name.trim().parse().map_err(|e: base::ids::InvalidName| e.to_string())?;
         let (direction, intensity) = rest.rsplit_once(':').unwrap_or((rest, ""));
         let unquoted = |text: &str| text.trim().trim_matches('"').trim().to_owned();
         let (direction, intensity) = (unquoted(direction), unquoted(intensity));

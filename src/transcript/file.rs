@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Clock;
-#[cfg(test)]
-use crate::durable::journal::{self, Change};
-use crate::error::{Coded, ErrorCode};
-use crate::files;
-use crate::ids::Hash;
-use crate::redact::Redactor;
-use crate::seal::{self, Seal};
 use crate::transcript::Event;
+use base::clock::Clock;
+#[cfg(test)]
+use base::durable::journal::{self, Change};
+use base::error::{Coded, ErrorCode};
+use base::files;
+use base::ids::Hash;
+use base::redact::Redactor;
+use base::seal::{self, Seal};
 
 /// The most that one line may hold; what is larger belongs into a blob.
 const LINE_LIMIT: u64 = 16 << 20;
@@ -195,7 +195,7 @@ impl Transcript {
         #[cfg(test)]
         journal::note(path, || Change::Append { bytes: Vec::new(), synced: true });
         if let Some(folder) = path.parent() {
-            crate::durable::sync_folder(folder).map_err(io)?;
+            base::durable::sync_folder(folder).map_err(io)?;
         }
         let origin = clock.monotonic();
         let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
@@ -210,7 +210,7 @@ impl Transcript {
         #[cfg(test)]
         journal::note(&self.path, || Change::Rename(path.to_owned()));
         self.path = path.into();
-        path.parent().map_or(Ok(()), crate::durable::sync_folder).map_err(io)
+        path.parent().map_or(Ok(()), base::durable::sync_folder).map_err(io)
     }
 
     /// Goes on with a file that was read: a torn last line is cut, the session clock goes on where the last
@@ -302,7 +302,7 @@ impl Transcript {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ManualClock;
+    use base::clock::ManualClock;
 
     fn note(text: &str) -> Event {
         Event::Note { text: text.into(), details: serde_json::Map::new() }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use chemigram::ids::Hash;
+use base::ids::Hash;
 use chemigram::provider::{Blobs, ImageRef};
 
 /// A blob store in memory.

@@ -25,12 +25,12 @@
 
 use std::process::Command;
 
-use chemigram::darktable::checks;
-use chemigram::darktable::process::{Job, arguments};
-use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use chemigram::darktable::sandbox::Reach;
-use chemigram::darktable::scratch::{Base, History, Order, PICTURE, Scratch};
-use chemigram::darktable::worker::Worker;
+use darktable::checks;
+use darktable::process::{Job, arguments};
+use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::sandbox::Reach;
+use darktable::scratch::{Base, History, Order, PICTURE, Scratch};
+use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
 use super::*;
@@ -315,5 +315,5 @@ fn a_darktable_without_memory_fails_instead_of_hanging() {
         |memory| checks::ending(&job(memory).run(&patient()).unwrap(), Path::new(photo), studio.dir.path());
     let error = ending(96 << 20).unwrap_err();
     assert!(matches!(error, RenderError::Failed { .. }), "{error}");
-    ending(chemigram::darktable::process::memory()).unwrap();
+    ending(darktable::process::memory()).unwrap();
 }

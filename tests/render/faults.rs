@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use chemigram::clock::ManualClock;
-use chemigram::darktable::render::{Quality, RenderError, Rendered};
+use base::clock::ManualClock;
+use darktable::render::{Quality, RenderError, Rendered};
 
 use super::*;
 

@@ -4,13 +4,13 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 
-use chemigram::assets::Overlay;
-use chemigram::darktable::baseline;
-use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::process::{self, Job, arguments};
-use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Renderer};
-use chemigram::darktable::sandbox::{Isolation, Reach, Sandbox};
-use chemigram::darktable::worker::Worker;
+use base::assets::Overlay;
+use darktable::baseline;
+use darktable::layout::Layouts;
+use darktable::process::{self, Job, arguments};
+use darktable::render::{Quality, RenderError, RenderRequest, Renderer};
+use darktable::sandbox::{Isolation, Reach, Sandbox};
+use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
 use super::*;

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chemigram::clock::{Deadline, SystemClock};
-use chemigram::darktable::oneshot::{Encoder, OneShot};
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{Picture, RawFile};
-use chemigram::darktable::state::{EditState, Module, Params, Value};
-use chemigram::ids::Hash;
+use base::clock::{Deadline, SystemClock};
+use base::ids::Hash;
+use darktable::oneshot::{Encoder, OneShot};
+use darktable::probe::DarktableCli;
+use darktable::render::{Picture, RawFile};
+use darktable::state::{EditState, Module, Params, Value};
 
 /// Far more than any render here takes.
 fn patient() -> Deadline {
@@ -151,7 +151,7 @@ fn sidecar(ev: f32) -> String {
         .chain([50_f32.to_le_bytes(), (-4_f32).to_le_bytes(), 1_i32.to_le_bytes()])
         .flatten()
         .collect();
-    sidecar_of(&[item("exposure", 6, 0, &chemigram::ids::hex(&exposure))])
+    sidecar_of(&[item("exposure", 6, 0, &base::ids::hex(&exposure))])
 }
 
 fn item(op: &str, version: u32, instance: u32, params: &str) -> String {

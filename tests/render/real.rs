@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chemigram::assets::Overlay;
-use chemigram::clock::Cancel;
-use chemigram::darktable::baseline;
-use chemigram::darktable::cache::{Cache, Cached};
-use chemigram::darktable::faulty::{Fault, Faulty};
-use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::probe;
-use chemigram::darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use chemigram::darktable::sandbox::Isolation;
+use base::assets::Overlay;
+use base::clock::Cancel;
+use darktable::baseline;
+use darktable::cache::{Cache, Cached};
+use darktable::faulty::{Fault, Faulty};
+use darktable::layout::Layouts;
+use darktable::probe;
+use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::sandbox::Isolation;
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn a_raw_gets_its_defaults_from_darktable_and_renders_with_them() {
 fn one_raw_with_one_edit_is_one_picture_however_often_and_beside_whatever_it_is_rendered() {
     let studio = Studio::new();
     let photo = studio.path("demo.dng");
-    fs::write(&photo, chemigram::darktable::dng::demo_raw().unwrap()).unwrap();
+    fs::write(&photo, darktable::dng::demo_raw().unwrap()).unwrap();
     let defaults = studio.ask(&photo).unwrap();
     // Two at a time, six each. Without what `scratch.rs` does about memory and threads, some of twelve differ.
     let shoot = || {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use base::ids::SessionId;
 use chemigram::budget::Ledger;
-use chemigram::ids::SessionId;
-use chemigram::photo::{Library, Workspace};
 use chemigram::provider::Provider;
 use chemigram::provider::script::Script;
 use chemigram::session::driver::{Host, Session};
@@ -14,6 +13,7 @@ use chemigram::session::opinion::Referee;
 use chemigram::session::start::{self, Resume};
 use chemigram::session::state::State;
 use chemigram::transcript::{self, Event, Line};
+use engine::photo::{Library, Workspace};
 
 use crate::support::{self, Studio, confirm, reply, request};
 use crate::{begin, named, wanted};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use chemigram::error::{Coded, ErrorCode};
+use base::error::{Coded, ErrorCode};
 use chemigram::protocol::finding::Dialect;
 use chemigram::provider::Provider;
 use chemigram::provider::script::Script;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use chemigram::assets::Overlay;
+use base::assets::Overlay;
 use chemigram::conversation::{Finish, Message, ToolCall, Usage};
 use chemigram::prompts::Store;
 use chemigram::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provider};

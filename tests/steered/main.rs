@@ -14,7 +14,7 @@ mod ways;
 
 use std::sync::Arc;
 
-use chemigram::assets::Overlay;
+use base::assets::Overlay;
 use chemigram::protocol::store;
 use chemigram::provider::Provider;
 use chemigram::session::driver::Session;

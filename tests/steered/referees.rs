@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chemigram::error::ErrorCode;
+use base::error::ErrorCode;
 use chemigram::provider::script::Script;
 use chemigram::review::{ReviewModel, Style, text};
 use chemigram::session::listing;

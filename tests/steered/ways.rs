@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::clock::ManualClock;
 use chemigram::budget::Cap;
-use chemigram::clock::ManualClock;
 use chemigram::protocol::machine::EndKind;
 use chemigram::provider::script::Script;
 use chemigram::provider::{Attempt, ModelInfo, ModelRequest, Provider};

@@ -3,7 +3,7 @@
 //! The patches are those of the classic colour checker, by their published 8-bit sRGB values.
 #![allow(clippy::indexing_slicing, reason = "a failure in a helper is the failure of its test")]
 
-use chemigram::darktable::render::Picture;
+use darktable::render::Picture;
 
 /// Columns and rows of patches.
 pub const COLUMNS: u32 = 6;

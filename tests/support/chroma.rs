@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use chemigram::darktable::dng::DngOptions;
-use chemigram::darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
-use chemigram::darktable::state::EditState;
-use chemigram::darktable::worker::Worker;
-use chemigram::metrics::lab::Lab;
-use chemigram::vocabulary::MaskSpec;
+use darktable::dng::DngOptions;
+use darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
+use darktable::state::EditState;
+use darktable::worker::Worker;
+use engine::vocabulary::MaskSpec;
+use pixels::metrics::lab::Lab;
 
 use super::demo::{Demo, deadline};
 

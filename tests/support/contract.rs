@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chemigram::darktable::render::Picture;
-use chemigram::darktable::state::{EditState, Module};
-use chemigram::metrics::axes::Axis;
-use chemigram::metrics::difference::Difference;
-use chemigram::metrics::stats::ImageStats;
-use chemigram::vocabulary::table::{Entry, LEAST_STEPS, Measured};
-use chemigram::vocabulary::{Selector, VocabularyError};
+use darktable::render::Picture;
+use darktable::state::{EditState, Module};
+use engine::vocabulary::table::{Entry, LEAST_STEPS, Measured};
+use engine::vocabulary::{Selector, VocabularyError};
+use pixels::metrics::axes::Axis;
+use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
 
 use super::demo::{Demo, two_at_a_time, wanted};
 

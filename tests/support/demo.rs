@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chemigram::assets::Overlay;
-use chemigram::clock::{Deadline, SystemClock};
-use chemigram::darktable::baseline::{self, Untouched};
-use chemigram::darktable::dng::{DngOptions, write_dng};
-use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::oneshot::{Encoder, OneShot};
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
-use chemigram::darktable::state::EditState;
-use chemigram::darktable::worker::Worker;
-use chemigram::darktable::xmp;
-use chemigram::ids::Hash;
-use chemigram::photo::Operation;
-use chemigram::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
+use base::assets::Overlay;
+use base::clock::{Deadline, SystemClock};
+use base::ids::Hash;
+use darktable::baseline::{self, Untouched};
+use darktable::dng::{DngOptions, write_dng};
+use darktable::layout::Layouts;
+use darktable::oneshot::{Encoder, OneShot};
+use darktable::probe::DarktableCli;
+use darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
+use darktable::state::EditState;
+use darktable::worker::Worker;
+use darktable::xmp;
+use engine::photo::Operation;
+use engine::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
 
 #[path = "photos.rs"]
 pub mod photos;

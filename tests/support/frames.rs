@@ -15,19 +15,19 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chemigram::assets::Overlay;
-use chemigram::clock::{Deadline, SystemClock};
-use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::oneshot::OneShot;
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{Picture, Quality, RawFile, RenderError, RenderRequest, Renderer};
-use chemigram::darktable::state::EditState;
-use chemigram::darktable::worker::Worker;
-use chemigram::darktable::xmp;
-use chemigram::ids::Hash;
-use chemigram::photo::{Library, Workspace};
-use chemigram::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, Vocabulary};
-use chemigram_pixels::distance::distances;
+use base::assets::Overlay;
+use base::clock::{Deadline, SystemClock};
+use base::ids::Hash;
+use darktable::layout::Layouts;
+use darktable::oneshot::OneShot;
+use darktable::probe::DarktableCli;
+use darktable::render::{Picture, Quality, RawFile, RenderError, RenderRequest, Renderer};
+use darktable::state::EditState;
+use darktable::worker::Worker;
+use darktable::xmp;
+use engine::photo::{Library, Workspace};
+use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, Vocabulary};
+use pixels::distance::distances;
 
 /// The sides of the scenes.
 pub const LONG: u32 = 1200;

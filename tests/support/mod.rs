@@ -6,29 +6,29 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use chemigram::assets::Overlay;
+use base::assets::Overlay;
+use base::clock::{Clock, Deadline, Stop, SystemClock};
+use base::ids::{Hash, SessionId};
+use base::redact::Redactor;
 use chemigram::budget::Budget;
-use chemigram::clock::{Clock, Deadline, Stop, SystemClock};
-use chemigram::darktable::baseline::{self, Untouched};
-use chemigram::darktable::cache::{Cache, Cached};
-use chemigram::darktable::layout::Layouts;
-use chemigram::darktable::oneshot::OneShot;
-use chemigram::darktable::probe::DarktableCli;
-use chemigram::darktable::render::{RenderError, Renderer};
-use chemigram::darktable::{dng, xmp};
-use chemigram::ids::{Hash, SessionId};
-use chemigram::photo::{IngestOptions, Library, Workspace, ingest};
 use chemigram::prompts::Store;
 use chemigram::provider::Provider;
 use chemigram::provider::explorer::Explorer;
 use chemigram::provider::script::Script;
-use chemigram::redact::Redactor;
 use chemigram::session::SessionError;
 use chemigram::session::driver::{Session, Unwatched};
 use chemigram::session::replay::{Replay, replay};
 use chemigram::session::start::{self, Request, Setup};
 use chemigram::transcript::{self, Event, Line, SessionEnd, Vector};
-use chemigram::vocabulary::Vocabulary;
+use darktable::baseline::{self, Untouched};
+use darktable::cache::{Cache, Cached};
+use darktable::layout::Layouts;
+use darktable::oneshot::OneShot;
+use darktable::probe::DarktableCli;
+use darktable::render::{RenderError, Renderer};
+use darktable::{dng, xmp};
+use engine::photo::{IngestOptions, Library, Workspace, ingest};
+use engine::vocabulary::Vocabulary;
 
 /// Small enough to be quick, large enough to measure.
 pub const EDGE: u32 = 320;
@@ -192,7 +192,7 @@ pub fn confirm(vectors: &[&str]) -> String {
 }
 
 /// The results of calls of a tool: (code if failed, text).
-pub fn results<'a>(lines: &'a [Line], tool: &str) -> Vec<(Option<chemigram::error::ErrorCode>, &'a str)> {
+pub fn results<'a>(lines: &'a [Line], tool: &str) -> Vec<(Option<base::error::ErrorCode>, &'a str)> {
     lines
         .iter()
         .filter_map(|l| match &l.event {

@@ -8,8 +8,8 @@
     reason = "test support: a failure is the test's failure"
 )]
 
-use chemigram::darktable::dng::{DngOptions, write_dng};
-use chemigram::darktable::render::Picture;
+use darktable::dng::{DngOptions, write_dng};
+use darktable::render::Picture;
 use image::ImageEncoder;
 
 /// The camera in all files here.

@@ -1,8 +1,8 @@
 //! The photos on which moves are shown: the demo's own, and such as have what a remedy is for.
 #![allow(clippy::indexing_slicing, reason = "a failure in a helper is the failure of its test")]
 
-use chemigram::darktable::dng::{self, Camera, DngOptions};
-use chemigram::darktable::render::Picture;
+use darktable::dng::{self, Camera, DngOptions};
+use darktable::render::Picture;
 
 /// A lens that bends and darkens the edges, and that lensfun knows.
 const WIDE: Camera = Camera {

@@ -1,11 +1,11 @@
 use super::*;
 use crate::budget::Amounts;
-use crate::error::ErrorCode;
 use crate::eval::manifest::{Asked, Done, FORMAT, Failure, GoldenRecord, MadeWith, Standing};
 use crate::eval::metrics::{METRICS_VERSION, Measured, Reading};
 use crate::eval::stats::SplitMix;
-use crate::ids::Hash;
 use crate::transcript::Outcome;
+use base::error::ErrorCode;
+use base::ids::Hash;
 
 fn reading(value: f64) -> Reading {
     Reading { value: Some(value), unit: String::new(), why: String::new() }

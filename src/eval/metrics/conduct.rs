@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::conversation::{Finish, Message};
-use crate::error::Fault;
 use crate::eval::metrics::{Finished, MeasureError, Reading, Readings};
 use crate::eval::scenario::{Scenario, known};
-use crate::ids::{Hash, RefName};
-use crate::metrics::check::Verdict;
-use crate::photo::{AppliedMove, Operation, ProposalStatus, Workspace};
 use crate::session::listing::Session;
 use crate::tools::{self, moves_of, verify_claim};
 use crate::transcript::{
     CostSource, EffectClass, Event, Judgment, JudgmentSource, Line, Outcome, SessionEnd, ToolIntent,
 };
-use crate::vocabulary::Vocabulary;
+use base::error::Fault;
+use base::ids::{Hash, RefName};
+use engine::photo::{AppliedMove, Operation, ProposalStatus, Workspace};
+use engine::vocabulary::Vocabulary;
+use pixels::metrics::check::Verdict;
 
 /// What a session may overrun its time by: an effect that the deadline cuts takes a moment to end.
 const TIME_SLACK_MS: u64 = 1_000;

@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Deadline;
-use crate::darktable::layout::Layouts;
-use crate::darktable::render::{RenderError, Renderer};
-use crate::error::{Coded, ErrorCode, Fault};
 use crate::eval::scenario::{Scenario, ScenarioError};
-use crate::ids::RefName;
-use crate::photo::{PhotoError, Workspace};
 use crate::session::listing::Session;
-use crate::vocabulary::{Vocabulary, VocabularyError};
+use base::clock::Deadline;
+use base::error::{Coded, ErrorCode, Fault};
+use base::ids::RefName;
+use darktable::layout::Layouts;
+use darktable::render::{RenderError, Renderer};
+use engine::photo::{PhotoError, Workspace};
+use engine::vocabulary::{Vocabulary, VocabularyError};
 
 pub use table::{Better, Kind, METRICS, Metric, metric, page};
 
@@ -144,7 +144,7 @@ pub enum MeasureError {
     Fault(#[from] Fault),
     /// The pictures cannot be compared.
     #[error(transparent)]
-    Difference(#[from] crate::metrics::difference::DifferenceError),
+    Difference(#[from] ::pixels::metrics::difference::DifferenceError),
 }
 
 impl Coded for MeasureError {

@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::darktable::render::{Picture, Quality, RawFile, RenderRequest};
-use crate::darktable::state::EditState;
 use crate::eval::metrics::conduct::{judgments, moves_in_effect, told};
 use crate::eval::metrics::{BranchReading, EDGE, Eyes, Finished, MeasureError, Readings};
 use crate::eval::scenario::{Direction, Region, Scenario};
-use crate::ids::RefName;
-use crate::metrics::axes::Axis;
-use crate::metrics::check::{VectorCheck, Verdict};
-use crate::metrics::difference::{Difference, distances};
-use crate::metrics::stats::ImageStats;
-use crate::metrics::vectors::vector_axes;
-use crate::photo::AppliedMove;
 use crate::transcript::{Judgment, JudgmentSource, Vector};
-use crate::vocabulary::{MaskSpec, PhotoFacts};
+use base::ids::RefName;
+use darktable::render::{Picture, Quality, RawFile, RenderRequest};
+use darktable::state::EditState;
+use engine::photo::AppliedMove;
+use engine::vocabulary::{MaskSpec, PhotoFacts};
+use pixels::metrics::axes::Axis;
+use pixels::metrics::check::{VectorCheck, Verdict};
+use pixels::metrics::difference::{Difference, distances};
+use pixels::metrics::stats::ImageStats;
+use pixels::metrics::vectors::vector_axes;
 
 /// Below this mean ΔE2000 from the baseline there is nothing to recover: nobody would see it.
 const NOTHING_TO_DO: f64 = 0.3;

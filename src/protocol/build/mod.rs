@@ -15,9 +15,9 @@ use super::schema::{
 use super::source::join;
 use super::variables::{Alias, Argument, Bound, Item, Place, Template};
 use crate::conversation::ToolCall;
-use crate::hint::did_you_mean;
 use crate::tools::{self, TOOLS};
 use crate::transcript::EffectClass;
+use base::hint::did_you_mean;
 
 /// Transitions of a protocol that does not say; P014 sees to it that it need not.
 const STRICT_TRANSITIONS: u32 = 100;

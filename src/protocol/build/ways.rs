@@ -1,12 +1,12 @@
 //! Where the states go: targets, conditions, and what the defaults fill in.
 
 use super::{BUDGET_NAMES, Builder, COUNTERS, FIELDS};
-use crate::hint::did_you_mean;
 use crate::protocol::checks::known_metric;
 use crate::protocol::finding::Code;
 use crate::protocol::model::{Guard, Operand, Target, Transition};
 use crate::protocol::schema::{GuardSpec, Kind, Outcome, StateSpec, TransitionSpec};
 use crate::protocol::source::join;
+use base::hint::did_you_mean;
 
 /// The most transitions of a state.
 const MAX_TRANSITIONS: usize = 50;

@@ -26,9 +26,9 @@ use super::rules::{Ruling, Verdict};
 use super::schema::{Flag, Reference};
 use super::variables::Item;
 use crate::budget::{Amounts, Stage};
-use crate::error::{ErrorCode, Fault};
-use crate::ids::Hash;
 use crate::transcript::HeadState;
+use base::error::{ErrorCode, Fault};
+use base::ids::Hash;
 
 /// How often the same call may fail in an attempt before the attempt does.
 pub const MAX_SAME_FAILURES: u32 = 2;

@@ -5,10 +5,10 @@ mod random;
 use std::sync::LazyLock;
 
 use super::*;
-use crate::metrics::check::Verdict as Direction;
 use crate::protocol::schema::*;
 use crate::protocol::variables::{Purpose, Values};
 use crate::protocol::{Options, load};
+use pixels::metrics::check::Verdict as Direction;
 
 /// Places of a photo, made once: hashes are dear when there are a hundred thousand runs.
 static PLACES: LazyLock<Vec<Hash>> = LazyLock::new(|| (0..8).map(|n: u32| Hash::of(n.to_string())).collect());

@@ -1,9 +1,9 @@
 //! What a vector asks for, in axes and steps.
 
-use crate::metrics::axes::Axis;
-use crate::metrics::intensity::Intensity;
-use crate::metrics::vectors::vector_axes;
 use crate::provider::explorer::memory::Wish;
+use pixels::metrics::axes::Axis;
+use pixels::metrics::intensity::Intensity;
+use pixels::metrics::vectors::vector_axes;
 
 /// What is explored where the words name no axis, in turn over the branches of a plan.
 const OPEN: [(Axis, i8); 5] = [

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::metrics::axes::Axis;
 use crate::provider::explorer::aim::Aim;
+use pixels::metrics::axes::Axis;
 
 /// How many moves are tried for a branch.
 const CANDIDATES: usize = 2;

@@ -6,13 +6,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::conversation::{Message, ToolCall, ToolResult};
-use crate::metrics::check::{VectorCheck, Verdict};
-use crate::metrics::difference::Difference;
 use crate::provider::explorer::Habit;
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::candidate::{Candidate, ListedMove, candidates};
 use crate::provider::explorer::search;
 use crate::provider::explorer::stage::Stage;
+use pixels::metrics::check::{VectorCheck, Verdict};
+use pixels::metrics::difference::Difference;
 
 /// How the message begins that closes the exploration.
 const WRAP_UP: &str = "Exploration is over";

@@ -7,7 +7,7 @@
 //! It plans by iterations, branches and renders, and never looks at the time that is left, which would make
 //! two runs differ.
 //!
-//! For each branch of the plan it reads the vector's words as axes ([`crate::metrics::vectors`]), picks the
+//! For each branch of the plan it reads the vector's words as axes ([`pixels::metrics::vectors`]), picks the
 //! two moves whose declared axes fit best, sets each at two strengths by a line search on rendered numbers,
 //! tries the two together, refines the best once (or weakens what met the direction with a warning until it
 //! has none), and keeps it or abandons the branch.

@@ -4,10 +4,10 @@
 //! what was tried already is looked up, and the first setting that was not tried ends the run as the next
 //! one to try.
 
-use crate::metrics::axes::Axis;
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::candidate::Candidate;
 use crate::provider::explorer::memory::{Branch, Figures, Settings, Trial};
+use pixels::metrics::axes::Axis;
 
 /// The band of mean ΔE2000 that is seen without making another photograph.
 const BAND: (f64, f64) = (1.0, 8.0);

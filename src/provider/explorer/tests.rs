@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::conversation::{ToolCall, ToolResult};
-use crate::metrics::axes::Axis;
-use crate::metrics::check::{VectorCheck, Verdict};
-use crate::metrics::difference::Difference;
-use crate::metrics::vectors::vector_axes;
+use pixels::metrics::axes::Axis;
+use pixels::metrics::check::{VectorCheck, Verdict};
+use pixels::metrics::difference::Difference;
+use pixels::metrics::vectors::vector_axes;
 
 /// A move: name, module, pushed axes as declared, range and default, and what one unit of its parameter
 /// really does in steps; then the mean ΔE of one unit.
@@ -533,7 +533,7 @@ fn a_cap_on_renders_is_planned_for() {
 async fn an_attempt_is_free_and_says_who_answered() {
     struct None;
     impl crate::provider::Blobs for None {
-        fn bytes(&self, _: &crate::ids::Hash) -> std::io::Result<Vec<u8>> {
+        fn bytes(&self, _: &base::ids::Hash) -> std::io::Result<Vec<u8>> {
             Err(std::io::ErrorKind::NotFound.into())
         }
     }

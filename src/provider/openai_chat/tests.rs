@@ -47,7 +47,7 @@ const CUT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"I\"}}]}\n\ndata
 fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Verdict>, Decoded) {
     struct NoBlobs;
     impl crate::provider::Blobs for NoBlobs {
-        fn bytes(&self, _: &crate::ids::Hash) -> std::io::Result<Vec<u8>> {
+        fn bytes(&self, _: &base::ids::Hash) -> std::io::Result<Vec<u8>> {
             Err(std::io::ErrorKind::NotFound.into())
         }
     }

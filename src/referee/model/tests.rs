@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::assets::Overlay;
 use crate::provider::Usage;
 use crate::provider::script::Script;
 use crate::provider::{OpaqueBlock, ToolCall};
 use crate::referee::{Side, Wish};
+use base::assets::Overlay;
 
 fn referee() -> ModelReferee {
     let script = Script::parse("script", "[[reply]]\ntext = \"\"\n").unwrap();

@@ -1,0 +1,12 @@
+//! What every part of chemigram stands on: ids, coded errors, time, and files that survive a crash. Nothing here knows
+//! of photos or models.
+
+pub mod assets;
+pub mod clock;
+pub mod durable;
+pub mod error;
+pub mod files;
+pub mod hint;
+pub mod ids;
+pub mod redact;
+pub mod seal;

@@ -1,0 +1,144 @@
+//! Whether a raw is still the file that was taken in.
+//!
+//! A memory card mounted where another one was, or a file written over, leaves the name as it was. The bytes are
+//! what counts, and hashing them takes longer than a look at a picture that is in the cache. So what was hashed
+//! is remembered with the file's size, time of change and inode number, and hashed again when one of them differs.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use crate::render::{RawFile, RenderError};
+use base::files;
+use base::ids::Hash;
+
+/// A file that was changed so lately may be changed again without its time telling: FAT counts in steps of two
+/// seconds.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What this process has hashed.
+static HASHED: Mutex<BTreeMap<PathBuf, (FileIdentity, Hash)>> = Mutex::new(BTreeMap::new());
+
+/// What tells a file from others, and from itself at another time. Not the time of its last change of status: a
+/// hard link, as one is made for each render, is such a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileIdentity {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl FileIdentity {
+    /// Of the file at `path`, through links.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self::told(&fs::metadata(path)?))
+    }
+
+    fn told(about: &Metadata) -> Self {
+        Self {
+            device: about.dev(),
+            inode: about.ino(),
+            bytes: about.len(),
+            modified: (about.mtime(), about.mtime_nsec()),
+        }
+    }
+}
+
+impl RawFile {
+    /// Fails unless the file has the bytes that its hash names. Where it was hashed before in this process and has
+    /// not changed since, that takes one look at its size and time.
+    ///
+    /// # Errors
+    /// [`RenderError::Replaced`] for another file, [`RenderError::Raw`] where there is none that can be read.
+    pub fn prove(&self) -> Result<(), RenderError> {
+        let found =
+            self.found().map_err(|e| RenderError::Raw { path: self.path.clone(), reason: e.to_string() })?;
+        if found == self.sha256 {
+            return Ok(());
+        }
+        Err(RenderError::Replaced { path: self.path.clone(), expected: self.sha256.clone(), found })
+    }
+
+    /// [`Self::prove`] for what does not need the file: one that is away is not another one.
+    ///
+    /// # Errors
+    /// [`RenderError::Replaced`] for another file.
+    pub fn refuse_another(&self) -> Result<(), RenderError> {
+        match self.prove() {
+            Err(error @ RenderError::Replaced { .. }) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The hash of the bytes that are there now.
+    fn found(&self) -> io::Result<Hash> {
+        let known = || HASHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = FileIdentity::of(&self.path)?;
+        if let Some((_, hash)) = known().get(&self.path).filter(|(then, _)| *then == now) {
+            return Ok(hash.clone());
+        }
+        let mut file = files::open(&self.path)?;
+        let about = file.metadata()?;
+        let (hash, _) = files::hash_open(&mut file)?;
+        let modified = about.modified()?;
+        // A camera's clock may be ahead.
+        let apart = SystemTime::now().duration_since(modified).unwrap_or_else(|ahead| ahead.duration());
+        if apart > SETTLED {
+            known().insert(self.path.clone(), (FileIdentity::told(&about), hash.clone()));
+        }
+        Ok(hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_file_in_the_raws_place_is_seen_however_alike_and_the_right_one_is_hashed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.dng");
+        let write = |text: &str, age: u64| {
+            fs::write(&path, text).unwrap();
+            let then = SystemTime::now() - Duration::from_secs(age);
+            fs::File::open(&path).unwrap().set_modified(then).unwrap();
+        };
+        write("coffee", 100);
+        let raw = RawFile { path: path.clone(), sha256: Hash::of("coffee") };
+        raw.prove().unwrap();
+        // It is not read again.
+        HASHED.lock().unwrap().get_mut(&path).unwrap().1 = Hash::of("cat");
+        assert!(raw.prove().is_err());
+        HASHED.lock().unwrap().remove(&path);
+        raw.prove().unwrap();
+
+        write("kitten", 50);
+        match raw.prove().unwrap_err() {
+            RenderError::Replaced { expected, found, .. } => {
+                assert_eq!((expected, found), (Hash::of("coffee"), Hash::of("kitten")));
+            }
+            other => panic!("{other}"),
+        }
+        write("coffee", 100);
+        raw.prove().unwrap();
+        // Written over so soon after that the times may be equal.
+        write("coffee", 0);
+        raw.prove().unwrap();
+        let just_now = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, "kitten").unwrap();
+        fs::File::open(&path).unwrap().set_modified(just_now).unwrap();
+        assert!(raw.prove().is_err() && raw.refuse_another().is_err());
+
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(raw.prove(), Err(RenderError::Raw { .. })));
+        raw.refuse_another().unwrap();
+        // A device in its place is not read for ever.
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(matches!(raw.prove(), Err(RenderError::Raw { .. })));
+    }
+}

@@ -1,0 +1,575 @@
+//! What changed between two edits, parameter by parameter, in words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::photo::op::one_line;
+use crate::vocabulary::same_place;
+use darktable::forms;
+use darktable::state::{Blend, EditState, MaskForm, Module, Params, Value};
+
+/// The module of retouched spots, whose table of hundreds of rows is said as a number of spots.
+const SPOTS: &str = "retouch";
+
+/// How a thing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// It runs now.
+    Enabled,
+    /// It does not run any more.
+    Disabled,
+    /// A value of it is another.
+    Changed,
+}
+
+/// One difference between two edits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// How.
+    pub kind: ChangeKind,
+    /// What: a module (`exposure`, `exposure #1 (sky)`), several masked instances of one move (`6 regions of
+    /// exposure`), `mask NAME`, `pipeline` or `sidecar`.
+    pub subject: String,
+    /// Which value of it, for [`ChangeKind::Changed`]. Absent where regions are said together in `before` or `after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The old value in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The new value in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            ChangeKind::Added | ChangeKind::Removed => {
+                let word = if self.kind == ChangeKind::Added { "added" } else { "removed" };
+                write!(f, "{}: {word}", self.subject)?;
+                match self.after.as_ref().or(self.before.as_ref()) {
+                    Some(regions) => write!(f, ": {regions}"),
+                    None => Ok(()),
+                }
+            }
+            ChangeKind::Enabled => write!(f, "{}: enabled", self.subject),
+            ChangeKind::Disabled => write!(f, "{}: disabled", self.subject),
+            ChangeKind::Changed => {
+                write!(f, "{}:", self.subject)?;
+                if let Some(field) = &self.field {
+                    write!(f, " {field}")?;
+                }
+                let none = "none";
+                let before = self.before.as_deref().unwrap_or(none);
+                let after = self.after.as_deref().unwrap_or(none);
+                // Where a value has no short words, before and after are both absent.
+                if self.before.is_none() && self.after.is_none() {
+                    f.write_str(" changed")
+                } else {
+                    write!(f, " {before} → {after}")
+                }
+            }
+        }
+    }
+}
+
+/// The differences from `a` to `b`: modules in pipeline order, then masks, then the rest.
+pub fn diff(a: &EditState, b: &EditState) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let masks_a: BTreeMap<i32, &MaskForm> = a.masks.iter().map(|m| (m.id, m)).collect();
+    let masks_b: BTreeMap<i32, &MaskForm> = b.masks.iter().map(|m| (m.id, m)).collect();
+    let partners = partners(a, b);
+    let kept: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+    let gone = a.modules.iter().enumerate().filter(|(at, _)| !kept.contains(at)).map(|(_, old)| old);
+    let gone: Vec<&Module> = gone.collect();
+    let come = b.modules.iter().zip(&partners).filter(|(_, old)| old.is_none()).map(|(new, _)| new);
+    let come: Vec<&Module> = come.collect();
+    for old in regions(ChangeKind::Removed, &gone, &masks_a, &mut changes) {
+        changes.push(plain(ChangeKind::Removed, subject(old)));
+    }
+    let alone = regions(ChangeKind::Added, &come, &masks_b, &mut changes);
+    for (new, old) in b.modules.iter().zip(&partners) {
+        match old.and_then(|at| a.modules.get(at)) {
+            Some(old) => modules(old, new, &masks_a, &masks_b, &mut changes),
+            None if alone.contains(&new) => added(new, &masks_b, &mut changes),
+            None => {}
+        }
+    }
+    // The forms of an instance that comes or goes come and go with it.
+    let mut ids: BTreeSet<i32> = masks_a.keys().chain(masks_b.keys()).copied().collect();
+    let said = |m: &&&Module| m.instance > 0 || m.op == SPOTS;
+    let mut implied: Vec<i32> = Vec::new();
+    implied.extend(gone.iter().filter(said).flat_map(|m| form_ids(m, &masks_a)));
+    implied.extend(come.iter().filter(said).flat_map(|m| form_ids(m, &masks_b)));
+    for (state, masks) in [(a, &masks_a), (b, &masks_b)] {
+        implied.extend(state.module(SPOTS, 0).into_iter().flat_map(|m| form_ids(m, masks)));
+    }
+    ids.retain(|id| !implied.contains(id));
+    for id in ids {
+        match (masks_a.get(&id), masks_b.get(&id)) {
+            (Some(old), None) => changes.push(plain(ChangeKind::Removed, mask_subject(old))),
+            (None, Some(new)) => changes.push(plain(ChangeKind::Added, mask_subject(new))),
+            (Some(old), Some(new)) if old != new => {
+                changes.push(changed(mask_subject(new), "form", None, None));
+            }
+            _ => {}
+        }
+    }
+    let order =
+        |state: &EditState| state.modules.iter().map(|m| (m.op.clone(), m.instance)).collect::<Vec<_>>();
+    let common = |state: &EditState, other: &EditState| {
+        let mut list = order(state);
+        list.retain(|(op, instance)| other.module(op, *instance).is_some());
+        list
+    };
+    if a.order != b.order || common(a, b) != common(b, a) {
+        changes.push(changed("pipeline".into(), "module order", None, None));
+    }
+    let names: BTreeSet<&String> = a.extras.keys().chain(b.extras.keys()).collect();
+    for name in names {
+        let (old, new) = (a.extras.get(name), b.extras.get(name));
+        if old != new {
+            changes.push(changed("sidecar".into(), name, old.map(|v| clip(v)), new.map(|v| clip(v))));
+        }
+    }
+    changes
+}
+
+/// For each module of `b` its place in `a`. Masked instances are renumbered as others come and go: they are told by
+/// move and mask first, by number only when that leaves no other.
+fn partners(a: &EditState, b: &EditState) -> Vec<Option<usize>> {
+    let mut free: Vec<bool> = vec![true; a.modules.len()];
+    let mut found: Vec<Option<usize>> = vec![None; b.modules.len()];
+    fn same_number(old: &Module, new: &Module) -> bool {
+        old.op == new.op && old.instance == new.instance
+    }
+    type Pass = fn(&Module, &Module) -> bool;
+    let passes: [Pass; 3] = [
+        |old, new| same_number(old, new) && (new.instance == 0 || same_place(old, new)),
+        |old, new| old.instance > 0 && new.instance > 0 && same_place(old, new),
+        same_number,
+    ];
+    for pass in passes {
+        for (new, partner) in b.modules.iter().zip(&mut found).filter(|(_, partner)| partner.is_none()) {
+            let mut candidates = a.modules.iter().zip(&mut free).enumerate();
+            if let Some((at, (_, free))) = candidates.find(|(_, (old, free))| **free && pass(old, new)) {
+                *free = false;
+                *partner = Some(at);
+            }
+        }
+    }
+    found
+}
+
+/// Says masked instances of one move that come or go together in one line; returns the others.
+fn regions<'a>(
+    kind: ChangeKind,
+    modules: &[&'a Module],
+    masks: &BTreeMap<i32, &MaskForm>,
+    changes: &mut Vec<Change>,
+) -> Vec<&'a Module> {
+    let mut groups: Vec<Vec<&Module>> = Vec::new();
+    for &module in modules {
+        let mask = module.blend.as_ref().and_then(|blend| mask_words(Some(blend), masks));
+        let together = |group: &&mut Vec<&Module>| {
+            group.iter().all(|other| {
+                other.instance > 0
+                    && other.blend.is_some()
+                    && other.op == module.op
+                    && other.name == module.name
+            })
+        };
+        match groups.iter_mut().find(together).filter(|_| mask.is_some() && module.instance > 0) {
+            Some(group) => group.push(module),
+            None => groups.push(vec![module]),
+        }
+    }
+    let mut alone = Vec::new();
+    for group in groups {
+        let [first, _, ..] = group.as_slice() else {
+            alone.extend(group);
+            continue;
+        };
+        let name = if first.name.is_empty() { &first.op } else { &first.name };
+        let words = one_line("", group.iter().map(|module| region_words(module, &group, masks)));
+        let mut change = plain(kind, format!("{} regions of {name}", group.len()));
+        match kind {
+            ChangeKind::Removed => change.before = Some(words),
+            _ => change.after = Some(words),
+        }
+        changes.push(change);
+    }
+    alone
+}
+
+/// Its number, and what sets one region apart from its group: `#2 +0.30 ellipse`.
+fn region_words(module: &Module, group: &[&Module], masks: &BTreeMap<i32, &MaskForm>) -> String {
+    let mut parts = vec![format!("#{}", module.instance)];
+    if let Params::Fields(fields) = &module.params {
+        let differs = |name: &String, value: &Value| {
+            group.iter().any(|other| match &other.params {
+                Params::Fields(fields) => fields.get(name) != Some(value),
+                Params::Opaque(_) => true,
+            })
+        };
+        let floats =
+            fields.iter().filter(|(name, value)| matches!(value, Value::Float(_)) && differs(name, value));
+        let floats: Vec<_> = floats.take(3).collect();
+        let nameless = floats.len() == 1;
+        parts.extend(floats.into_iter().map(|(name, value)| match nameless {
+            true => words(value),
+            false => format!("{name} {}", words(value)),
+        }));
+    }
+    let mask = mask_words(module.blend.as_ref(), masks).unwrap_or_default();
+    parts.push(mask.replace(" group`", "").replace('`', ""));
+    parts.join(" ")
+}
+
+/// The forms of a module's mask, and what they are made of.
+fn form_ids(module: &Module, masks: &BTreeMap<i32, &MaskForm>) -> Vec<i32> {
+    let mut ids: Vec<i32> = module.blend.as_ref().and_then(|blend| blend.mask_id).into_iter().collect();
+    let mut at = 0;
+    while let Some(id) = ids.get(at) {
+        let members = masks.get(id).map(|form| forms::members(form)).unwrap_or_default();
+        for member in members {
+            if !ids.contains(&member.form) {
+                ids.push(member.form);
+            }
+        }
+        at += 1;
+    }
+    ids
+}
+
+/// How many spots a retouch has.
+fn spots(module: &Module, masks: &BTreeMap<i32, &MaskForm>) -> usize {
+    form_ids(module, masks).len().saturating_sub(1)
+}
+
+/// A new module: that it is there, whether it runs, and the mask it has.
+fn added(new: &Module, masks: &BTreeMap<i32, &MaskForm>, changes: &mut Vec<Change>) {
+    changes.push(plain(ChangeKind::Added, subject(new)));
+    if !new.enabled {
+        changes.push(plain(ChangeKind::Disabled, subject(new)));
+    }
+    if new.op == SPOTS {
+        changes.push(changed(subject(new), "spots", None, Some(spots(new, masks).to_string())));
+        return;
+    }
+    let mask = mask_words(new.blend.as_ref(), masks);
+    if mask.is_some() {
+        changes.push(changed(subject(new), "mask", None, mask));
+    }
+}
+
+fn modules(
+    old: &Module,
+    new: &Module,
+    masks_a: &BTreeMap<i32, &MaskForm>,
+    masks_b: &BTreeMap<i32, &MaskForm>,
+    changes: &mut Vec<Change>,
+) {
+    if old == new {
+        return;
+    }
+    let name = subject(new);
+    if old.enabled != new.enabled {
+        let kind = if new.enabled { ChangeKind::Enabled } else { ChangeKind::Disabled };
+        changes.push(plain(kind, name.clone()));
+    }
+    if old.modversion != new.modversion {
+        let version = |m: &Module| Some(m.modversion.to_string());
+        changes.push(changed(name.clone(), "layout version", version(old), version(new)));
+    }
+    if old.name != new.name {
+        let quoted = |m: &Module| Some(format!("`{}`", m.name));
+        changes.push(changed(name.clone(), "name", quoted(old), quoted(new)));
+    }
+    if new.op == SPOTS && form_ids(old, masks_a) != form_ids(new, masks_b) {
+        let (before, after) = (spots(old, masks_a), spots(new, masks_b));
+        let number = |n: usize| (before != after).then(|| n.to_string());
+        changes.push(changed(name, "spots", number(before), number(after)));
+        return;
+    }
+    match (&old.params, &new.params) {
+        (Params::Fields(old), Params::Fields(new)) => {
+            let fields: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for field in fields {
+                let (before, after) = (old.get(field), new.get(field));
+                if before != after {
+                    let (before, after) = values(before, after);
+                    changes.push(changed(name.clone(), field, before, after));
+                }
+            }
+        }
+        (old, new) if old != new => changes.push(changed(name.clone(), "parameters", None, None)),
+        _ => {}
+    }
+    if old.blend != new.blend {
+        blends(&name, old.blend.as_ref(), new.blend.as_ref(), masks_a, masks_b, changes);
+    }
+}
+
+fn blends(
+    name: &str,
+    old: Option<&Blend>,
+    new: Option<&Blend>,
+    masks_a: &BTreeMap<i32, &MaskForm>,
+    masks_b: &BTreeMap<i32, &MaskForm>,
+    changes: &mut Vec<Change>,
+) {
+    let start = changes.len();
+    let (mask_old, mask_new) = (mask_words(old, masks_a), mask_words(new, masks_b));
+    if mask_old != mask_new {
+        changes.push(changed(name.into(), "mask", mask_old, mask_new));
+    }
+    // An absent blend is full effect everywhere.
+    let opacity = |b: Option<&Blend>| b.map_or(100.0, |b| b.opacity);
+    let (o, n) = (opacity(old), opacity(new));
+    if o.to_bits() != n.to_bits() {
+        changes.push(changed(name.into(), "opacity", Some(format!("{o} %")), Some(format!("{n} %"))));
+    }
+    if changes.len() == start {
+        changes.push(changed(name.into(), "blending", None, None));
+    }
+}
+
+/// The mask of a module in a few words; `None` if it acts everywhere.
+fn mask_words(blend: Option<&Blend>, masks: &BTreeMap<i32, &MaskForm>) -> Option<String> {
+    let blend = blend?;
+    let mut parts = Vec::new();
+    if let Some(id) = blend.mask_id {
+        parts.push(masks.get(&id).map_or_else(|| format!("form {id}"), |form| format!("`{}`", form.name)));
+    }
+    for (channel, range) in &blend.ranges {
+        parts.push(format!("channel {channel} {:.2}…{:.2}", range.full_from, range.full_to));
+    }
+    if parts.is_empty() {
+        return blend.opaque.as_ref().map(|_| "unmodelled blending".to_owned());
+    }
+    Some(format!("{}{}", parts.join(" and "), if blend.combine & 1 == 1 { ", inverted" } else { "" }))
+}
+
+/// Both values in words, with as many digits as it takes to tell them apart.
+fn values(before: Option<&Value>, after: Option<&Value>) -> (Option<String>, Option<String>) {
+    if let (Some(Value::Float(a)), Some(Value::Float(b))) = (before, after) {
+        for digits in [2, 4] {
+            let (short_a, short_b) = (format!("{a:+.digits$}"), format!("{b:+.digits$}"));
+            if short_a != short_b {
+                return (Some(short_a), Some(short_b));
+            }
+        }
+        return (Some(format!("{a:+}")), Some(format!("{b:+}")));
+    }
+    let length = |v: Option<&Value>| match v {
+        Some(Value::Floats(list)) => list.len(),
+        Some(Value::Ints(list)) => list.len(),
+        _ => 0,
+    };
+    if length(before).max(length(after)) > 6 {
+        return (None, None);
+    }
+    (before.map(words), after.map(words))
+}
+
+fn words(value: &Value) -> String {
+    let list = |items: Vec<String>| format!("[{}]", items.join(", "));
+    match value {
+        Value::Int(i) => i.to_string(),
+        Value::Float(x) => format!("{x:+.2}"),
+        Value::Ints(items) => list(items.iter().map(ToString::to_string).collect()),
+        Value::Floats(items) => list(items.iter().map(ToString::to_string).collect()),
+        Value::Text(text) => format!("`{}`", clip(text)),
+    }
+}
+
+/// `exposure`, `exposure #1`, `exposure #1 (sky)`.
+fn subject(module: &Module) -> String {
+    let mut text = module.op.clone();
+    if module.instance > 0 {
+        text.push_str(&format!(" #{}", module.instance));
+    }
+    if !module.name.is_empty() {
+        text.push_str(&format!(" ({})", module.name));
+    }
+    text
+}
+
+fn mask_subject(form: &MaskForm) -> String {
+    format!("mask `{}`", form.name)
+}
+
+fn clip(text: &str) -> String {
+    if text.chars().count() <= 40 { text.to_owned() } else { text.chars().take(39).chain(['…']).collect() }
+}
+
+fn plain(kind: ChangeKind, subject: String) -> Change {
+    Change { kind, subject, field: None, before: None, after: None }
+}
+
+fn changed(subject: String, field: &str, before: Option<String>, after: Option<String>) -> Change {
+    Change { kind: ChangeKind::Changed, subject, field: Some(field.to_owned()), before, after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darktable::state::Shape;
+
+    fn module(op: &str, instance: u32, fields: &[(&str, Value)]) -> Module {
+        Module {
+            blend: None,
+            enabled: true,
+            instance,
+            modversion: 6,
+            name: String::new(),
+            op: op.into(),
+            params: Params::Fields(fields.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect()),
+        }
+    }
+
+    fn state(modules: Vec<Module>) -> EditState {
+        EditState { modules, ..EditState::default() }
+    }
+
+    fn words_of(a: &EditState, b: &EditState) -> Vec<String> {
+        diff(a, b).iter().map(ToString::to_string).collect()
+    }
+
+    fn blend(mask_id: Option<i32>, opacity: f32) -> Blend {
+        Blend {
+            brightness: 0.0,
+            colorspace: 4,
+            combine: 0,
+            contrast: 0.0,
+            details: 0.0,
+            feathering_guide: 5,
+            feathering_radius: 0.0,
+            fulcrum: 0.0,
+            mask_id,
+            mask_blur: 0.0,
+            mode: 0x18,
+            opacity,
+            ranges: BTreeMap::new(),
+            opaque: None,
+        }
+    }
+
+    #[test]
+    fn parameters_change_in_a_photographers_words() {
+        let a = state(vec![
+            module("exposure", 0, &[("black", Value::Float(0.0)), ("exposure", Value::Float(0.5))]),
+            module("sharpen", 0, &[("mode", Value::Int(1))]),
+        ]);
+        let mut b = state(vec![
+            module("exposure", 0, &[("black", Value::Float(0.00001)), ("exposure", Value::Float(0.8))]),
+            module("exposure", 1, &[("exposure", Value::Float(-1.0))]),
+        ]);
+        b.modules[1].name = "burn sky".into();
+        b.modules[1].enabled = false;
+        assert_eq!(
+            words_of(&a, &b),
+            [
+                "sharpen: removed",
+                "exposure: black +0 → +0.00001",
+                "exposure: exposure +0.50 → +0.80",
+                "exposure #1 (burn sky): added",
+                "exposure #1 (burn sky): disabled",
+            ]
+        );
+        assert!(diff(&a, &a).is_empty());
+        let json = serde_json::to_value(diff(&a, &b)).unwrap();
+        assert_eq!(json[2]["before"], "+0.50");
+    }
+
+    #[test]
+    fn enabling_masks_opacity_and_order_are_seen() {
+        let a = state(vec![module("exposure", 0, &[]), module("velvia", 0, &[])]);
+        let form = MaskForm::new("sky", Shape::Circle { border: 0.1, center: [0.5, 0.5], radius: 0.2 });
+        let mut b = a.clone();
+        b.modules[1].enabled = false;
+        b.modules[0].blend = Some(blend(Some(form.id), 60.0));
+        b.masks = vec![form];
+        assert_eq!(
+            words_of(&a, &b),
+            [
+                "exposure: mask none → `sky`",
+                "exposure: opacity 100 % → 60 %",
+                "velvia: disabled",
+                "mask `sky`: added"
+            ]
+        );
+        let mut c = b.clone();
+        c.modules.swap(0, 1);
+        if let Some(blend) = &mut c.modules[1].blend {
+            blend.mask_blur = 3.0;
+        }
+        assert_eq!(words_of(&b, &c), ["exposure: blending changed", "pipeline: module order changed"]);
+    }
+
+    #[test]
+    fn the_regions_of_a_batch_are_one_line_and_know_each_other_by_their_masks() {
+        let region = |instance: u32, ev: f32, at: f32| {
+            let shape = Shape::Circle { border: 0.1, center: [at, 0.5], radius: 0.2 };
+            let form = MaskForm::new("circle", shape);
+            let members = vec![darktable::state::GroupMember { form: form.id, opacity: 1.0, state: 3 }];
+            let group = MaskForm::new("circle group", Shape::Group { members });
+            let mut module =
+                module("exposure", instance, &[("black", Value::Float(0.0)), ("exposure", Value::Float(ev))]);
+            module.name = "exposure".into();
+            module.blend = Some(blend(Some(group.id), 100.0));
+            (module, [form, group])
+        };
+        let with = |regions: &[(Module, [MaskForm; 2])]| {
+            let mut state = state(vec![module("exposure", 0, &[("exposure", Value::Float(0.7))])]);
+            for (module, forms) in regions {
+                state.modules.push(module.clone());
+                state.masks.extend(forms.clone());
+            }
+            state
+        };
+        let none = with(&[]);
+        let three = with(&[region(1, 0.3, 0.1), region(2, -0.4, 0.2), region(3, 0.2, 0.3)]);
+        assert_eq!(
+            words_of(&none, &three),
+            ["3 regions of exposure: added: #1 +0.30 circle; #2 -0.40 circle; #3 +0.20 circle"]
+        );
+        assert_eq!(
+            words_of(&three, &none),
+            ["3 regions of exposure: removed: #1 +0.30 circle; #2 -0.40 circle; #3 +0.20 circle"]
+        );
+        // The first is gone, so that the others have other numbers; one of them is stronger.
+        let two = with(&[region(1, -0.4, 0.2), region(2, 0.5, 0.3)]);
+        assert_eq!(
+            words_of(&three, &two),
+            ["exposure #1 (exposure): removed", "exposure #2 (exposure): exposure +0.20 → +0.50"]
+        );
+        let many: Vec<_> =
+            (1_u8..=32).map(|i| region(i.into(), f32::from(i) / 10.0, f32::from(i) / 40.0)).collect();
+        let line = words_of(&none, &with(&many)).remove(0);
+        assert!(line.ends_with("more") && line.chars().count() < 170, "{line}");
+    }
+
+    #[test]
+    fn no_two_states_differ_without_a_word() {
+        let a = state(vec![module("tonecurve", 0, &[("curve", Value::Floats(vec![0.0; 40]))])]);
+        let mut b = a.clone();
+        b.modules[0].params = Params::Opaque("00".into());
+        let mut c = a.clone();
+        c.modules[0].params =
+            Params::Fields(BTreeMap::from([("curve".into(), Value::Floats(vec![1.0; 40]))]));
+        let mut d = a.clone();
+        d.extras.insert("xmp:Rating".into(), "3".into());
+        assert_eq!(words_of(&a, &b), ["tonecurve: parameters changed"]);
+        assert_eq!(words_of(&a, &c), ["tonecurve: curve changed"]);
+        assert_eq!(words_of(&a, &d), ["sidecar: xmp:Rating none → 3"]);
+    }
+}
