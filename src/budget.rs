@@ -5,6 +5,8 @@
 //! unless settled + reserved + wanted fits under every cap, so a cap cannot be passed by construction.
 //! The ledger holds no clock: elapsed time comes in with each question.
 
+mod words;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -40,10 +42,10 @@ pub struct Budget {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     /// A part is not `name=value` or a preset.
-    #[error("`{0}` is not a budget part: give a preset (lite, standard, overnight) or name=value")]
+    #[error("`{0}` is not part of a budget: give a preset (lite, standard, overnight) or name=value")]
     Part(String),
     /// An unknown cap.
-    #[error("`{0}` is not a cap: the caps are time, iterations, branches, tokens, cost, renders")]
+    #[error("`{0}` is not a limit: the limits are time, iterations, branches, tokens, cost, renders")]
     Cap(String),
     /// A value that is no positive amount of its cap.
     #[error("`{value}` is not a valid {cap}: write it like {example}")]
@@ -56,7 +58,7 @@ pub enum BudgetError {
         example: &'static str,
     },
     /// A required cap is missing.
-    #[error("the budget does not say {}: time, iterations and branches are all required", .0.join(", "))]
+    #[error("the budget lacks {}: time, iterations and branches are all required", .0.join(", "))]
     Missing(Vec<&'static str>),
 }
 

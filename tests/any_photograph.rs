@@ -206,8 +206,8 @@ fn a_portrait_of_an_earlier_build_is_corrected_and_its_misplaced_commits_are_lis
     let before = refs();
 
     let said = home.ok(&["status", "portrait"]);
-    assert!(said.contains("was taken in by an earlier chemigram, which had its sides wrong"), "{said}");
-    assert!(said.contains("2 of its edits placed shapes, spots or straightening in another frame"), "{said}");
+    assert!(said.contains("was added by an older chemigram, which recorded its size wrongly"), "{said}");
+    assert!(said.contains("shapes, spots or straightening of 2 edits may be in the wrong place"), "{said}");
     let workspace = home.open("portrait");
     let photo = photo_json(&workspace);
     assert_eq!((&photo["format"], &photo["facts"]["orientation"]), (&json!(2), &json!(6)), "{photo}");
@@ -219,8 +219,7 @@ fn a_portrait_of_an_earlier_build_is_corrected_and_its_misplaced_commits_are_lis
     // The commits are those of the ellipse and of the straightening, under the names they had; nothing else moved.
     assert!(refs() == before, "refs or objects changed");
     let checked = home.ok(&["fsck", "portrait"]);
-    let listed =
-        |commit: &str| checked.contains(commit) && checked.contains("by the wrong sides of the picture");
+    let listed = |commit: &str| checked.contains(commit) && checked.contains("by the wrong picture size");
     assert!(listed("a5e26bb88c07") && listed("8f2d77651afa"), "{checked}");
     assert!(!checked.contains("7863d411954e"), "{checked}");
     // It is said once.

@@ -157,7 +157,7 @@ impl Home {
 
     fn whole(&self) {
         let told = self.ok(&["fsck", "cup"]);
-        assert!(told.starts_with("cup: whole"), "{told}");
+        assert!(told.starts_with("cup: no damage"), "{told}");
     }
 }
 
@@ -240,8 +240,8 @@ fn a_session_that_cannot_begin_says_what_to_give_and_leaves_nothing() {
     let run = ["run-mode-b", "cup", "--yes"];
     let with = |more: &[&'static str]| [&run[..], more].concat();
     home.fails(2, &run, &["does not say time, iterations, branches", "--budget time=30m"]);
-    home.fails(2, &with(&["--budget", "time=5m"]), &["does not say iterations, branches", "help: "]);
-    home.fails(2, &with(&["--budget", "lite,price=3"]), &["`price` is not a cap", "cost"]);
+    home.fails(2, &with(&["--budget", "time=5m"]), &["lacks iterations, branches", "help: "]);
+    home.fails(2, &with(&["--budget", "lite,price=3"]), &["`price` is not a limit", "cost"]);
     home.fails(2, &with(&["--budget", "lite", "--vector", "tone:dramatic"]), &["write it like tone="]);
     let few = [&with(&["--budget", "lite,branches=2"])[..], vectors].concat();
     home.fails(2, &few, &["3 vectors need", "it has 2", "branches=3"]);
@@ -365,8 +365,8 @@ fn a_provider_that_fails_ends_the_session_as_documented_and_a_plain_resume_goes_
     let lines = home.lines();
     assert_eq!(kinds(&lines).iter().filter(|k| **k == "session_end").count(), 2);
     home.resume(4, &whole, &[], &["has ended", "--raise"]);
-    home.resume(4, &whole, &["--answer", "x"], &["asks nothing"]);
-    home.resume(2, &whole, &["--raise", "lite"], &["raises no cap"]);
+    home.resume(4, &whole, &["--answer", "x"], &["has asked no question"]);
+    home.resume(2, &whole, &["--raise", "lite"], &["raises none of this session's limits"]);
     home.ok(&["branch", "cup", "branch_b_tone", "--delete"]);
 
     // Garbage with pauses in between: four attempts at one turn.
@@ -505,12 +505,7 @@ fn the_cost_cap_ends_a_session_and_is_never_passed() {
         );
     }
     let script = script.replace("[[reply]]\n", used);
-    home.session_ends(
-        20,
-        &script,
-        "time=2m,iterations=200,branches=1,cost=0.60",
-        &["the cost cap has fired"],
-    );
+    home.session_ends(20, &script, "time=2m,iterations=200,branches=1,cost=0.60", &["cost limit reached"]);
     let lines = home.lines();
     let fired: Vec<&Value> = lines.iter().filter(|l| l["kind"] == "cap_fired").collect();
     assert_eq!(fired[0]["exhausted"]["cap"], "cost");
@@ -548,7 +543,7 @@ fn a_question_is_answered_and_a_spent_budget_raised_by_a_resume() {
         20,
         &script,
         "time=90s,iterations=3,branches=1",
-        &["the iterations cap has fired", "--raise"],
+        &["iterations limit reached", "--raise"],
     );
     home.resume(4, &script, &[], &["has ended", "--raise"]);
     // The model goes on with a judgment, whatever the number of replies so far.

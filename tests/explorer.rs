@@ -53,11 +53,12 @@ fn three_branches_come_back_measured_and_twice_the_same() {
     assert_eq!(failures(&lines), Vec::<String>::new());
     assert_eq!((end.outcome, end.cap), (Outcome::Completed, None), "{}", end.summary);
     assert_eq!(studio.tip("main").unwrap(), main, "main was moved");
+    assert!(end.summary.starts_with("Explorer: measured only, not viewed."), "{}", end.summary);
 
     let judged = judgments(&lines);
     assert_eq!(judged.len(), 3);
     for (branch, judgment) in &judged {
-        assert!(judgment.judged_reasoning.contains("not a taste"), "{}", judgment.judged_reasoning);
+        assert!(judgment.judged_reasoning.contains("mean ΔE"), "{}", judgment.judged_reasoning);
         let measured = judgment.measured.as_ref().expect("it is measured");
         if judgment.abandoned {
             assert_eq!(measured["pixel_hash"], measured["baseline_pixel_hash"], "{branch}");

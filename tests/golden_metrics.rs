@@ -433,11 +433,11 @@ fn the_edit_becomes_a_scenario(case: &Case) {
     assert_eq!(again.raw(None).unwrap().sha256, case.scenario.image.sha256);
     assert_eq!(
         draft::draft(&set, words.clone(), &case.workspace, &tip, &eyes, day).unwrap_err().to_string(),
-        format!("{} is there already", set.join("001_again").display())
+        format!("{} already exists", set.join("001_again").display())
     );
     let nothing = draft::Words { id: "002_nothing".into(), ..words };
     let refused = draft::draft(&set, nothing, &case.workspace, case.workspace.baseline(), &eyes, day);
-    assert!(refused.unwrap_err().to_string().contains("no move is in effect"));
+    assert!(refused.unwrap_err().to_string().contains("it has no moves"));
     assert!(!set.join("002_nothing").exists());
 }
 

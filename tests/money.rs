@@ -161,7 +161,7 @@ fn no_model_without_a_price_takes_up_a_session_with_a_cost_cap() {
     let refused = |model: Arc<dyn Provider>, referee: Referee| {
         let with = Resume { referee, ..Resume::default() };
         let error = start::resume(studio.setup(model), &id, with).err().unwrap();
-        assert!(error.to_string().contains("the budget caps the cost, but the price of"), "{error}");
+        assert!(error.to_string().contains("the budget limits the cost, but the price of"), "{error}");
         assert_eq!(studio.lines(id_text(&id)).len(), lines, "nothing was written");
     };
     refused(nameless(false), Referee::Nobody);

@@ -218,15 +218,20 @@ fn one_fails_the_budget_stops_the_last_and_the_report_says_so_in_plain_text() {
     );
 
     let text = home.report("report.txt");
-    for words in
-        ["darktable cannot decode it", "the night's branches: 1 left, and it asks for 2", "1 of 2 branches"]
-    {
+    for words in [
+        "darktable cannot decode it",
+        "not enough branches left in the batch: 1, 2 needed",
+        "1 of 2 branches",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let html = home.report("report.html");
-    for words in
-        ["the night&#39;s branches: 1 left", "&lt;script&gt;alert(1)", "copied from the card again", "4/5"]
-    {
+    for words in [
+        "not enough branches left in the batch: 1",
+        "&lt;script&gt;alert(1)",
+        "copy it from the card again",
+        "4/5",
+    ] {
         assert!(html.contains(words), "{words} is not in the page");
     }
     for markup in ["<script", "<img src=x", "<link", "<iframe"] {
@@ -304,7 +309,7 @@ fn six_photos_with_a_broken_raw_and_a_provider_that_is_out_for_a_while() {
     let text = home.report("report.txt");
     assert!(text.contains("darktable cannot decode it"), "{text}");
     let html = home.report("report.html");
-    assert!(html.contains("copied from the card again"), "the remedy is not in the page");
+    assert!(html.contains("copy it from the card again"), "the remedy is not in the page");
     for raw in raws {
         assert!(html.contains(&format!("chemigram promote {raw} branch_b_tone")), "{raw} is not in the page");
         assert!(text.contains(raw), "{raw}: {text}");
@@ -340,7 +345,7 @@ fn a_night_killed_in_its_second_session_ends_as_the_undisturbed_one() {
     assert_eq!(torn.begun()[..2], begun[..], "a session was begun anew");
     let places: Vec<usize> = torn.outcomes().into_iter().map(|(place, _)| place).collect();
     assert_eq!((torn.begun().len(), places), (3, vec![0, 1, 2]));
-    assert!(torn.report("report.txt").starts_with("Night ") && torn.night().unwrap().is_over());
+    assert!(torn.report("report.txt").starts_with("Batch ") && torn.night().unwrap().is_over());
     let sittings = torn.night().unwrap().entries;
     assert_eq!(sittings.iter().filter(|s| matches!(s.entry, Entry::Sitting { .. })).count(), 2);
 }
@@ -379,10 +384,10 @@ fn every_mistake_of_a_plan_is_told_before_anything_begins() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
     for words in [
-        "has 8 mistakes; nothing was begun",
-        "line 2: `tim` is not known in [budget]; did you mean `time`?",
-        "line 9: one session could take all cost of the night",
-        "line 13: `onee.dng` is neither a photo of the library nor a file",
+        "has 8 errors; nothing was started",
+        "line 2: `tim` is unknown in [budget]; did you mean `time`?",
+        "line 9: one session could use all cost of the batch",
+        "line 13: `onee.dng` is neither a photo in the library nor a file",
         "line 17: cannot read",
         "line 18:",
         "did you mean `openai`?",
@@ -429,8 +434,10 @@ fn two_at_once_never_take_more_than_the_night_has() {
         given.push(budget.max_iterations);
     }
     assert_eq!((given, taken.iter().sum::<u64>()), (vec![6, 6, 2], 14), "{taken:?}");
-    assert!(home.report("report.txt").contains("Cut to what the night had left: 5 min, 2 iterations"));
-    assert!(home.report("report.txt").contains("the night's iterations: 0 left, and it asks for 6"));
+    assert!(
+        home.report("report.txt").contains("Budget reduced to what the batch had left: 5 min, 2 iterations")
+    );
+    assert!(home.report("report.txt").contains("not enough iterations left in the batch: 0, 6 needed"));
     let second = night.entries.iter().position(|s| matches!(s.entry, Entry::Started { place: 1, .. }));
     let first_end = night.entries.iter().position(|s| matches!(s.entry, Entry::Ended { .. }));
     assert!(second.unwrap() < first_end.unwrap(), "they did not run at once");

@@ -445,10 +445,7 @@ fn the_command_line_lists_shows_and_checks() {
 
     let (status, out, _) = run(&["protocol", "list"]);
     assert_eq!(status, 0);
-    assert!(
-        out.contains("mode_b_explore") && out.contains("mine") && out.contains("(has errors: check it)"),
-        "{out}"
-    );
+    assert!(out.contains("mode_b_explore") && out.contains("mine") && out.contains("(has errors)"), "{out}");
     let (_, out, _) = run(&["protocol", "list", "--json"]);
     let rows: Vec<BTreeMap<String, Value>> = serde_json::from_str(&out).unwrap();
     assert_eq!(rows.iter().filter(|row| row["user"] == true && row["errors"] == true).count(), 1);

@@ -235,7 +235,7 @@ fn a_resume_takes_nothing_back_that_a_person_did_on_the_branch_meanwhile() {
     for _ in 0..2 {
         let error = ran(&mut resume(), &Unwatched).unwrap_err();
         assert_eq!(error.code(), ErrorCode::VersioningError);
-        assert!(error.to_string().contains("was moved since the session was cut"), "{error}");
+        assert!(error.to_string().contains("was moved since the session was interrupted"), "{error}");
         assert!(error.remedy().unwrap().contains("chemigram branch coffee NAME branch_b_tone"));
         assert_eq!(studio.tip("branch_b_tone").unwrap(), person.commit.to_string());
     }

@@ -19,38 +19,44 @@ use pixels::metrics::axes::Axis;
 
 const ENVIRONMENT: &str = "\
 Environment:
-  CHEMIGRAM_LIBRARY          the library, as --library
-  CHEMIGRAM_PROVIDER         the provider of run-mode-b, as --provider
-  CHEMIGRAM_MODEL            its model, as --model
-  CHEMIGRAM_BASE_URL         another address for the provider that --provider names
-  CHEMIGRAM_DARKTABLE_CLI    another darktable-cli than the first on PATH
-  CHEMIGRAM_LENSFUN          the folder of lensfun's lens profiles, where it is an unusual one
-  CHEMIGRAM_REQUIRE_SANDBOX  1 stands for --require-sandbox
-  CHEMIGRAM_GOLDEN_RAWS_DIR  where raws of golden sets are, as --raws of eval
-  OPENAI_API_KEY, …          keys; `chemigram providers list` names each provider's
+  CHEMIGRAM_LIBRARY          the library, like --library
+  CHEMIGRAM_PROVIDER         the provider of sessions, like --provider
+  CHEMIGRAM_MODEL            its model, like --model
+  CHEMIGRAM_BASE_URL         another address for the provider
+  CHEMIGRAM_DARKTABLE_CLI    the darktable-cli to use [default: first on PATH]
+  CHEMIGRAM_LENSFUN          the folder of lensfun's lens profiles
+  CHEMIGRAM_REQUIRE_SANDBOX  set to 1: like --require-sandbox
+  CHEMIGRAM_GOLDEN_RAWS_DIR  raw files of golden sets, like --raws of eval
+  OPENAI_API_KEY, …          API keys; `chemigram providers list` names them all
   XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME, NO_COLOR, COLUMNS
 
-Exit status:
-  0   done; for a session also a spent budget that brought at least one judged branch
-  1   eval: what must hold did not, or a gate was not passed; overnight: a session did not end well
-  2   wrong usage or bad input        3   not found               4   does not fit the present state
-  5   refs or objects                 6   darktable               7   mask
-  8   a move cannot be encoded        9   not allowed            10   budget
-  11  session not confirmed          12   provider
-  20  budget spent, nothing judged   21   the agent asks         22   cancelled
-  23  the provider gave up           24   the engine gave up     25   interrupted
-  26  the protocol came to no good end            27  no protocol that can run was written
+Exit status (from 20 on, of a session):
+  0   success                             11  session not confirmed
+  1   eval, overnight: something failed   12  provider failed
+  2   invalid usage or input              20  budget used up, no branch scored
+  3   not found                           21  the model asks a question
+  4   conflicts with the current state    22  cancelled
+  5   damaged or missing object or ref    23  the provider failed
+  6   darktable failed                    24  the engine failed
+  7   invalid mask                        25  interrupted
+  8   a move cannot be encoded            26  the protocol failed
+  9   not allowed                         27  no valid protocol was written
+  10  budget exhausted
+A session that used up its budget after scoring a branch ends with 0.
 
-Start with `chemigram demo`: it needs darktable, and neither a raw nor a key.";
+New here? Start with `chemigram demo`: it needs darktable, but no raw file and no key.";
 
-/// Unattended, budgeted photo-editing sessions: a model drives darktable, and every edit is a snapshot.
+const START: &str = "\
+New here? Start with `chemigram demo`: it needs darktable, but no raw file and no key.
+`chemigram --help` also lists environment variables and exit status codes.";
+
+/// Unattended photo editing within a budget: a model drives darktable, and every edit is a commit.
 #[derive(Debug, Parser)]
-#[command(name = "chemigram", version, after_help = ENVIRONMENT, propagate_version = true, max_term_width = 110)]
+#[command(name = "chemigram", version, after_help = START, after_long_help = ENVIRONMENT)]
+#[command(propagate_version = true, max_term_width = 110)]
 pub struct Cli {
-    /// What holds for every command.
     #[command(flatten)]
     pub globals: Globals,
-    /// The command.
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -59,16 +65,16 @@ pub struct Cli {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Globals {
-    /// The folder with one folder a photo [default: the user's data folder, chemigram/photos]
+    /// Library folder, with one subfolder per photo [default: chemigram/photos in your data folder]
     #[arg(long, global = true, value_name = "DIR", env = "CHEMIGRAM_LIBRARY", hide_env = true)]
     pub library: Option<PathBuf>,
-    /// Print JSON on standard output, errors included
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Log more to standard error (-v what is done, -vv everything)
+    /// Log more to standard error (-v: actions, -vv: everything)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Print results and errors only: no progress, no remarks
+    /// Print only results and errors, no progress or remarks
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
     /// Write the log to a file instead of standard error
@@ -77,12 +83,11 @@ pub struct Globals {
     /// When to use colour
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
-    /// Start darktable only where it can be kept from the network and from other files; `doctor` says whether
+    /// Refuse to run darktable without a sandbox (no network, no other files); `doctor` shows whether there is one
     #[arg(long, global = true, env = "CHEMIGRAM_REQUIRE_SANDBOX", hide_env = true, value_parser = FalseyValueParser::new())]
     pub require_sandbox: bool,
 }
 
-/// When to use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -96,125 +101,124 @@ pub enum Color {
 /// How much care a render gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Care {
-    /// Scaled first and developed then: quick, as an agent sees it while it chooses.
+    /// Scale, then develop: fast; what the model sees while it works.
     Preview,
-    /// Developed at full size, then scaled: as it is judged.
+    /// Develop at full size, then scale: what is scored.
     Judge,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Run the whole thing on a made-up raw, without a key
+    /// Try a whole session on a generated raw file, without a key
     #[command(after_help = "Example:\n  chemigram demo --dir /tmp/demo")]
     Demo(DemoArgs),
     /// Write the demo's raw file
     DemoRaw {
-        /// Where to
+        /// Output file
         #[arg(value_name = "FILE", default_value = "chemigram-demo.dng")]
         file: PathBuf,
-        /// Replace a file that is there
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
     },
-    /// Take a raw file into the library
+    /// Add a raw file to the library
     #[command(
         after_help = "Examples:\n  chemigram ingest DSC_0042.NEF\n  chemigram ingest DSC_0042.NEF --id iguana --brief @brief.md"
     )]
     Ingest {
-        /// The raw file; it is linked, never copied or changed
+        /// The raw file; it is linked, not copied, and never changed
         #[arg(value_name = "RAW")]
         raw: PathBuf,
-        /// The photo's id [default: from the file's name]
+        /// The photo's id [default: derived from the file name]
         #[arg(long)]
         id: Option<PhotoId>,
-        /// What the picture should become, or @FILE
+        /// What the picture should become: text, or @FILE
         #[arg(long, value_name = "TEXT|@FILE")]
         brief: Option<String>,
-        /// Take over the edit of the sidecar beside the raw, or of FILE, as the branch `imported`
+        /// Import the edit in the sidecar next to the raw, or in FILE, as the branch `imported`
         #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
         import_sidecar: Option<Option<PathBuf>>,
     },
-    /// Take over an edit that was made in darktable
+    /// Import an edit made in darktable
     ImportSidecar(ImportArgs),
-    /// List the photos of the library
+    /// List the photos in the library
     Photos,
-    /// Say where a photo stands
+    /// Show a photo's branches, tags and sessions
     Status(PhotoArg),
-    /// Show the commits behind a ref, newest first
+    /// Show the history of a branch, tag or commit, newest first
     Log {
         /// The photo's id
         photo: PhotoId,
         /// A branch, a tag, HEAD or a commit's hash
         #[arg(value_name = "REF", default_value = "HEAD")]
         at: String,
-        /// At most so many
+        /// Show at most N
         #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
         limit: usize,
     },
-    /// Show what differs between two states, value by value
+    /// Show the differences between two edits, value by value
     #[command(after_help = "Example:\n  chemigram diff iguana baseline branch_b_tone")]
     Diff {
         /// The photo's id
         photo: PhotoId,
-        /// From this ref
+        /// Compare this ref
         #[arg(value_name = "A")]
         a: String,
-        /// To this ref
+        /// With this ref
         #[arg(value_name = "B", default_value = "HEAD")]
         b: String,
     },
-    /// List branches, make one, or delete one
+    /// List branches, or create or delete one
     Branch {
         /// The photo's id
         photo: PhotoId,
-        /// The branch to make
+        /// The branch to create
         name: Option<RefName>,
         /// Where it starts
         #[arg(default_value = "HEAD")]
         from: String,
-        /// Delete the branch; its commits stay until `gc`
+        /// Delete the branch; its commits are kept until `gc`
         #[arg(long, short, requires = "name")]
         delete: bool,
     },
-    /// List tags, or make one; a tag never moves
+    /// List tags, or create one; a tag never moves
     Tag {
         /// The photo's id
         photo: PhotoId,
-        /// The tag to make
+        /// The tag to create
         name: Option<RefName>,
-        /// What it names
+        /// What to tag
         #[arg(value_name = "REF", default_value = "HEAD")]
         at: String,
     },
-    /// Go to a branch, a tag or a commit
+    /// Switch to a branch, tag or commit
     Checkout {
         /// The photo's id
         photo: PhotoId,
-        /// Where to
+        /// A branch, tag or commit
         #[arg(value_name = "REF")]
         at: String,
     },
-    /// Set the current branch back to the baseline, as a new commit: nothing is lost
+    /// Return the current branch to the baseline with a new commit; the history is kept
     Reset(PhotoArg),
-    /// Prove a photo's folder whole
+    /// Check a photo's folder for damage
     Fsck {
         /// The photo's id
         #[arg(required_unless_present = "all")]
         photo: Option<PhotoId>,
-        /// Every photo of the library
+        /// Check every photo in the library
         #[arg(long, conflicts_with = "photo")]
         all: bool,
     },
-    /// Show what no ref leads to; with --yes, throw it away
+    /// List unreachable commits; --yes deletes them
     Gc {
         /// The photo's id
         photo: PhotoId,
-        /// Really remove it
+        /// Delete them
         #[arg(long, short)]
         yes: bool,
     },
-    /// Render a state into a picture file
+    /// Render an edit to an image file
     #[command(
         after_help = "Examples:\n  chemigram render iguana branch_b_tone -o tone.jpg --size 2048\n  chemigram render iguana -o sky.jpg --show-mask '{\"named\":\"sky\"}'"
     )]
@@ -224,152 +228,143 @@ pub enum Verb {
         /// What to render
         #[arg(value_name = "REF", default_value = "HEAD")]
         at: String,
-        /// Where to: .jpg, .png or .tif
+        /// Output file: .jpg, .png or .tif
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Longest side in pixels; a smaller picture is not enlarged
+        /// Longest side in pixels; smaller pictures are not enlarged
         #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(16..=32_768))]
         size: u32,
-        /// How much care is taken
+        /// Speed or accuracy
         #[arg(long, value_enum, default_value_t = Care::Judge)]
         quality: Care,
-        /// With --quality preview: from a copy of the raw that is N times smaller [default: off]
+        /// With --quality preview, use a copy of the raw that is N times smaller [default: off]
         #[arg(long, value_name = "auto|off|N")]
         proxy: Option<Choice>,
-        /// Draw a mask over it, in red: as JSON or @FILE
+        /// Draw a mask over the picture, in red: JSON, or @FILE
         #[arg(long, value_name = "JSON|@FILE")]
         show_mask: Option<String>,
-        /// Replace a file that is there
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
     },
-    /// Export states as files to give away, at full size: JPEG, TIFF or PNG
+    /// Export finished pictures at full size: JPEG, TIFF or PNG
     Export(Box<ExportArgs>),
-    /// Apply one move or look of the vocabulary to the current branch
+    /// Apply a move or look to the current branch
     #[command(
         after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'"
     )]
     Apply {
         /// The photo's id
         photo: PhotoId,
-        /// The move or look; `chemigram vocab list` shows them
+        /// The move or look; `chemigram vocab list` lists them
         #[arg(value_name = "MOVE")]
         name: String,
-        /// Its values; those not given take their defaults
+        /// Parameters; the rest keep their defaults
         #[arg(value_name = "NAME=VALUE", value_parser = setting)]
         values: Vec<(String, f64)>,
-        /// Where it acts, as JSON or @FILE; everywhere without
+        /// Mask: JSON, or @FILE [default: the whole picture]
         #[arg(long, value_name = "JSON|@FILE")]
         mask: Option<String>,
-        /// Words for the history
+        /// Message for the history
         #[arg(long)]
         label: Option<String>,
     },
-    /// Apply one move, or several, on several places as one step
+    /// Apply moves to several regions as one commit
     #[command(after_help = edit_args::REGIONS_EXAMPLES)]
     ApplyRegions(RegionsArgs),
-    /// Heal, clone, fill or blur places, or take such spots back
+    /// Heal, clone, fill or blur spots, or remove them again
     #[command(after_help = edit_args::SPOT_EXAMPLES)]
     Spot(SpotArgs),
-    /// Take a move, a module or one masked place back to what the baseline has
+    /// Undo a move, a module or one masked instance: back to the baseline's values
     #[command(after_help = edit_args::REMOVE_EXAMPLES)]
     Remove(RemoveArgs),
-    /// Set edits of one photo on others
+    /// Copy edits to other photos
     #[command(after_help = edit_args::PROPAGATE_EXAMPLES)]
     Propagate(PropagateArgs),
-    /// Apply what is bound to the photo's camera and lens, and a look, as one step
+    /// Apply the layers bound to the photo's camera and lens, and a look, as one commit
     BindLayers(BindArgs),
-    /// Set the white balance by a place that should be neutral grey
+    /// Set the white balance from a spot that should be neutral grey
     #[command(after_help = "Example:\n  chemigram grey-card iguana 0.42,0.6")]
     GreyCard {
         /// The photo's id
         photo: PhotoId,
-        /// The place, in 0 to 1 of the displayed picture
+        /// The spot, as fractions (0 to 1) of the displayed picture's width and height
         #[arg(value_name = "X,Y", value_parser = point)]
         center: [f64; 2],
-        /// Its radius, as a share of the picture's shorter side
+        /// Its radius, as a fraction of the picture's shorter side
         #[arg(long, value_name = "SHARE", default_value_t = RADIUS)]
         radius: f64,
     },
-    /// Explore a photo unattended: one branch a vector, within a budget
+    /// Explore a photo unattended: one branch per direction, within a budget
     #[command(after_help = RUN_EXAMPLES)]
     RunModeB(Box<RunArgs>),
-    /// Run a protocol on a photo: declared states with tools, checks and a second opinion
+    /// Run a session that follows a protocol: states with their own tools, checks and a second opinion
     #[command(after_help = RUN_PROTOCOL_EXAMPLES)]
     RunProtocol(Box<RunProtocolArgs>),
-    /// Run many sessions under one budget, and report in the morning
+    /// Run a batch of sessions under one budget and write a report
     #[command(after_help = OVERNIGHT_EXAMPLES)]
     Overnight(OvernightArgs),
-    /// Look at sessions, or stop one
+    /// List, show, replay or stop sessions
     ModeB {
-        /// What to do
         #[command(subcommand)]
         verb: SessionVerb,
     },
-    /// Take a branch over: tag it, and with --to-main make it the main edit
+    /// Promote a branch: tag it, and with --to-main make it the main edit
     #[command(after_help = "Example:\n  chemigram promote iguana branch_b_tone --tag v2 --to-main")]
     Promote {
         /// The photo's id, or part of a session's id
         #[arg(value_name = "PHOTO|SESSION")]
         subject: String,
-        /// The branch
+        /// The branch to promote
         branch: RefName,
-        /// The tag to make
+        /// The tag to create
         #[arg(long, value_name = "NAME")]
         tag: RefName,
-        /// Move `main` there too
+        /// Also move `main` to it
         #[arg(long)]
         to_main: bool,
     },
-    /// Answer what sessions propose to remember
+    /// List, accept or decline what sessions propose to remember
     Proposals {
-        /// What to do
         #[command(subcommand)]
         verb: ProposalVerb,
     },
-    /// Read which moves were missing
+    /// List the moves that sessions missed
     Gaps {
-        /// What to do
         #[command(subcommand)]
         verb: GapVerb,
     },
-    /// Look at the moves
+    /// List and check the vocabulary of moves, or add to it
     Vocab {
-        /// What to do
         #[command(subcommand)]
         verb: VocabVerb,
     },
-    /// Look at language-model providers
+    /// List language-model providers, or test one
     Providers {
-        /// What to do
         #[command(subcommand)]
         verb: ProviderVerb,
     },
-    /// Look at the prompts
+    /// List prompts, or write and publish new versions
     Prompts {
-        /// What to do
         #[command(subcommand)]
         verb: super::prompt_args::PromptVerb,
     },
-    /// Look at the protocols that can steer a session, or check one of your own
+    /// List the protocols that can steer a session, or check one of your own
     Protocol {
-        /// What to do
         #[command(subcommand)]
         verb: ProtocolVerb,
     },
-    /// Find out whether a prompt or a model is better: sessions over a frozen set of scenarios
+    /// Compare prompts and models by running sessions over a fixed set of scenarios
     Eval {
-        /// What to do
         #[command(subcommand)]
         verb: EvalVerb,
     },
-    /// Look at the cache of rendered pictures, or empty it
+    /// Show or empty the cache of rendered pictures
     Cache {
-        /// What to do
         #[command(subcommand)]
         verb: CacheVerb,
     },
-    /// Check that everything a session needs is there
+    /// Check that everything a session needs is installed
     Doctor,
     /// Print a completion script for a shell
     #[command(
@@ -379,171 +374,162 @@ pub enum Verb {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write one page a command into a folder
+    /// Print the manual page, or write one page per command into a folder
     Man {
-        /// The folder
+        /// Output folder
         dir: Option<PathBuf>,
     },
 }
 
-/// A photo.
 #[derive(Args, Debug)]
 pub struct PhotoArg {
     /// The photo's id
     pub photo: PhotoId,
 }
 
-/// `demo`.
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// A folder for the demo, made anew each time [default: target/demo in a checkout, else the cache folder]
+    /// The demo's folder, replaced on each run [default: target/demo in a checkout, else the cache folder]
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// The explorer's seed
+    /// Seed of the explorer
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// `mode-b`.
 #[derive(Debug, Subcommand)]
 pub enum SessionVerb {
     /// List the sessions, newest first
     List {
-        /// Of this photo only
+        /// Only those of this photo
         photo: Option<PhotoId>,
     },
-    /// Say where a session stands, in a few lines
+    /// Show a session's state in a few lines
     Status {
-        /// Part of its id, four characters or more
+        /// The session: at least four characters of its id
         session: String,
     },
-    /// Show what a session brought: branches, judgments, measurements, what to do next
+    /// Show the review of a session: branches, scores, measurements, next steps
     Show {
-        /// Part of its id, four characters or more
+        /// The session: at least four characters of its id
         session: String,
     },
-    /// Make a session again from its transcript, in a scratch copy, and prove every snapshot and every pixel
+    /// Repeat a session from its transcript in a scratch copy and compare every commit and pixel
     Replay {
-        /// Part of its id, four characters or more
+        /// The session: at least four characters of its id
         session: String,
     },
-    /// Ask a running session to wrap up; asked again, to stop at once
+    /// Ask a running session to wrap up; a second time, to stop at once
     Stop {
-        /// Part of its id, four characters or more
+        /// The session: at least four characters of its id
         session: String,
     },
 }
 
-/// `proposals`.
 #[derive(Debug, Subcommand)]
 pub enum ProposalVerb {
-    /// List those that wait
+    /// List the open proposals
     List {
-        /// Of this photo only
+        /// Only those of this photo
         photo: Option<PhotoId>,
-        /// The answered ones too
+        /// Include answered ones
         #[arg(long)]
         all: bool,
     },
-    /// Accept one: its text goes to the taste file or to the photo's notes
+    /// Accept a proposal: add its text to the taste file or the photo's notes
     Accept {
-        /// Its id
+        /// The proposal's id
         id: String,
-        /// Another text in its place, or @FILE
+        /// Use this text instead: text, or @FILE
         #[arg(long, value_name = "TEXT|@FILE")]
         edit: Option<String>,
     },
-    /// Decline one
+    /// Decline a proposal
     Decline {
-        /// Its id
+        /// The proposal's id
         id: String,
-        /// Why
-        #[arg(long, default_value = "")]
+        /// The reason
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
 }
 
-/// `gaps`.
 #[derive(Debug, Subcommand)]
 pub enum GapVerb {
-    /// List them, newest first
+    /// List gaps, newest first
     List {
-        /// Of this photo only
+        /// Only those of this photo
         photo: Option<PhotoId>,
-        /// At most so many a photo
+        /// Show at most N per photo
         #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
         limit: usize,
     },
-    /// What is missed most, over all photos
+    /// Count which moves are missed most, over all photos
     Rank,
 }
 
-/// `vocab`.
 #[derive(Debug, Subcommand)]
 pub enum VocabVerb {
     /// List the moves and looks
     List {
-        /// With this tag only
+        /// Only moves with this tag
         #[arg(long)]
         tag: Option<String>,
-        /// Which push this axis only
+        /// Only moves that affect this axis
         #[arg(long)]
         axis: Option<Axis>,
-        /// Of this darktable module only
+        /// Only moves of this darktable module
         #[arg(long)]
         module: Option<String>,
     },
     /// Show one move or look with its parameters
     Show {
-        /// Its name
+        /// The move or look
         #[arg(value_name = "MOVE")]
         name: String,
     },
-    /// Check a file of moves or looks of your own
+    /// Check your own file of moves or looks
     Check {
         /// The TOML file
         file: PathBuf,
     },
-    /// Take over a style that darktable exported (.dtstyle), or LUTs (.cube, Hald .png)
+    /// Import a darktable style (.dtstyle) or LUTs (.cube, Hald .png)
     Import(VocabImportArgs),
-    /// Make a move that writes your name, or other words, into a corner of the picture
+    /// Create a move that writes your name or other text into a corner of the picture
     Mark(MarkArgs),
-    /// Make a move that corrects a lens which the file does not name, or not rightly
+    /// Create a move that corrects a lens which the raw file does not name correctly
     Lens(LensArgs),
-    /// List the styles that were taken over
+    /// List the imported styles
     Styles,
 }
 
-/// `providers`.
 #[derive(Debug, Subcommand)]
 pub enum ProviderVerb {
-    /// List them, and whether their key is at hand
+    /// List providers, and whether their key is set
     List,
-    /// Show one with its models and prices
+    /// Show a provider's models and prices
     Show {
-        /// Its name
+        /// The provider
         name: String,
     },
-    /// Make one tiny real call, which costs what it costs
+    /// Test a provider with one tiny real call, which may cost money
     Check {
-        /// Its name
+        /// The provider
         name: String,
-        /// Its model; for `script` a file
+        /// The model; for `script`, a file
         #[arg(long)]
         model: Option<String>,
     },
 }
 
-/// `cache`.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum CacheVerb {
-    /// Say where it is and how large
+    /// Show where the cache is and how large it is
     Info,
-    /// Remove every picture from it; they are rendered again when needed
+    /// Delete every cached picture; they are rendered again when needed
     Clear,
 }
 
-/// `name=value` with a number.
 fn point(text: &str) -> Result<[f64; 2], String> {
     let example = "write it like 0.42,0.6";
     let (x, y) = text.split_once(',').ok_or_else(|| example.to_owned())?;
@@ -552,6 +538,7 @@ fn point(text: &str) -> Result<[f64; 2], String> {
     Ok([number(x)?, number(y)?])
 }
 
+/// `name=value` with a number.
 fn setting(text: &str) -> Result<(String, f64), String> {
     let example = "write it like ev=0.5";
     let (name, value) = text.split_once('=').ok_or_else(|| example.to_owned())?;

@@ -36,14 +36,14 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
     make(&folder)?;
     let say = |text: String| app.output.remark(&text);
     let raw = folder.join("espresso.dng");
-    say(format!("1. a made-up raw: {}", raw.display()));
+    say(format!("1. Generated raw file: {}", raw.display()));
     let bytes = dng::demo_raw()?;
     base::durable::write(&raw, &bytes).map_err(|e| Failure::file("write", &raw, &e))?;
     let demo = app.with_library(folder.join("photos"));
-    say(format!("2. darktable {version} says how it would develop it"));
+    say(format!("2. Baseline: the default edit of darktable {version}"));
     let brief = Overlay::demo().text("brief.md").map(std::borrow::Cow::into_owned);
     let workspace = demo.ingest(&raw, IngestOptions { id: Some("espresso".parse()?), brief })?.workspace;
-    say(format!("3. a session on its own, {BUDGET}: one branch for each of"));
+    say(format!("3. Session ({BUDGET}), one branch per direction:"));
     for (name, direction) in VECTORS {
         say(format!("   {name}: {direction}"));
     }
@@ -65,8 +65,8 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
     let choice = Choice { provider: "explorer".into(), seed: args.seed, ..Choice::default() };
     let status = run_request(&demo, workspace, &choice, &request)?;
     say(format!(
-        "\nOpen the previews and compare. The commands above need this library:\n  export CHEMIGRAM_LIBRARY={}\n\
-         Then try a photo of your own:\n  chemigram run-mode-b PHOTO.NEF --budget standard --vector tone=\"more dramatic\"",
+        "\nOpen the previews and compare. Before you run the commands above, select the demo's library:\n  export CHEMIGRAM_LIBRARY={}\n\
+         Then try a photo of your own:\n  chemigram run-mode-b PHOTO.NEF --budget standard --direction tone=\"open the shadows\"",
         shell_word(demo.library.root())
     ));
     Ok(status)
@@ -83,16 +83,17 @@ fn make(folder: &Path) -> Result<(), Failure> {
     let marker = folder.join(MARKER);
     if folder.is_symlink() {
         return Err(Failure::new(ErrorCode::StateError, format!("{} is a symbolic link", folder.display()))
-            .remedy("name another folder with --dir"));
+            .remedy("choose another folder with --dir"));
     }
     if marker.is_file() {
         std::fs::remove_dir_all(folder).map_err(file("remove"))?;
     } else if folder.exists() {
         let empty = std::fs::read_dir(folder).map_err(file("read"))?.next().is_none();
         if !empty {
-            let message = format!("{} is there and was not made by the demo", folder.display());
-            return Err(Failure::new(ErrorCode::StateError, message)
-                .remedy("name another folder with --dir; this one is left alone"));
+            let message = format!("{} already exists and was not made by the demo", folder.display());
+            return Err(
+                Failure::new(ErrorCode::StateError, message).remedy("choose another folder with --dir")
+            );
         }
     }
     std::fs::create_dir_all(folder).map_err(file("make"))?;

@@ -57,9 +57,9 @@ pub fn doctor(app: &App) -> Result<u8, Failure> {
             }
         }
         text.push_str(if well {
-            "\neverything needed is there\n"
+            "\nEverything needed is installed.\n"
         } else {
-            "\nsomething needed is missing\n"
+            "\nSomething needed is missing.\n"
         });
         text
     })?;
@@ -85,10 +85,10 @@ fn of_darktable(doctor: &Doctor) -> Check {
 
 /// What confines darktable; nothing is said of one that does not run anyway.
 fn of_sandbox(doctor: &Doctor, needed: bool) -> Option<Check> {
-    let by_hand = "a Linux kernel from 5.13 on with Landlock switched on, or bubblewrap; without either, open only \
-                   photographs that you trust";
+    let by_hand = "use Linux 5.13 or newer with Landlock enabled, or install bubblewrap; without either, open only photos \
+                   that you trust";
     let found = match (&doctor.sandbox, &doctor.unconfined) {
-        (Some(sandbox), _) => format!("{sandbox}: no network, and no files but its own"),
+        (Some(sandbox), _) => format!("{sandbox}: no network, no files but its own"),
         (None, Some(reason)) => format!("none: {reason}"),
         (None, None) => return None,
     };
@@ -110,7 +110,10 @@ fn test_render(app: &App) -> Check {
             let seconds = started.elapsed().as_secs_f64();
             (
                 true,
-                format!("{}×{} pixels in {seconds:.1} s, baseline included", picture.width, picture.height),
+                format!(
+                    "{}×{} pixels in {seconds:.1} s, including the baseline",
+                    picture.width, picture.height
+                ),
                 None,
             )
         }
@@ -141,8 +144,7 @@ fn writable(what: &str, folder: &Path) -> Check {
         Ok(_) => (true, folder.display().to_string()),
         Err(error) => (false, format!("{}: {error}", folder.display())),
     };
-    let remedy =
-        Some("give yourself the right to write there, or name another folder (see `chemigram --help`)");
+    let remedy = Some("make it writable, or choose another folder (see `chemigram --help`)");
     Check { what: format!("{what} folder"), ok, needed: true, found, remedy: remedy.map(str::to_owned) }
 }
 
@@ -166,7 +168,7 @@ fn providers(app: &App) -> Vec<Check> {
             Ok(profile) if registry.has_key(profile) => (true, profile.summary.clone(), None),
             Ok(profile) => {
                 let env = profile.key_env.clone().unwrap_or_default();
-                (false, "no key".to_owned(), Some(format!("export {env}=…, to use this provider")))
+                (false, "no key".to_owned(), Some(format!("to use it: export {env}=…")))
             }
             Err(error) => (false, error.to_string(), error.remedy()),
         };

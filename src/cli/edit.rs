@@ -23,7 +23,6 @@ use engine::photo::Operation;
 use engine::vocabulary::grey_card::{self as card, Place};
 use engine::vocabulary::{ApplyRequest, MaskSpec};
 
-/// Quality of JPEG files.
 const JPEG_QUALITY: u8 = 95;
 /// Long edge of the pictures on which a grey card, or the colour to fill with, is measured.
 pub(super) const MEASURED_EDGE: u32 = 1024;
@@ -54,7 +53,7 @@ pub fn apply(
         "branch": branch, "commit": info.commit, "state": info.state, "op": words, "unchanged": info.unchanged,
     });
     app.output.result(&result, || match info.unchanged {
-        true => format!("{branch}  {}  unchanged: the picture has {words} already\n", info.commit.short()),
+        true => format!("{branch}  {}  unchanged: already has {words}\n", info.commit.short()),
         false => format!("{branch}  {}  {words}\n", info.commit.short()),
     })
 }
@@ -81,7 +80,7 @@ pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> R
 
 fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     serde_json::from_str(text).map_err(|e| {
-        Failure::new(ErrorCode::InvalidInput, format!("the mask is not readable: {e}"))
+        Failure::new(ErrorCode::InvalidInput, format!("invalid mask: {e}"))
             .remedy(r#"write it like {"shape":"circle","center":[0.5,0.4],"radius":0.2}"#)
     })
 }
@@ -90,7 +89,6 @@ fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
 pub struct Look<'a> {
     /// Longest side in pixels.
     pub size: u32,
-    /// The level.
     pub quality: Care,
     /// Whether a smaller copy of the raw will do.
     pub proxy: Choice,
@@ -119,7 +117,7 @@ pub fn render(
         Care::Judge => Quality::Judge,
     };
     if quality == Quality::Judge && look.proxy != Choice::Off {
-        return Err(Failure::input("a smaller copy of the raw is good for previews only")
+        return Err(Failure::input("--proxy works only for previews")
             .remedy("add --quality preview, or leave out --proxy"));
     }
     let (renderer, proxy) = app.proxied(app.renderer()?, &raw, look.proxy, look.size)?;
@@ -140,7 +138,7 @@ pub fn render(
             let drawn = probe
                 .read(&develop(&probe.without)?.picture, &develop(&probe.with)?.picture)
                 .and_then(|shown| Some((shown.over(&rendered.picture)?, shown.covered())));
-            let other = "the mask's picture has another size than the photo's";
+            let other = "the mask and the photo differ in size";
             Some(drawn.ok_or_else(|| Failure::new(ErrorCode::MaskingError, other))?)
         }
         None => None,
@@ -178,8 +176,8 @@ fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
         "jpg" | "jpeg" => Ok(ImageFormat::Jpeg),
         "png" => Ok(ImageFormat::Png),
         "tif" | "tiff" => Ok(ImageFormat::Tiff),
-        _ => Err(Failure::input(format!("{} is no picture that can be written", file.display()))
-            .remedy("let its name end in .jpg, .png or .tif")),
+        _ => Err(Failure::input(format!("cannot write {}: unknown image format", file.display()))
+            .remedy("use a name that ends in .jpg, .png or .tif")),
     }
 }
 

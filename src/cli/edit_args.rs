@@ -11,23 +11,25 @@ pub(super) const REGIONS_EXAMPLES: &str = "\
 Examples:
   chemigram apply-regions iguana exposure --regions @dodge.json
   chemigram apply-regions iguana exposure --regions '[
-      {\"mask\": {\"shape\":\"ellipse\",\"center\":[0.4,0.3],\"radius\":[0.1,0.06]}, \"parameter_values\": {\"ev\":0.3}},
-      {\"mask\": {\"shape\":\"circle\",\"center\":[0.7,0.6],\"radius\":0.1}, \"parameter_values\": {\"ev\":-0.3}}]'
+    {\"mask\": {\"shape\":\"ellipse\",\"center\":[0.4,0.3],\"radius\":[0.1,0.06]},
+     \"parameter_values\": {\"ev\":0.3}},
+    {\"mask\": {\"shape\":\"circle\",\"center\":[0.7,0.6],\"radius\":0.1},
+     \"parameter_values\": {\"ev\":-0.3}}]'
 
-Without MOVE each region names its own: {\"mask\": …, \"ops\": [{\"primitive_name\": \"saturation\"}]}";
+Without MOVE each region names its own moves:
+  {\"mask\": …, \"ops\": [{\"primitive_name\": \"saturation\"}]}";
 
-/// `apply-regions`.
 #[derive(Args, Debug)]
 pub struct RegionsArgs {
     /// The photo's id
     pub photo: PhotoId,
-    /// The one move of all regions
+    /// The move for all regions
     #[arg(value_name = "MOVE")]
     pub name: Option<String>,
-    /// The regions, 1 to 32 of them, as a JSON list or @FILE
+    /// 1 to 32 regions: a JSON list, or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     pub regions: String,
-    /// Words for the history
+    /// Message for the history
     #[arg(long)]
     pub label: Option<String>,
 }
@@ -40,34 +42,33 @@ Examples:
   chemigram spot iguana --blur 0.80,0.15,0.05 --blur-radius 0.02
   chemigram spot iguana --remove 0.31,0.22
 
-A place is a circle X,Y[,R] or an outline 'X,Y X,Y X,Y …': its centre, or its corners, from the upper left corner, in
-0 to 1 of the picture; R is the radius, as a share of its shorter side. After a colon stands the centre of the place to
-take from; else the nearest free one is taken.";
+PLACE is a circle X,Y[,R] or an outline 'X,Y X,Y X,Y …'. X and Y are fractions (0 to 1) of the picture's width and \
+height, counted from the upper left corner; R is the radius as a fraction of the shorter side. X,Y after a colon is the \
+centre of the source; without it the nearest suitable source is used.";
 
-/// `spot`.
 #[derive(Args, Debug)]
 pub struct SpotArgs {
     /// The photo's id
     pub photo: PhotoId,
-    /// Heal a place: the source's texture, in the light around the place; repeatable
+    /// Heal a spot: texture from the source, brightness and colour from its surroundings; repeatable
     #[arg(long, value_name = "PLACE[:X,Y]", required_unless_present_any = ["clone", "fill", "blur", "remove"])]
     pub heal: Vec<SpotPlace>,
-    /// Copy the source onto a place; repeatable
+    /// Copy the source to a spot; repeatable
     #[arg(long, value_name = "PLACE[:X,Y]")]
     pub clone: Vec<SpotPlace>,
-    /// Paint the source's mean colour over a place; repeatable
+    /// Fill a spot with the source's mean colour; repeatable
     #[arg(long, value_name = "PLACE[:X,Y]")]
     pub fill: Vec<SpotPlace>,
-    /// Take a place's detail away; repeatable
+    /// Blur a spot; repeatable
     #[arg(long, value_name = "PLACE")]
     pub blur: Vec<SpotPlace>,
-    /// How far each blur reaches, as a share of the picture's shorter side [default: 0.01]
+    /// Radius of the blur, as a fraction of the picture's shorter side [default: 0.01]
     #[arg(long, value_name = "SHARE", requires = "blur")]
     pub blur_radius: Option<f64>,
-    /// Take back the spot that stands here; repeatable
+    /// Remove the existing spot at X,Y; repeatable
     #[arg(long, value_name = "X,Y")]
     pub remove: Vec<SpotPlace>,
-    /// Words for the history
+    /// Message for the history
     #[arg(long)]
     pub label: Option<String>,
 }
@@ -136,17 +137,16 @@ Examples:
   chemigram remove iguana exposure --instance 2
   chemigram remove iguana retouch
 
-`chemigram diff PHOTO baseline` shows the modules and the numbers of their masked instances.";
+`chemigram diff PHOTO baseline` shows the modules and the numbers of their instances.";
 
-/// `remove`.
 #[derive(Args, Debug)]
 pub struct RemoveArgs {
     /// The photo's id
     pub photo: PhotoId,
-    /// A move, or a darktable module
+    /// The move or darktable module to undo
     #[arg(value_name = "MOVE|MODULE")]
     pub name: String,
-    /// One instance of the module only: 0 the unmasked one, from 1 on one masked place each
+    /// Only this instance of the module: 0 is the unmasked one, 1 and up are masked
     #[arg(long, value_name = "N")]
     pub instance: Option<u32>,
 }
@@ -157,16 +157,15 @@ Examples:
   chemigram propagate iguana heron --moves warmth,shadows_lift --branch from_iguana
   chemigram propagate iguana heron --include crop,spots --dry-run
 
-White balance and exposure go over as shifts against each photo's own; masks keep their place on the picture.
-What the target has besides stays. Each target is one commit, on the branch that is checked out there.";
+White balance and exposure are applied relative to each photo; masks keep their position in the picture. The target's \
+other edits are kept. Each target gets one commit, on its current branch or on --branch.";
 
-/// `propagate`.
 #[derive(Args, Debug)]
 pub struct PropagateArgs {
-    /// The photo to take from, at HEAD or at a ref
+    /// The photo to copy from, at HEAD or at REF
     #[arg(value_name = "SOURCE[@REF]", value_parser = source)]
     pub source: (PhotoId, Option<String>),
-    /// The photos to set it on
+    /// The photos to copy to
     #[arg(value_name = "TARGET", required = true)]
     pub targets: Vec<PhotoId>,
     /// Only these moves
@@ -175,30 +174,30 @@ pub struct PropagateArgs {
     /// Only these darktable modules
     #[arg(long, value_name = "MODULE,…", value_delimiter = ',')]
     pub modules: Vec<String>,
-    /// Take over what is otherwise left behind, too
+    /// Also copy what is left out by default
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',')]
     pub include: Vec<Include>,
-    /// On this branch of each target, which is made at HEAD where there is none
+    /// Commit to this branch of each target; created at HEAD if it does not exist
     #[arg(long, value_name = "NAME")]
     pub branch: Option<RefName>,
-    /// Words for the history [default: where it comes from]
+    /// Message for the history [default: the source]
     #[arg(long)]
     pub label: Option<String>,
-    /// Say what would come of it, and change nothing
+    /// Show what would change, without changing anything
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// What `propagate` leaves behind unless it is asked for.
+/// What `propagate` leaves out by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Include {
-    /// The frame.
+    /// The crop.
     Crop,
     /// Perspective and straightening.
     Perspective,
-    /// Retouched spots, in place of the target's own.
+    /// Retouched spots; they replace the target's own.
     Spots,
-    /// Corrections of the lens.
+    /// Lens corrections.
     Lens,
 }
 
@@ -218,7 +217,7 @@ fn source(text: &str) -> Result<(PhotoId, Option<String>), String> {
     let (photo, at) = text.split_once('@').map_or((text, None), |(photo, at)| (photo, Some(at)));
     let photo = photo.parse().map_err(|e: base::ids::InvalidName| e.to_string())?;
     match at {
-        Some("") => Err("no ref stands after the @".into()),
+        Some("") => Err("there is no ref after the @".into()),
         at => Ok((photo, at.map(str::to_owned))),
     }
 }

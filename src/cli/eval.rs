@@ -27,7 +27,7 @@ use crate::eval::manifest::{self, Arm, Asked, CellRecord, Checkout, Manifest, St
 use crate::eval::report;
 use crate::eval::run::{self, Plan, Progress};
 use crate::eval::steering::FREE;
-use crate::review::line as one_line;
+use crate::review::{count, line as one_line};
 use crate::session::driver::Unwatched;
 use crate::transcript::Outcome;
 use base::assets::Overlay;
@@ -117,8 +117,9 @@ fn caps(spec: Option<&str>) -> Result<(Option<u64>, Option<u64>), Failure> {
     for part in spec.split(',') {
         let name = part.split_once('=').map_or(part, |(name, _)| name).trim();
         if !["cost", "time"].contains(&name) {
-            return Err(Failure::input(format!("`{name}` is no cap of a run"))
-                .remedy("a run has cost and time: `--budget cost=20,time=8h`; the scenarios say the rest"));
+            return Err(Failure::input(format!("`{name}` cannot be limited for a run")).remedy(
+                "limit cost and time: `--budget cost=20,time=8h`; the scenarios limit each session",
+            ));
         }
     }
     let budget = Budget::parse(&format!("time=1s,iterations=1,branches=1,{spec}"))?;
@@ -189,7 +190,7 @@ fn sit(
     runtime.block_on(async {
         signals::listen(stop.clone(), move |_| {
             let text = match heard.hard.is_cancelled() {
-                false => "no further session begins; those under way end first. Ctrl-C again cuts them: `eval resume` goes on where they stopped",
+                false => "finishing the running sessions, starting no more; press Ctrl-C again to stop at once (`eval resume` continues)",
                 true => "stopping at once",
             };
             line.suspend(|| output.remark(text));
@@ -239,7 +240,7 @@ fn status(app: &App, manifest: &Manifest, stopped: bool) -> Result<u8, Failure> 
         None => u8::from(!manifest.broken().is_empty()),
     };
     if tally.failed + tally.not_run > 0 {
-        app.output.remark(&format!("`chemigram eval resume {}` goes on", manifest.run));
+        app.output.remark(&format!("`chemigram eval resume {}` continues the run", manifest.run));
     }
     Ok(status)
 }
@@ -269,7 +270,7 @@ fn ended(progress: &Progress, cell: &CellRecord) -> String {
         }
         Standing::Failed { failures } => {
             let why = failures.last().map(|f| one_line(&f.message)).unwrap_or_default();
-            format!("failed, through no fault of its own: {why}")
+            format!("failed for an external reason: {why}")
         }
         Standing::NotRun { why, .. } => why.clone(),
     };
@@ -294,26 +295,26 @@ fn announcement(plan: &Plan) -> String {
     let (manifest, bound) = (&plan.manifest, plan.bound);
     let open = bound.cells - bound.finished;
     let mut text = format!(
-        "{}: {} scenarios x {} arms x {} repeats = {} sessions",
+        "{}: {} x {} x {} = {}",
         manifest.golden.version,
-        manifest.golden.scenarios.len(),
-        manifest.arms().len(),
-        manifest.asked.repeats,
-        bound.cells
+        count(manifest.golden.scenarios.len() as u64, "scenario"),
+        count(manifest.arms().len() as u64, "arm"),
+        count(manifest.asked.repeats.into(), "repeat"),
+        count(bound.cells as u64, "session")
     );
     if bound.finished > 0 {
-        let _ = write!(text, ", {} of them finished before", bound.finished);
+        let _ = write!(text, ", {} already finished", bound.finished);
     }
     let _ = write!(
         text,
-        "\nat most {} and {} of session time for the {open} that are left",
+        "\nat most {} and {} of session time for the remaining {open}",
         usd(bound.cost_micro_usd),
         duration(bound.seconds)
     );
     if bound.referee_calls > 0 {
         let _ = write!(
             text,
-            "\nat most {} model calls; referees are asked {} times at most, out of the same budgets",
+            "\nat most {} model calls and {} referee calls, within the same budgets",
             bound.model_calls, bound.referee_calls
         );
     }
@@ -329,7 +330,7 @@ fn dry_run(app: &App, plan: &Plan) -> Result<(), Failure> {
         }
         let _ = write!(
             text,
-            "\n{} decides.\nNothing was sent and nothing was spent.",
+            "\nprimary metric: {}\nNothing was sent and nothing was spent.",
             plan.manifest.golden.primary
         );
         text
@@ -373,13 +374,13 @@ fn told(manifest: &Manifest, folder: &Path) -> String {
     for arm in manifest.arms() {
         let _ = match manifest.mean(&arm, primary) {
             Some((mean, n)) => writeln!(text, "  {arm}: {primary} {mean:.3} over {n} scenarios"),
-            None => writeln!(text, "  {arm}: no session has {primary}"),
+            None => writeln!(text, "  {arm}: no session has a value for {primary}"),
         };
     }
     for broken in manifest.broken() {
         let _ = writeln!(
             text,
-            "  does not hold: {} on {}: {}",
+            "  invariant failed: {} on {}: {}",
             broken.metric,
             broken.scenario,
             one_line(&broken.why)
@@ -411,7 +412,7 @@ fn list(app: &App, arg: &HomeArg) -> Result<(), Failure> {
     let values: Vec<_> = runs.iter().map(|(manifest, folder)| summary(manifest, folder)).collect();
     app.output.result(&values, || {
         if runs.is_empty() {
-            return format!("No run in {}. `chemigram eval run --dry-run` plans one.", home.display());
+            return format!("No runs in {}. Plan one with `chemigram eval run --dry-run`.", home.display());
         }
         let mut text = String::new();
         for (manifest, _) in &runs {
@@ -510,8 +511,8 @@ fn write(path: &Path, text: &str, may: bool) -> Result<(), Failure> {
     let written = std::path::absolute(path).and_then(|whole| durable::publish(&whole, text.as_bytes(), may));
     written.map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Failure::new(ErrorCode::StateError, format!("{} is there already", path.display()))
-                .remedy("--force replaces it")
+            Failure::new(ErrorCode::StateError, format!("{} already exists", path.display()))
+                .remedy("use --force to overwrite it")
         }
         _ => Failure::file("write", path, &e),
     })
@@ -536,7 +537,7 @@ fn comparison(c: &Comparison) -> String {
     }
     let _ = writeln!(
         text,
-        "\n{:<32} {:>8} {:>8} {:>8} {:>7}  (p adjusted for all of these)",
+        "\n{:<32} {:>8} {:>8} {:>8} {:>7}  (p adjusted for multiple comparisons)",
         "others", "A", "B", "gain", "p"
     );
     for other in &c.others {
@@ -562,7 +563,7 @@ fn comparison(c: &Comparison) -> String {
     for broken in &c.broken {
         let _ = writeln!(
             text,
-            "does not hold in B: {} on {}: {}",
+            "invariant failed in B: {} on {}: {}",
             broken.metric,
             broken.scenario,
             one_line(&broken.why)

@@ -12,12 +12,18 @@ Examples:
   chemigram eval run --dry-run
   chemigram eval run --provider idle,explorer,oracle
   chemigram eval run --protocol none,mode_b_explore --referee offline
-  chemigram eval run --prompt v1,v2 --provider openai/gpt-5-mini --repeat 3 --budget cost=20,time=8h --cell-cost 0.20
+  chemigram eval run --prompt v1,v2 --provider openai/gpt-5-mini --repeat 3 \\
+      --budget cost=20,time=8h --cell-cost 0.20
 
-Two baselines stand beside the providers: `idle` does nothing, `oracle` makes the hidden edit.
+Two baselines can be named as providers: `idle` does nothing, `oracle` makes the hidden edit. The explorer does not read \
+prompts: comparing prompts needs a model.
 
-Exit status: 0 when every session was run and what must hold held, 1 when something that must hold did not,
-10 when the run's own budget ended it, 25 when it was stopped; else that of the error. `eval resume` goes on.";
+Exit status:
+  0   every session was run and every invariant held
+  1   an invariant failed
+  10  the budget of the run ended it; `eval resume` continues it
+  25  the run was stopped; `eval resume` continues it
+Any other status is that of the error.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -25,34 +31,31 @@ Examples:
   chemigram eval compare last:protocol=none last:mode_b_explore
   chemigram eval compare 2026-11-20 last --gate --junit compare.xml
 
-A run with several prompts, protocols or models needs a part of the one that is meant after a colon.
+If a run has several prompts, protocols or models, name the one to compare after a colon; a part of its name is enough.
 
-Exit status: 0; with --gate 1 when B does not pass.";
+Exit status: 0; with --gate, 1 if B does not pass.";
 
-/// `eval …`.
 #[derive(Debug, Subcommand)]
 pub enum EvalVerb {
-    /// Run sessions over a golden set: scenario x prompt x protocol x model x repeat
+    /// Run sessions over a golden set: each scenario with each prompt, protocol and model
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<EvalRunArgs>),
-    /// Go on with a run that was stopped, killed, or ended by its budget
+    /// Resume a run that was stopped, killed, or ended by its budget
     Resume(ResumeArgs),
     /// List the runs, newest first
     List(HomeArg),
-    /// Show a run: what each arm came to, what failed, what did not hold
+    /// Show a run: the results of each arm, failed sessions and failed invariants
     Show {
-        /// Its name, the beginning of it, or `last`
+        /// The run: its name, the beginning of it, or `last`
         run: String,
-        /// Where the runs are.
         #[command(flatten)]
         home: HomeArg,
     },
-    /// Say whether B is better than A, as far as that can be said
+    /// Compare two arms: is B better than A?
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
-    /// Write a run as one HTML page: gains, cost, calibration, history, pictures
+    /// Write an HTML report of a run: gains, cost, calibration, history, pictures
     Report(ReportArgs),
-    /// Golden sets.
     #[command(flatten)]
     Golden(GoldenVerb),
 }
@@ -60,7 +63,7 @@ pub enum EvalVerb {
 /// Where the runs are.
 #[derive(Args, Clone, Debug)]
 pub struct HomeArg {
-    /// The folder of evaluations [default: the user's data folder, chemigram/evaluations]
+    /// Folder of evaluations [default: chemigram/evaluations in your data folder]
     #[arg(long, value_name = "DIR")]
     pub evaluations: Option<PathBuf>,
 }
@@ -68,111 +71,102 @@ pub struct HomeArg {
 /// What both `run` and `resume` take.
 #[derive(Args, Clone, Debug)]
 pub struct SittingArgs {
-    /// What all sessions together may take, such as cost=20,time=8h (US dollars) [default: no limit]
+    /// Limits of the whole run, such as cost=20,time=8h (cost in US dollars) [default: none]
     #[arg(long, value_name = "SPEC")]
     pub budget: Option<String>,
-    /// Sessions at once; each may keep a core and 1 GB busy
+    /// Sessions to run at once; each may use one core and 1 GB
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub jobs: u8,
-    /// Where raws are that are not beside their scenario
+    /// Folder of raw files that are not next to their scenario
     #[arg(long, value_name = "DIR", env = "CHEMIGRAM_GOLDEN_RAWS_DIR", hide_env = true)]
     pub raws: Option<PathBuf>,
-    /// Where the runs are.
     #[command(flatten)]
     pub home: HomeArg,
 }
 
-/// `eval run`.
 #[derive(Args, Debug)]
 pub struct EvalRunArgs {
-    /// The golden set: its name, or a folder
+    /// The golden set: a name, or a folder
     #[arg(long, value_name = "SET", default_value = "v1")]
     pub golden: String,
-    /// Only the scenarios that match, with * for anything
+    /// Only scenarios that match; * stands for any text
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     pub scenarios: Vec<String>,
-    /// Prompts: versions of mode_b/system, or NAME@VERSION [default: the active version; where a protocol
-    /// steers, of mode_b/protocol]
+    /// Prompts: versions of mode_b/system (of mode_b/protocol with a protocol), or NAME@VERSION [default: the active
+    /// version]
     #[arg(long = "prompt", value_name = "VERSION", value_delimiter = ',')]
     pub prompt: Vec<String>,
-    /// Protocols that steer the sessions: a name, a file, or `none` for the free loop [default: none]
+    /// Protocols: a name, a file, or `none` for sessions without one [default: none]
     #[arg(long, value_name = "NAME|FILE|none", value_delimiter = ',')]
     pub protocol: Vec<String>,
-    /// Who gives second opinions where a protocol asks: `offline`, or PROVIDER[:MODEL] [default: the protocol's]
+    /// Who gives the second opinion if a protocol asks for one: `offline`, or PROVIDER[:MODEL] [default: the protocol's]
     #[arg(long, value_name = "WHO")]
     pub referee: Option<String>,
-    /// A folder of prompts of your own
+    /// Your own folder of prompts
     #[arg(long, value_name = "DIR")]
     pub prompts: Option<PathBuf>,
-    /// Who works: a provider, or PROVIDER/MODEL; `idle` and `oracle` are the baselines
+    /// Models: PROVIDER or PROVIDER/MODEL; `idle` and `oracle` are the baselines
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "explorer", value_parser = contestant)]
     pub provider: Vec<Contestant>,
-    /// Sessions of each
+    /// Number of sessions per combination
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// The seed of the first repeat
+    /// Random seed of the first repeat
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// The most that one session may cost, in US dollars
     #[arg(long, value_name = "USD")]
     pub cell_cost: Option<String>,
-    /// Print what would be run and what it may cost at most, and spend nothing
+    /// Show what would run and the most it could cost, without starting
     #[arg(long)]
     pub dry_run: bool,
-    /// The rest.
     #[command(flatten)]
     pub sitting: SittingArgs,
 }
 
-/// `eval resume`.
 #[derive(Args, Debug)]
 pub struct ResumeArgs {
     /// The run: its name, the beginning of it, or `last`
     pub run: String,
-    /// The rest.
     #[command(flatten)]
     pub sitting: SittingArgs,
 }
 
-/// `eval compare`.
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// What is compared with: RUN, or RUN:PART of a prompt, protocol or model
+    /// The reference: RUN, or RUN:PART
     pub a: String,
-    /// What is judged
+    /// The candidate: RUN, or RUN:PART
     pub b: String,
-    /// Fail unless B passes
+    /// Exit with status 1 unless B passes
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "no-regression")]
     pub gate: Option<GateArg>,
-    /// Look at another metric than the one that decides
+    /// Compare by this metric [default: the set's primary metric]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// The difference that does not matter
+    /// Treat smaller differences as none
     #[arg(long, value_name = "X", default_value_t = crate::eval::compare::MARGIN)]
     pub margin: f64,
-    /// Write a JUnit file
+    /// Write the results to a JUnit file
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// Where the runs are.
     #[command(flatten)]
     pub home: HomeArg,
 }
 
-/// `eval report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// The run: its name, the beginning of it, or `last`; the arms after the first are compared with it
+    /// The run: its name, the beginning of it, or `last`; its other arms are compared with the first
     pub run: String,
-    /// Compare every arm with this instead: RUN, or RUN:PART
+    /// Compare every arm with this one: RUN, or RUN:PART
     #[arg(long, value_name = "RUN")]
     pub against: Option<String>,
-    /// Where to
+    /// Output file
     #[arg(short, long, value_name = "FILE", default_value = "evaluation.html")]
     pub output: PathBuf,
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
-    /// Where the runs are.
     #[command(flatten)]
     pub home: HomeArg,
 }
@@ -180,9 +174,9 @@ pub struct ReportArgs {
 /// What a gate lets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GateArg {
-    /// Whatever has not got worse
+    /// B is not worse
     NoRegression,
-    /// Only what has got better
+    /// B is better
     Improvement,
 }
 

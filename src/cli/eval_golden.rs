@@ -20,56 +20,57 @@ Examples:
   chemigram eval verify
   chemigram eval verify scenarios/golden_v1 --json
 
-A set is looked for as a folder, then in ./scenarios and in the data folder's scenarios.
-Exit status: 0 when it is as it was shipped, 5 when a file was changed, is missing or was added.";
+SET is looked for as a folder, then in ./scenarios, then in scenarios in the data folder.
+
+Exit status: 0 if it is unchanged, 5 if a file was changed, removed or added.";
 
 const FREEZE_EXAMPLES: &str = "\
 Example:
   chemigram eval freeze scenarios/golden_v2
 
-Writes manifest.json, which names every file by its hash. A set that has one is refused.";
+Writes manifest.json with the hash of every file. A set that already has one is refused.";
 
 const NEW_EXAMPLES: &str = "\
 Examples:
   chemigram eval new-scenario iguana --set scenarios/golden_v2 --id 001_iguana \\
-    --subject \"An iguana on black lava\" --intent \"Warm it, and open the shadows on the rock.\"
-  chemigram eval new-scenario iguana v2 --set scenarios/golden_v2 --id 002_iguana --subject … --intent … \\
-    --vector tone=\"open the shadows\"
+      --subject \"An iguana on black lava\" \\
+      --intent \"Warm it, and open the shadows on the rock.\"
+  chemigram eval new-scenario iguana v2 --set scenarios/golden_v2 --id 002_iguana \\
+      --subject … --intent … --direction tone=\"open the shadows\"
 
-The edit at AT becomes the hidden edit; it must be made of moves on darktable's default edit. Read what was
-written: give the regions names, add what is forbidden, and say nothing in the brief that names a move.";
+The edit at AT becomes the hidden edit; it must consist of moves on top of darktable's default edit. Check the scenario \
+afterwards: name the regions, add what is forbidden, and do not name a move in the brief.";
 
 /// The verbs of golden sets.
 #[derive(Debug, Subcommand)]
 pub enum GoldenVerb {
-    /// Prove that a golden set is as it was shipped, or name the files that are not
+    /// Check that a golden set is unchanged
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify {
-        /// A set's name, or its folder
+        /// The set: a name, or a folder
         #[arg(default_value = "golden_v1")]
         set: String,
     },
-    /// Freeze a folder of scenarios as it is now
+    /// Freeze a folder of scenarios, so that later changes are detected
     #[command(after_help = FREEZE_EXAMPLES)]
     Freeze {
         /// The folder, `golden_vN`
         folder: PathBuf,
-        /// The metric that decides
+        /// The primary metric, which decides comparisons
         #[arg(long, default_value = "recovery")]
         primary: String,
-        /// A metric's share in the weighted score; repeatable [default: the primary metric alone]
+        /// Weight of a metric in the weighted score; repeatable [default: only the primary metric]
         #[arg(long = "weight", value_name = "METRIC=WEIGHT", value_parser = weight)]
         weights: Vec<(String, f64)>,
-        /// What a reader should know of the set
-        #[arg(long, default_value = "")]
+        /// Notes for readers of the set
+        #[arg(long, default_value = "", hide_default_value = true)]
         notes: String,
     },
-    /// Write a scenario from a photo that you edited
+    /// Create a scenario from a photo that you edited
     #[command(after_help = NEW_EXAMPLES)]
     NewScenario(Box<NewScenario>),
 }
 
-/// `eval new-scenario`.
 #[derive(Args, Debug)]
 pub struct NewScenario {
     /// The photo's id
@@ -77,13 +78,13 @@ pub struct NewScenario {
     /// The edit to hide: a branch, tag or commit
     #[arg(default_value = "HEAD")]
     pub at: String,
-    /// The folder of the set; made if it is not there
+    /// Folder of the set; created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub set: PathBuf,
-    /// The scenario's name, such as 001_iguana
+    /// Name of the scenario, such as 001_iguana
     #[arg(long)]
     pub id: String,
-    /// Its title in lists; it must not name the answer
+    /// Title in lists; it must not give the answer away
     #[arg(long)]
     pub title: Option<String>,
     /// What is in the picture
@@ -95,8 +96,8 @@ pub struct NewScenario {
     /// A genre or technique; repeatable
     #[arg(long = "tag")]
     pub tags: Vec<String>,
-    /// An axis to explore, as NAME="DIRECTION"; repeatable; none means one open-ended branch
-    #[arg(long = "vector", value_name = "NAME=DIRECTION[:INTENSITY]")]
+    /// A direction to explore, such as tone="open the shadows"; repeatable [default: one open-ended branch]
+    #[arg(long = "vector", visible_alias = "direction", value_name = "NAME=DIRECTION[:INTENSITY]")]
     pub vectors: Vec<Vector>,
 }
 
@@ -156,12 +157,12 @@ fn verify(app: &App, set: &str) -> Result<u8, Failure> {
     if !findings.is_empty() {
         app.output.result(&result, || {
             let lines = findings.iter().map(|finding| format!("  {}\n", line(&finding.to_string())));
-            format!("{set}: NOT as it was shipped\n{}", lines.collect::<String>())
+            format!("{set}: CHANGED\n{}", lines.collect::<String>())
         })?;
         return Ok(ErrorCode::VersioningError.exit_status());
     }
     let golden = Golden::load(&folder)?;
-    app.output.result(&result, || format!("{set}: as it was shipped, {}\n", contents(&golden))).map(|()| 0)
+    app.output.result(&result, || format!("{set}: unchanged, {}\n", contents(&golden))).map(|()| 0)
 }
 
 fn new_scenario(app: &App, new: &NewScenario) -> Result<(), Failure> {
@@ -184,7 +185,7 @@ fn new_scenario(app: &App, new: &NewScenario) -> Result<(), Failure> {
     app.output.result(&result, || {
         let hidden: Vec<&str> = scenario.hidden.iter().map(|hidden| hidden.name.as_str()).collect();
         format!(
-            "{}\nhidden in it: {}\nread it, then `chemigram eval freeze {}` when the set is complete\n",
+            "{}\nHidden edit: {}\nCheck the scenario. When the set is complete, run `chemigram eval freeze {}`.\n",
             file.display(),
             hidden.join(", "),
             new.set.display()

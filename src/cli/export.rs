@@ -115,7 +115,7 @@ fn branches(app: &App, photo: &PhotoId, part: &str) -> Result<Vec<String>, Failu
     }
     let made = listing::read(&workspace, &id)?.state.branches;
     if made.is_empty() {
-        let message = format!("session {} made no branch", id.short());
+        let message = format!("session {} made no branches", id.short());
         return Err(Failure::new(ErrorCode::NotFound, message));
     }
     Ok(made.iter().map(|branch| branch.name.to_string()).collect())
@@ -150,12 +150,12 @@ fn format(args: &ExportArgs, folder: bool) -> Result<Format, Failure> {
         (None, Some(named)) => named,
         (Some(chosen), Some(named)) if chosen == named => named,
         (_, None) => {
-            let message = format!("{} is no picture that can be written", file.display());
+            let message = format!("cannot write {}: unknown image format", file.display());
             return Err(Failure::input(message)
-                .remedy("let its name end in .jpg, .tif or .png, or in / for a folder"));
+                .remedy("use a name that ends in .jpg, .tif or .png, or in / for a folder"));
         }
         (Some(_), Some(_)) => {
-            let message = format!("{} does not end as the format that --format names", file.display());
+            let message = format!("the extension of {} contradicts --format", file.display());
             return Err(Failure::input(message).remedy("leave out --format"));
         }
     };
@@ -165,11 +165,11 @@ fn format(args: &ExportArgs, folder: bool) -> Result<Format, Failure> {
     };
     match chosen {
         FileFormat::Jpeg if args.bits == Some(16) => {
-            Err(Failure::input("a JPEG has 8 bits").remedy("write a .tif or .png for 16 bits"))
+            Err(Failure::input("JPEG files have 8 bits").remedy("use .tif or .png for 16 bits"))
         }
         FileFormat::Jpeg => Ok(Format::Jpeg(args.jpeg_quality.unwrap_or(JPEG_QUALITY))),
         _ if args.jpeg_quality.is_some() => {
-            Err(Failure::input("--jpeg-quality is for a JPEG").remedy("leave it out, or write a .jpg"))
+            Err(Failure::input("--jpeg-quality is only for JPEG files").remedy("leave it out, or use .jpg"))
         }
         FileFormat::Tiff => Ok(Format::Tiff(depth(16))),
         FileFormat::Png => Ok(Format::Png(depth(8))),

@@ -15,69 +15,66 @@ Examples:
   chemigram export iguana --session 4f2a9c -o to-print/ --format tiff --profile adobe-rgb
   chemigram export iguana main v2 -o web/ --size 2048 --jpeg-quality 88 --metadata none
 
-darktable itself develops and scales the picture, at its highest quality; nothing is sharpened for the size.
-The file is there whole and checked, or not at all. darktable writes its whole edit into every file: it stays
-in with --metadata all only. The files of a folder are called PHOTO-REF.jpg (.tif, .png).
+darktable develops and scales the picture at its highest quality; no sharpening is added for the size. A file appears \
+only when it is complete and checked. The edit itself is written into the file only with --metadata all. Files in a \
+folder are named PHOTO-REF.jpg (.tif, .png).
 
 Linear profiles need 16 bits; display-p3 needs darktable 5.0.";
 
-/// `export`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
     /// The photo's id
     pub photo: PhotoId,
-    /// What to export; several go into a folder
+    /// Branches, tags or commits; several need a folder as --output
     #[arg(value_name = "REF", default_value = "HEAD")]
     pub refs: Vec<String>,
-    /// The branches of a session instead: part of its id
+    /// Export the branches of this session: at least four characters of its id
     #[arg(long, value_name = "SESSION", conflicts_with = "refs")]
     pub session: Option<String>,
-    /// The file (.jpg, .tif, .png), or a folder
+    /// Output file (.jpg, .tif, .png), or a folder
     #[arg(short, long, value_name = "FILE|FOLDER")]
     pub output: PathBuf,
-    /// Longest side in pixels; a smaller picture is not enlarged [default: full size]
+    /// Longest side in pixels; smaller pictures are not enlarged [default: full size]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=30_000))]
     pub size: Option<u32>,
-    /// The file's format [default: as the name ends; jpeg in a folder]
+    /// File format [default: from the file name; jpeg in a folder]
     #[arg(long)]
     pub format: Option<FileFormat>,
-    /// Quality of a JPEG, 1 to 100 [default: 95]
+    /// JPEG quality, 1 to 100 [default: 95]
     #[arg(long, value_name = "Q", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub jpeg_quality: Option<u8>,
-    /// Bits of a colour value, 8 or 16 [default: 16 for TIFF, else 8]
+    /// Bits per channel, 8 or 16 [default: 16 for TIFF, otherwise 8]
     #[arg(long, value_name = "BITS", value_parser = bits)]
     pub bits: Option<u8>,
-    /// The colour space, whose profile goes into the file
+    /// Colour space; its profile is embedded
     #[arg(long, default_value = "srgb", value_parser = PossibleValuesParser::new(Profile::ALL.map(Profile::as_str)).try_map(|name| name.parse::<Profile>()))]
     pub profile: Profile,
-    /// What the file tells beside its pixels
+    /// Metadata to write
     #[arg(long, default_value = "camera")]
     pub metadata: Keep,
-    /// Replace files that are there
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }
 
-/// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FileFormat {
     /// JPEG, 8 bits.
     Jpeg,
-    /// TIFF, compressed without loss.
+    /// TIFF, 8 or 16 bits, lossless compression.
     Tiff,
-    /// PNG.
+    /// PNG, 8 or 16 bits.
     Png,
 }
 
-/// What a file tells beside its pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Keep {
-    /// The camera's Exif data; not the edit.
+    /// The camera's Exif data, without the edit.
     Camera,
-    /// The Exif data, and the whole edit as darktable writes it.
+    /// The Exif data and the whole edit, as darktable writes it.
     All,
-    /// Nothing but the profile.
+    /// Only the colour profile.
     None,
 }
 
@@ -85,6 +82,6 @@ fn bits(text: &str) -> Result<u8, String> {
     match text {
         "8" => Ok(8),
         "16" => Ok(16),
-        _ => Err("it is 8 or 16".into()),
+        _ => Err("must be 8 or 16".into()),
     }
 }

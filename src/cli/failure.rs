@@ -17,7 +17,6 @@ impl Failure {
         Self { fault: Fault::new(code, message), status: None }
     }
 
-    /// Bad input.
     pub fn input(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidInput, message)
     }
@@ -47,12 +46,10 @@ impl Failure {
         Self { status: Some(status), ..self }
     }
 
-    /// The exit status.
     pub fn exit_status(&self) -> u8 {
         self.status.unwrap_or_else(|| self.fault.code.exit_status())
     }
 
-    /// Cause.
     pub fn message(&self) -> &str {
         &self.fault.message
     }

@@ -9,7 +9,6 @@ use super::args::Cli;
 use super::failure::Failure;
 use super::output::Output;
 
-/// Prints a completion script.
 pub fn completions(output: &Output, shell: clap_complete::Shell) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "chemigram", &mut script);

@@ -74,7 +74,7 @@ pub fn write(
     let watcher = Spinner { app, bar };
     let written = runtime.block_on(async {
         signals::listen(setup.stop.clone(), move |_| {
-            above.suspend(|| output.remark("stopping: nothing is run"))
+            above.suspend(|| output.remark("stopping: the protocol will not run"))
         })?;
         let wish = wish(app, goal, &args.vars);
         generate::generate(setup, request, &wish, &watcher).await.map_err(|error| {
@@ -101,13 +101,13 @@ fn show(app: &App, written: &Written) {
             "protocol": described(&written.protocol, &written.asked.file) });
         return app.output.line(&result.to_string());
     }
-    app.output.remark(&format!("The model wrote this protocol, kept as {}:\n", path.display()));
+    app.output.remark(&format!("The model wrote this protocol (saved as {}):\n", path.display()));
     app.output.remark(&told(&written.protocol));
     for remark in remarks {
         app.output.remark(&format!("note: {}", line(remark)));
     }
     app.output.remark(&format!(
-        "Writing it took {} model call{}; that is taken off the budget.",
+        "Writing it took {} model call{}, deducted from the budget.",
         spent.model_calls,
         if spent.model_calls == 1 { "" } else { "s" }
     ));
@@ -119,16 +119,15 @@ fn confirm(app: &App, written: &Written, setup: &Setup) -> Result<(), Failure> {
     let by = format!("--provider {} --model {}", info.provider, info.model);
     let again = format!("`chemigram run-protocol {name} --photo {photo} {by} --yes` runs it");
     if !app.output.can_ask() {
-        let message = format!(
-            "the protocol is kept as `{name}` and nothing was run: nobody is at a terminal to say yes"
-        );
+        let message =
+            format!("the protocol is saved as `{name}` but was not run: there is no terminal to confirm it");
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }
     let answer = app.output.ask("\nRun it? [yes/no]").unwrap_or_default();
     // Ctrl-C is heard by now, and ends no question: it is a no, whatever is typed after it.
     let yes = matches!(answer.to_lowercase().as_str(), "y" | "yes") && !setup.stop.soft.is_cancelled();
     if !yes {
-        let message = format!("not run; the protocol is kept as `{name}`");
+        let message = format!("not run; the protocol is saved as `{name}`");
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }
     Ok(())

@@ -10,7 +10,6 @@ use base::error::ErrorCode;
 use base::ids::{Hash, PhotoId, RefName};
 use engine::photo::{FsckReport, Head, diff as differences};
 
-/// Shows commits.
 pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Failure> {
     let entries = app.photo(photo)?.log(at, limit)?;
     app.output.result(&entries, || {
@@ -36,7 +35,6 @@ pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Fai
     })
 }
 
-/// Shows what differs.
 pub fn diff(app: &App, photo: &PhotoId, a: &str, b: &str) -> Result<(), Failure> {
     let workspace = app.photo(photo)?;
     let (from, to) = (workspace.resolve(a)?, workspace.resolve(b)?);
@@ -69,7 +67,7 @@ pub fn branch(
     if delete {
         writer.delete_branch(name)?;
         let result = json!({ "deleted": name });
-        return app.output.result(&result, || format!("deleted {name}; its commits stay until `gc`\n"));
+        return app.output.result(&result, || format!("deleted {name}; its commits are kept until `gc`\n"));
     }
     let at = writer.workspace().resolve(from)?;
     writer.create_branch(name, &at)?;
@@ -94,7 +92,6 @@ fn named(refs: &[(RefName, Hash)]) -> serde_json::Map<String, serde_json::Value>
     refs.iter().map(|(name, at)| (name.to_string(), json!(at))).collect()
 }
 
-/// Moves HEAD.
 pub fn checkout(app: &App, photo: &PhotoId, at: &str) -> Result<(), Failure> {
     let mut writer = app.writer(photo, "checkout")?;
     let head = writer.checkout(at)?;
@@ -102,7 +99,10 @@ pub fn checkout(app: &App, photo: &PhotoId, at: &str) -> Result<(), Failure> {
     app.output.result(&json!({ "head": head, "commit": commit }), || match &head {
         Head::Branch(branch) => format!("on {branch} at {}\n", commit.short()),
         Head::Detached(_) => {
-            format!("at {}, on no branch: `chemigram branch {photo} NAME` makes one here\n", commit.short())
+            format!(
+                "at {}, not on a branch: `chemigram branch {photo} NAME` creates one here\n",
+                commit.short()
+            )
         }
     })
 }
@@ -114,7 +114,7 @@ pub fn reset(app: &App, photo: &PhotoId) -> Result<(), Failure> {
     let info = writer.reset(&branch)?;
     let result = json!({ "branch": branch, "commit": info.commit, "unchanged": info.unchanged });
     app.output.result(&result, || match info.unchanged {
-        true => format!("{branch} is the baseline's edit already\n"),
+        true => format!("{branch} already is the baseline's edit\n"),
         false => format!("{branch}  {}  the baseline's edit\n", info.commit.short()),
     })
 }
@@ -124,9 +124,9 @@ pub fn current_branch(head: &Head, photo: &PhotoId) -> Result<RefName, Failure> 
     match head {
         Head::Branch(branch) => Ok(branch.clone()),
         Head::Detached(commit) => {
-            let message = format!("HEAD is at commit {}, on no branch", commit.short());
+            let message = format!("HEAD is at commit {}, not on a branch", commit.short());
             Err(Failure::new(ErrorCode::StateError, message).remedy(format!(
-                "make a branch here and go to it: `chemigram branch {photo} NAME`, `chemigram checkout {photo} NAME`"
+                "create a branch here and switch to it: `chemigram branch {photo} NAME`, then `chemigram checkout {photo} NAME`"
             )))
         }
     }
@@ -158,12 +158,12 @@ pub fn promote(
     let result =
         json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main });
     app.output.result(&result, || {
-        let also = if to_main { ", and main is there" } else { "" };
-        format!("{photo}: {branch} ({}) is tagged {tag}{also}\n", commit.short())
+        let also = if to_main { ", and main is moved to it" } else { "" };
+        format!("{photo}: promoted {branch} ({}): tagged {tag}{also}\n", commit.short())
     })
 }
 
-/// Proves folders whole; the status is that of the worst.
+/// Checks folders for damage; the status is that of the worst.
 pub fn fsck(app: &App, photo: Option<&PhotoId>) -> Result<u8, Failure> {
     let photos = match photo {
         Some(photo) => vec![photo.clone()],
@@ -197,7 +197,7 @@ fn fsck_text(id: &PhotoId, report: &Result<FsckReport, Failure>) -> String {
         Ok(report) => report,
         Err(failure) => return format!("{id}: cannot be read: {}\n", line(failure.message())),
     };
-    let verdict = if report.is_whole() { "whole" } else { "DAMAGED" };
+    let verdict = if report.is_whole() { "no damage" } else { "DAMAGED" };
     let mut text = format!(
         "{id}: {verdict} ({} commits, {} states, {} refs, {} log lines, {} sessions, {} unreachable)\n",
         report.commits, report.states, report.refs, report.log_lines, report.sessions, report.dangling
@@ -223,9 +223,9 @@ pub fn gc(app: &App, photo: &PhotoId, yes: bool) -> Result<(), Failure> {
             report.bytes
         );
         match (yes, count) {
-            (_, 0) => "nothing to remove\n".to_owned(),
-            (true, _) => format!("removed {what}\n"),
-            (false, _) => format!("would remove {what}; `chemigram gc {photo} --yes` does it\n"),
+            (_, 0) => "nothing to delete\n".to_owned(),
+            (true, _) => format!("deleted {what}\n"),
+            (false, _) => format!("would delete {what}; run `chemigram gc {photo} --yes` to do it\n"),
         }
     })
 }

@@ -23,15 +23,10 @@ use engine::vocabulary::{SavedStyle, StyleAbout, styles as saved};
 pub struct Imported {
     /// The branch that has it.
     pub branch: RefName,
-    /// Its commit.
     pub commit: Hash,
-    /// Its state.
     pub state: Hash,
-    /// SHA-256 of the sidecar.
     pub sidecar: Hash,
-    /// Module instances.
     pub modules: usize,
-    /// Mask forms.
     pub masks: usize,
     /// Whether darktable had to complete the sidecar.
     pub completed: bool,
@@ -42,7 +37,7 @@ pub struct Imported {
     pub unchanged: bool,
 }
 
-/// Takes a sidecar's edit over into a photo.
+/// Imports a sidecar's edit into a photo.
 pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
     let workspace = app.photo(&args.photo)?;
     workspace.refuse_another_raw()?;
@@ -51,7 +46,7 @@ pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
     app.output.result(&imported, || {
         let Imported { branch, commit, modules, masks, .. } = &imported;
         match imported.unchanged {
-            true => format!("{branch}  {}  unchanged: it has this edit already\n", commit.short()),
+            true => format!("{branch}  {}  unchanged: already has this edit\n", commit.short()),
             false => format!("{branch}  {}  {modules} modules, {masks} mask shapes\n", commit.short()),
         }
     })
@@ -61,8 +56,8 @@ pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
 pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEdit, Failure> {
     let beside = || {
         sidecar_beside(raw).ok_or_else(|| {
-            let message = format!("no sidecar lies beside {}", raw.display());
-            Failure::new(ErrorCode::NotFound, message).remedy("name it: --import-sidecar=FILE")
+            let message = format!("there is no sidecar next to {}", raw.display());
+            Failure::new(ErrorCode::NotFound, message).remedy("give the file: --import-sidecar=FILE")
         })
     };
     read(app, raw, &file.map_or_else(beside, |file| Ok(file.to_owned()))?)
@@ -71,7 +66,7 @@ pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEd
 /// Records an edit in a photo that was just taken in, and stands on it.
 pub fn record_first(app: &App, workspace: &Workspace, edit: &ImportedEdit) -> Result<Imported, Failure> {
     let branch = IMPORTED.parse().map_err(|e: base::ids::InvalidName| Failure::input(e.to_string()))?;
-    app.output.remark("the edit was taken over; `main` keeps darktable's own");
+    app.output.remark("the sidecar's edit was imported; `main` keeps darktable's default edit");
     record(workspace, &branch, edit, "", true)
 }
 
@@ -102,7 +97,7 @@ fn record(
 
 fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
     let sidecar = bytes(file)?;
-    app.output.remark(&format!("rendering {} twice, to see that nothing is lost", file.display()));
+    app.output.remark(&format!("rendering {} twice to check the import", file.display()));
     let (cli, layouts, base, deadline) =
         (app.darktable()?, app.layouts(), app.folders.darktable(), patience());
     let luts = app.folders.luts();
@@ -110,8 +105,8 @@ fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
     let edit = read_sidecar(&sidecar, raw, &judge)?;
     for OldModule { module, version, .. } in &edit.old {
         app.output.remark(&format!(
-            "`{module}` stays in version {version}, which darktable does not upgrade alike: moves cannot go on from \
-             it; change it in darktable, save, and import again"
+            "`{module}` stays at version {version}, because darktable's upgrade would change the picture; moves cannot \
+             change it. To use moves on it, edit it in darktable, save, and import again"
         ));
     }
     Ok(edit)
@@ -138,12 +133,12 @@ fn limited(file: &Path, most: u64) -> (Result<Vec<u8>, Failure>, bool) {
     (read.map_err(|e| Failure::file("read", file, &e)), too_large)
 }
 
-/// Takes a style over into the person's own vocabulary.
+/// Imports a style into the person's own vocabulary.
 pub fn import_style(app: &App, file: &Path, name: Option<&str>) -> Result<(), Failure> {
     let bytes = bytes(file)?;
     let style = dtstyle::read(&bytes, &app.layouts(), app.darktable()?.version())?;
     let name = name.map_or_else(|| saved::name_of(&style.name), str::to_owned);
-    saved::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
+    saved::check_name(&name).map_err(|e| Failure::input(e).remedy("choose another name with --name"))?;
     let vocabulary = app.vocabulary()?;
     let other = vocabulary.get(&name).map(|entry| &entry.file).ok();
     let taken = match vocabulary.style(&name) {
@@ -151,8 +146,8 @@ pub fn import_style(app: &App, file: &Path, name: Option<&str>) -> Result<(), Fa
         None => other.or(vocabulary.look(&name).map(|look| &look.file)),
     };
     if let Some(file) = taken {
-        let message = format!("the name `{name}` is taken already, in {file}");
-        return Err(Failure::new(ErrorCode::StateError, message).remedy("give it another with --name"));
+        let message = format!("the name `{name}` is already used in {file}");
+        return Err(Failure::new(ErrorCode::StateError, message).remedy("choose another name with --name"));
     }
     let folder = app.folders.vocabulary();
     if vocabulary.style(&name).is_none() {
@@ -162,11 +157,10 @@ pub fn import_style(app: &App, file: &Path, name: Option<&str>) -> Result<(), Fa
     let modules: Vec<&str> = style.modules.iter().map(|m| m.op.as_str()).collect();
     let result = json!({ "style": name, "modules": modules, "folder": folder });
     app.output.result(&result, || {
-        format!("{name}  {}\n`chemigram apply PHOTO {name}` applies it, whole\n", modules.join(", "))
+        format!("{name}  {}\nApply it with `chemigram apply PHOTO {name}`.\n", modules.join(", "))
     })
 }
 
-/// Lists the styles.
 pub fn styles(app: &App) -> Result<(), Failure> {
     let vocabulary = app.vocabulary()?;
     let row = |s: &SavedStyle| json!({ "name": s.name, "about": s.about, "file": s.file });

@@ -41,9 +41,9 @@ pub fn bind(app: &App, args: &BindArgs) -> Result<(), Failure> {
     app.output.result(&result, || {
         let done = match (&info, unchanged) {
             _ if bound.report.applied.is_empty() => "nothing to do".to_owned(),
-            (_, true) => "unchanged: the picture has all of it already".to_owned(),
+            (_, true) => "unchanged: already applied".to_owned(),
             (Some(info), false) => format!("{branch}  {}", info.commit.short()),
-            (None, false) => "not done: a dry run".to_owned(),
+            (None, false) => "dry run: nothing was changed".to_owned(),
         };
         format!("{}{done}\n", text(&bound.report))
     })
@@ -52,14 +52,14 @@ pub fn bind(app: &App, args: &BindArgs) -> Result<(), Failure> {
 fn text(report: &LayerReport) -> String {
     let said = |words: &Option<String>| match words {
         Some(words) => format!("\"{}\"", line(words)),
-        None => "not said in the file".to_owned(),
+        None => "not in the file".to_owned(),
     };
     let mut text = format!("camera   {}\nlens     {}\n", said(&report.camera), said(&report.lens));
     for step in &report.applied {
         text.push_str(&format!("applied  {}\n", line(step)));
     }
     for layer in &report.nothing_for {
-        text.push_str(&format!("none     nothing is bound for {layer}\n"));
+        text.push_str(&format!("none     nothing is bound to {layer}\n"));
     }
     text
 }

@@ -10,7 +10,6 @@ use crate::review::{line, wrap};
 use base::ids::PhotoId;
 use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, rank};
 
-/// `proposals`.
 pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {
     match verb {
         ProposalVerb::List { photo, all } => {
@@ -22,7 +21,7 @@ pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {
             }
             let values: Vec<Value> = rows.iter().map(|(id, p)| with_photo(id, p)).collect();
             if rows.is_empty() {
-                app.output.remark("no proposals wait");
+                app.output.remark("no open proposals");
             }
             let width = app.output.style().width;
             app.output.result(&values, || {
@@ -84,11 +83,15 @@ fn proposal_text(photo: &PhotoId, proposal: &Proposal, width: usize) -> String {
     text
 }
 
-/// `gaps`.
+const NO_GAPS: &str = "no missing moves were reported";
+
 pub fn gaps(app: &App, verb: &GapVerb) -> Result<(), Failure> {
     match verb {
         GapVerb::List { photo, limit } => {
             let gaps = all_gaps(app, photo.as_ref(), *limit)?;
+            if gaps.is_empty() {
+                app.output.remark(NO_GAPS);
+            }
             app.output.result(&gaps, || {
                 let row = |g: &Gap| format!("{:.0}  {}  {}\n", g.t, g.photo, line(&g.report.description));
                 gaps.iter().map(row).collect()
@@ -96,6 +99,9 @@ pub fn gaps(app: &App, verb: &GapVerb) -> Result<(), Failure> {
         }
         GapVerb::Rank => {
             let ranked = rank(&all_gaps(app, None, usize::MAX)?);
+            if ranked.is_empty() {
+                app.output.remark(NO_GAPS);
+            }
             app.output.result(&ranked, || {
                 ranked
                     .iter()

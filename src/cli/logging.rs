@@ -19,7 +19,6 @@ struct Sink {
     redactor: Redactor,
 }
 
-/// One log line.
 struct Entry {
     sink: Sink,
     bytes: Vec<u8>,

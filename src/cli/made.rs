@@ -17,10 +17,9 @@ use darktable::probe::DarktableCli;
 use engine::vocabulary::made::{self, MadeMove};
 use engine::vocabulary::styles;
 
-/// A LUT that was taken over.
+/// An imported LUT.
 #[derive(Debug, Serialize)]
 struct Taken {
-    /// The move.
     name: String,
     /// Its file in the LUT folder.
     lut: String,
@@ -30,7 +29,7 @@ struct Taken {
     unchanged: bool,
 }
 
-/// Takes files over. Of several, one that cannot be taken over keeps none of the others back; the status is its.
+/// Imports files. Of several, one that cannot be imported keeps none of the others back; the status is its.
 pub fn import(app: &App, args: &VocabImportArgs) -> Result<u8, Failure> {
     let name = args.name.as_deref();
     if let [file] = args.files.as_slice() {
@@ -40,7 +39,7 @@ pub fn import(app: &App, args: &VocabImportArgs) -> Result<u8, Failure> {
         let taken = take(app, file, name, &args.space)?;
         app.output.result(&taken, || {
             format!(
-                "{}`chemigram apply PHOTO {}` applies it, `opacity=50` by half\n",
+                "{}Apply it with `chemigram apply PHOTO {}`; add `opacity=50` for half its strength.\n",
                 row(&taken),
                 taken.name
             )
@@ -48,9 +47,7 @@ pub fn import(app: &App, args: &VocabImportArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     if name.is_some() {
-        return Err(
-            Failure::input("one name cannot be given to several files").remedy("import them one by one")
-        );
+        return Err(Failure::input("--name cannot name several files").remedy("import them one by one"));
     }
     let mut done = Vec::new();
     for file in &args.files {
@@ -77,20 +74,20 @@ pub fn import(app: &App, args: &VocabImportArgs) -> Result<u8, Failure> {
 
 fn row(taken: &Taken) -> String {
     let Taken { name, size, .. } = taken;
-    let unchanged = if taken.unchanged { ", which you have already" } else { "" };
-    format!("{name}  a LUT of {size}³ colours{unchanged}\n")
+    let unchanged = if taken.unchanged { ", already imported" } else { "" };
+    format!("{name}  LUT with {size}³ colours{unchanged}\n")
 }
 
-/// Takes one LUT over into the person's own vocabulary.
+/// Imports one LUT into the person's own vocabulary.
 fn take(app: &App, file: &Path, name: Option<&str>, space: &str) -> Result<Taken, Failure> {
     let unusable = |error| {
         let failure = Failure::from(error);
-        Failure::input(format!("{} is no LUT that can be used: {}", file.display(), failure.message()))
+        Failure::input(format!("cannot use {} as a LUT: {}", file.display(), failure.message()))
     };
     let lut = luts::read(&import::bounded(file, MAX_BYTES)?).map_err(unusable)?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.map_or_else(|| styles::name_of(&stem), str::to_owned);
-    styles::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
+    styles::check_name(&name).map_err(|e| Failure::input(e).remedy("choose another name with --name"))?;
     let space = made::LUT_SPACES.iter().find(|(known, _)| *known == space).map_or(0, |(_, number)| *number);
     let title = lut.title.clone().unwrap_or_else(|| line(&stem).chars().take(60).collect());
     let made = made::lut(&name, &title, &lut, space);
@@ -116,7 +113,7 @@ pub fn mark(app: &App, args: &MarkArgs) -> Result<(), Failure> {
     let made = made::mark(&name, words, &args.place, args.size);
     let (unchanged, file) = add(app, &made)?;
     app.output.result(&json!({ "name": name, "file": file, "unchanged": unchanged }), || {
-        format!("{name}  {}\n`chemigram apply PHOTO {name}` applies it\n", line(words))
+        format!("{name}  {}\nApply it with `chemigram apply PHOTO {name}`.\n", line(words))
     })
 }
 
@@ -139,18 +136,17 @@ pub fn lens(app: &App, args: &LensArgs) -> Result<(), Failure> {
         let remarks = [
             (
                 args.camera.is_none(),
-                format!("for a sensor of crop factor {}: --camera names another\n", camera.crop),
+                format!("for a sensor with crop factor {}; choose another with --camera\n", camera.crop),
             ),
-            (zoom, "a zoom, set to what the file says: `focal` is another\n".to_owned()),
-            (!lens.vignetting, "the profile says nothing of dark corners\n".to_owned()),
+            (zoom, "a zoom: the focal length comes from the file, or set `focal=MM`\n".to_owned()),
+            (!lens.vignetting, "the profile has no vignetting correction\n".to_owned()),
             (
                 lens.vignetting && args.aperture.is_none(),
-                "dark corners are corrected where the file has an aperture, or with `aperture=F`\n"
-                    .to_owned(),
+                "vignetting is corrected if the file has an aperture, or with `aperture=F`\n".to_owned(),
             ),
         ];
         let remarks: String = remarks.into_iter().filter(|(said, _)| *said).map(|(_, words)| words).collect();
-        format!("{name}  {}\n{remarks}`chemigram apply PHOTO {name}` applies it\n", line(&lens.model))
+        format!("{name}  {}\n{remarks}Apply it with `chemigram apply PHOTO {name}`.\n", line(&lens.model))
     })
 }
 
@@ -160,7 +156,7 @@ fn name_or(given: Option<&String>, text: &str) -> Result<String, Failure> {
         let name = styles::name_of(text);
         name.chars().take(40).collect::<String>().trim_end_matches('_').to_owned()
     });
-    styles::check_name(&name).map_err(|e| Failure::input(e).remedy("give it another with --name"))?;
+    styles::check_name(&name).map_err(|e| Failure::input(e).remedy("choose another name with --name"))?;
     Ok(name)
 }
 

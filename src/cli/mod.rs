@@ -3,6 +3,7 @@
 //!
 //! Arguments as typed ([`args`]) are one thing, what they come to ([`resolve`]) another. Everything that is
 //! printed goes through [`output`], every error through [`failure`].
+#![allow(missing_docs, reason = "clap reads the comments; nothing here is an interface")]
 
 pub mod args;
 mod demo;
@@ -90,7 +91,7 @@ fn usage(error: &clap::Error) -> u8 {
     }
     let mut parts = text.trim_start_matches("error: ").split("\n\n");
     let failure = Failure::input(parts.next().unwrap_or_default().replace("\n  ", " "))
-        .remedy("`chemigram --help`, or `chemigram COMMAND --help`");
+        .remedy("see `chemigram --help` or `chemigram COMMAND --help`");
     output::Output::for_json().failure(&failure);
     2
 }

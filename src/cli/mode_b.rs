@@ -20,14 +20,13 @@ use darktable::proxy::Choice;
 use engine::photo::Workspace;
 use serde_json::json;
 
-/// `mode-b`.
 pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
     let style = app.output.style();
     match verb {
         SessionVerb::List { photo } => {
             let sessions = listing::list(&app.library, photo.as_ref())?;
             if sessions.is_empty() {
-                app.output.remark("no sessions yet: `chemigram run-mode-b --help` says how to run one");
+                app.output.remark("no sessions yet; `chemigram run-mode-b --help` explains how to run one");
             }
             app.output.styled(&sessions, || {
                 sessions.iter().map(|s| format!("{}\n", summary_line(s, style))).collect()
@@ -36,13 +35,7 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
         SessionVerb::Status { session } => {
             let (workspace, id) = app.session(session)?;
             let summary = listing::summary(&workspace, &id);
-            app.output.styled(&summary, || {
-                format!(
-                    "{}
-",
-                    summary_line(&summary, style)
-                )
-            })?;
+            app.output.styled(&summary, || format!("{}\n", summary_line(&summary, style)))?;
         }
         SessionVerb::Show { session } => {
             let (workspace, id) = app.session(session)?;
@@ -61,12 +54,12 @@ pub fn show_session(app: &App, workspace: &Workspace, id: &SessionId) -> Result<
     app.output.styled(&model, || text(&model, app.output.style()))
 }
 
-/// Makes a session again, and says what that proves.
+/// Repeats a session, and reports what that proves.
 fn replay(app: &App, part: &str) -> Result<u8, Failure> {
     let (workspace, id) = app.session(part)?;
     let begun = listing::read(&workspace, &id)?.state.start;
     let scratch = tempfile::tempdir()
-        .map_err(|e| Failure::new(ErrorCode::StateError, format!("no scratch folder can be made: {e}")))?;
+        .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot create a temporary folder: {e}")))?;
     let (runtime, cut) = signals::cancelling()?;
     let stop = Stop { soft: cut, hard: Cancel::default() };
     // No model is asked.
@@ -88,18 +81,20 @@ fn replay(app: &App, part: &str) -> Result<u8, Failure> {
 
 fn replayed(found: &Replay) -> String {
     let Replay { calls, commits, pictures, darktable: [then, now], .. } = found;
-    let calls = format!("{calls} calls made again, {commits} snapshots the same");
+    let calls = format!("{calls} calls repeated, {commits} commits identical");
     match (&found.difference, found.proof) {
         (Some(Difference { line, what }), _) => {
             format!(
-                "differs: line {line} of the transcript: {}\n{calls}, {pictures} pictures the same\n",
+                "different at line {line} of the transcript: {}\n{calls}, {pictures} pictures identical\n",
                 plain(what)
             )
         }
         (None, Proof::SameEdits) => {
-            format!("same edits, another renderer: darktable {now} is here, and {then} was then\n{calls}\n")
+            format!(
+                "same edits; pictures not compared: darktable {now} is installed, the session used {then}\n{calls}\n"
+            )
         }
-        (None, _) => format!("same pixels: {calls}, {pictures} pictures the same\n"),
+        (None, _) => format!("same pixels: {calls}, {pictures} pictures identical\n"),
     }
 }
 
@@ -108,14 +103,14 @@ fn stop(app: &App, part: &str) -> Result<(), Failure> {
     let (workspace, id) = app.session(part)?;
     let condition = listing::summary(&workspace, &id).condition;
     let Condition::Running { pid } = condition else {
-        let message = format!("session {id} does not run: it is {}", condition.word());
+        let message = format!("session {id} is not running: it is {}", condition.word());
         return Err(Failure::new(ErrorCode::StateError, message));
     };
     let at_once = listing::ask_to_stop(&workspace, &id)? == Halt::Now;
     app.output.result(&json!({ "session": id, "asked": true, "at_once": at_once, "pid": pid }), || {
         let what = if at_once { "to stop at once" } else { "to wrap up" };
         format!(
-            "session {} is asked {what}; `chemigram mode-b show {}` shows what it brings\n",
+            "asked session {} {what}; see its review with `chemigram mode-b show {}`\n",
             id.short(),
             id.short()
         )

@@ -16,7 +16,6 @@ const WIDTH: std::ops::RangeInclusive<usize> = 40..=110;
 /// How results, remarks and errors leave the program.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// JSON instead of text.
     pub json: bool,
     /// Results and errors only.
     pub quiet: bool,

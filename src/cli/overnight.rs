@@ -65,7 +65,7 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
     let night = match record::unfinished(&app.library, &record::hash(&draft.caps, &orders)) {
         Some(night) => {
             let name = &night.record.night;
-            app.output.remark(&format!("this plan has a night that is not over: going on with {name}"));
+            app.output.remark(&format!("this plan has an unfinished batch: resuming {name}"));
             night
         }
         None => record::begin(&app.library, (&path, &text), draft.caps, orders, Timestamp::now())?,
@@ -85,7 +85,7 @@ fn spend(app: &App, mut night: Night, jobs: usize) -> Result<u8, Failure> {
     runtime.block_on(async {
         signals::listen(stop.clone(), move |_| {
             let text = match heard.hard.is_cancelled() {
-                false => "no further session begins; those under way wrap up: what was made is kept and judged. Ctrl-C again stops at once",
+                false => "wrapping up the running sessions, starting no more: everything is kept and scored; press Ctrl-C again to stop at once",
                 true => "stopping at once",
             };
             bars.suspend(|| output.remark(text));
@@ -129,14 +129,14 @@ fn orders(app: &App, path: &Path, draft: &Draft) -> Result<Vec<Order>, Failure> 
         return Ok(orders);
     }
     let count = match mistakes.len() {
-        1 => "a mistake".to_owned(),
-        n => format!("{n} mistakes"),
+        1 => "an error".to_owned(),
+        n => format!("{n} errors"),
     };
-    let mut text = format!("{} has {count}; nothing was begun", path.display());
+    let mut text = format!("{} has {count}; nothing was started", path.display());
     for Mistake { line, message } in &mistakes {
         let _ = write!(text, "\n  line {line}: {}", one_line(message));
     }
-    Err(Failure::input(text).remedy("`chemigram overnight --example` prints a plan with everything in it"))
+    Err(Failure::input(text).remedy("`chemigram overnight --example` prints a complete example"))
 }
 
 /// Where orders are made of wishes.
@@ -290,7 +290,7 @@ impl Desk<'_> {
         if !path.is_file() {
             let photos = library.photos()?;
             let hint = did_you_mean(named, photos.iter().map(PhotoId::as_str));
-            let message = format!("`{named}` is neither a photo of the library nor a file{hint}");
+            let message = format!("`{named}` is neither a photo in the library nor a file{hint}");
             return Err(Failure::new(ErrorCode::NotFound, message));
         }
         let (sha256, _) = files::hash(&path).map_err(|e| Failure::file("read", &path, &e))?;
@@ -431,7 +431,7 @@ impl House for Crew<'_> {
 fn told(stamped: &Stamped) -> Option<String> {
     Some(match &stamped.entry {
         Entry::Started { photo, session, budget, again, place } => {
-            let verb = if *again { "goes on with" } else { "begins" };
+            let verb = if *again { "resuming" } else { "starting" };
             format!("{}. {photo}: {verb} session {} ({})", place + 1, session.short(), words(budget))
         }
         Entry::Ended { place, outcome, .. } => format!("{}. {}", place + 1, outcome.as_str()),
@@ -470,18 +470,24 @@ fn dry_run(app: &App, draft: &Draft, orders: &[Order], jobs: usize) -> Result<()
                 write!(text, "  {}: {}, by {}", one_line(&order.photo), words(&order.budget), one_line(&by));
             let _ = match given {
                 Ok(given) if *given == order.budget => writeln!(text),
-                Ok(given) => writeln!(text, "\n    if all before it take all, only {}", words(given)),
-                Err(why) => writeln!(text, "\n    if all before it take all, it is not begun: {why}"),
+                Ok(given) => writeln!(
+                    text,
+                    "\n    may get only {}, if the sessions before it use all of theirs",
+                    words(given)
+                ),
+                Err(why) => {
+                    writeln!(text, "\n    may not start, if the sessions before it use all of theirs: {why}")
+                }
             };
         }
         let cost =
-            cost.map_or_else(|| "an amount that nothing caps".into(), |cost| format!("{} USD", usd(cost)));
-        let _ = writeln!(text, "together {cost} and {} of session time", clock(seconds));
+            cost.map_or_else(|| "an unlimited amount of money".into(), |cost| format!("{} USD", usd(cost)));
+        let _ = writeln!(text, "together at most {cost} and {} of session time", clock(seconds));
         let caps = &draft.caps;
         let time = caps.time_seconds.map(|time| format!(", {}", clock(time))).unwrap_or_default();
         let money = caps.cost_micro_usd.map(|cost| format!(", {} USD", usd(cost))).unwrap_or_default();
-        let verdict = if fits { "all of it fits under" } else { "not all of it fits under" };
-        let _ = writeln!(text, "{verdict} the night's budget{time}{money}");
+        let verdict = if fits { "all of it fits within" } else { "not all of it fits within" };
+        let _ = writeln!(text, "{verdict} the budget of the batch{time}{money}");
         text.push_str("Nothing was sent and nothing was spent.");
         text
     })

@@ -11,30 +11,33 @@ Examples:
   chemigram overnight tonight.toml --jobs 2
   chemigram overnight --resume last
 
-The plan names the photos, each with its brief, vectors and budget, and what the whole night may take. What is
-wrong in it is told before anything begins. A session that fails does not end the night. Ctrl-C once lets the
-sessions under way wrap up and begins no further one; twice stops at once. The same plan again, or --resume, goes
-on with a night that is not over. The report is in LIBRARY/overnight/NIGHT/report.html and report.txt.
+The plan lists the photos, each with its brief, directions and budget, and the limits of the whole batch. All errors \
+in the plan are reported before anything starts. A session that fails does not end the batch. Ctrl-C starts no further \
+session and lets the running ones wrap up; a second Ctrl-C stops at once. Run the same plan again, or use --resume, to \
+continue an unfinished batch. The report is LIBRARY/overnight/BATCH/report.html (and report.txt).
 
-Exit status: 0 when every session ended well, 1 when one did not, 10 when the night's budget kept one from
-beginning, 25 when the night was stopped, 2 when the plan has mistakes.";
+Exit status:
+  0   every session ended well
+  1   a session did not
+  2   the plan has errors
+  10  the budget of the batch kept a session from starting
+  25  the batch was stopped";
 
-/// `overnight`.
 #[derive(Args, Debug)]
 pub struct OvernightArgs {
-    /// The plan
+    /// The plan of the batch
     #[arg(value_name = "PLAN.toml", required_unless_present_any = ["resume", "example"])]
     pub plan: Option<PathBuf>,
-    /// Go on with a night: its name, the beginning of it, or `last`
-    #[arg(long, value_name = "NIGHT", conflicts_with_all = ["plan", "dry_run", "example"])]
+    /// Resume a batch: its name, the beginning of it, or `last`
+    #[arg(long, value_name = "BATCH", conflicts_with_all = ["plan", "dry_run", "example"])]
     pub resume: Option<String>,
-    /// Sessions at once; each may keep a core and 1 GB busy
+    /// Sessions to run at once; each may use one core and 1 GB
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub jobs: u8,
-    /// Print what would be run and what it may take at most, and spend nothing
+    /// Show what would run and the most it could use, without starting
     #[arg(long)]
     pub dry_run: bool,
-    /// Print a plan to begin from
+    /// Print an example plan
     #[arg(long, conflicts_with_all = ["plan", "dry_run"])]
     pub example: bool,
 }

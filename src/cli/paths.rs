@@ -25,8 +25,11 @@ impl Folders {
         let folder = |name: &str, below: &str| {
             let home = || absolute("HOME").map(|home| home.join(below));
             absolute(name).or_else(home).map(|path| path.join("chemigram")).ok_or_else(|| {
-                Failure::new(ErrorCode::StateError, format!("neither {name} nor HOME names a folder"))
-                    .remedy("set HOME")
+                Failure::new(
+                    ErrorCode::StateError,
+                    format!("neither {name} nor HOME is set to an absolute path"),
+                )
+                .remedy("set HOME")
             })
         };
         Ok(Self {
@@ -61,12 +64,10 @@ impl Folders {
         self.data.join("evaluations")
     }
 
-    /// The taste files.
     pub fn tastes(&self) -> PathBuf {
         self.config.join("tastes")
     }
 
-    /// The user's own prompts.
     pub fn prompts(&self) -> PathBuf {
         self.config.join("prompts")
     }
@@ -76,12 +77,10 @@ impl Folders {
         self.data.join("scenarios")
     }
 
-    /// The user's own protocols.
     pub fn protocols(&self) -> PathBuf {
         self.config.join("protocols")
     }
 
-    /// The user's own providers.
     pub fn providers(&self) -> PathBuf {
         self.config.join("providers")
     }
@@ -91,7 +90,6 @@ impl Folders {
         self.cache.join("darktable")
     }
 
-    /// Rendered pictures.
     pub fn renders(&self) -> PathBuf {
         self.cache.join("renders")
     }

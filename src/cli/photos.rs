@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::import;
 use super::resolve;
 use super::setup::App;
-use crate::review::line;
+use crate::review::{count, line};
 use base::error::{Coded as _, ErrorCode};
 use base::ids::PhotoId;
 use darktable::baseline::FileFacts;
@@ -27,7 +27,7 @@ pub fn ingest(
 ) -> Result<(), Failure> {
     let brief = resolve::optional_text(brief)?;
     if raw.is_file() {
-        app.output.remark(&format!("asking darktable for its default edit of {}", raw.display()));
+        app.output.remark(&format!("asking darktable for the default edit of {}", raw.display()));
     }
     // Read before the photo is taken in: a sidecar that cannot be followed leaves nothing behind.
     let edit = sidecar.map(|file| import::read_for(app, raw, file.as_deref())).transpose()?;
@@ -63,7 +63,7 @@ pub fn ingest(
                 imported.commit.short()
             )),
             (None, Some(sidecar)) => text.push_str(&format!(
-                "note      {} was left alone: `chemigram import-sidecar {} FILE` takes it over\n",
+                "note      {} was not imported; to import it: `chemigram import-sidecar {} FILE`\n",
                 line(&sidecar.display().to_string()),
                 photo.id
             )),
@@ -73,7 +73,6 @@ pub fn ingest(
     })
 }
 
-/// Writes the demo's raw.
 pub fn demo_raw(app: &App, file: &Path, force: bool) -> Result<(), Failure> {
     let bytes = dng::demo_raw()?;
     write_new(file, &bytes, force)?;
@@ -94,7 +93,7 @@ pub fn write_new(file: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> 
 
 /// The remark about a blank picture.
 pub fn as_untouched(file: &Path, blank: Blank) -> String {
-    format!("{} is {blank}, as the untouched photo is", line(&file.display().to_string()))
+    format!("{} is {blank}, like the unedited photo", line(&file.display().to_string()))
 }
 
 /// Fails for a file that is there.
@@ -106,8 +105,8 @@ pub fn refuse_existing(file: &Path, force: bool) -> Result<(), Failure> {
 }
 
 fn there_already(file: &Path) -> Failure {
-    let message = format!("{} is there already", file.display());
-    Failure::new(ErrorCode::StateError, message).remedy("add --force to replace it")
+    let message = format!("{} already exists", file.display());
+    Failure::new(ErrorCode::StateError, message).remedy("use --force to overwrite it")
 }
 
 #[derive(Serialize)]
@@ -132,7 +131,7 @@ pub fn photos(app: &App) -> Result<(), Failure> {
     let rows: Vec<Row> = app.library.photos()?.into_iter().map(row).collect();
     if rows.is_empty() {
         app.output.remark(&format!(
-            "no photos in {}: `chemigram ingest RAW` adds one",
+            "no photos in {}; add one with `chemigram ingest RAW`",
             app.library.root().display()
         ));
     }
@@ -141,11 +140,11 @@ pub fn photos(app: &App) -> Result<(), Failure> {
         rows.iter()
             .map(|row| match (&row.status, &row.problem) {
                 (Some(status), _) => format!(
-                    "{:wide$}  {:12}  {:2} commits  {:2} branches  {}\n",
+                    "{:wide$}  {:12}  {:>11}  {:>11}  {}\n",
                     row.photo,
                     head(&status.head),
-                    status.commits,
-                    status.branches.len(),
+                    count(status.commits as u64, "commit"),
+                    count(status.branches.len() as u64, "branch"),
                     row.camera
                 ),
                 (None, problem) => {
@@ -166,13 +165,13 @@ pub fn status(app: &App, photo: &PhotoId) -> Result<(), Failure> {
     let status = workspace.status()?;
     app.output.result(&status, || {
         let mut text = format!(
-            "photo      {}\nhead       {} at {}{}\nhistory    {} commits, {} modules, {} of them on\n",
+            "photo      {}\nhead       {} at {}{}\nhistory    {}, {}, {} enabled\n",
             status.photo,
             head(&status.head),
             status.commit.short(),
             if status.is_baseline { ", the baseline's edit" } else { "" },
-            status.commits,
-            status.modules,
+            count(status.commits as u64, "commit"),
+            count(status.modules as u64, "module"),
             status.enabled,
         );
         for (what, refs) in [("branches", &status.branches), ("tags", &status.tags)] {
@@ -181,7 +180,7 @@ pub fn status(app: &App, photo: &PhotoId) -> Result<(), Failure> {
         }
         if status.proposals > 0 {
             text.push_str(&format!(
-                "proposals  {} wait for you: `chemigram proposals list {}`\n",
+                "proposals  {} open: `chemigram proposals list {}`\n",
                 status.proposals, status.photo
             ));
         }

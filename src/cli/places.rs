@@ -32,7 +32,7 @@ fn regions(text: &str) -> Result<Vec<Region>, Failure> {
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let at = if path == "." { String::new() } else { format!(" at regions{path}") };
-        Failure::input(format!("the regions are not readable{at}: {}", error.inner())).remedy(
+        Failure::input(format!("invalid regions{at}: {}", error.inner())).remedy(
             r#"write a list like [{"mask":{"shape":"circle","center":[0.5,0.4],"radius":0.2},"parameter_values":{"ev":0.3}}]"#,
         )
     })
@@ -88,7 +88,7 @@ fn edit(
     });
     app.output.result(&result, || match info.unchanged {
         true => {
-            format!("{branch}  {}  unchanged: the picture has this already ({words})\n", info.commit.short())
+            format!("{branch}  {}  unchanged: already has this ({words})\n", info.commit.short())
         }
         false => format!("{branch}  {}  {words}\n", info.commit.short()),
     })

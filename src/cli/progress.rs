@@ -188,7 +188,7 @@ impl Host for Watch<'_> {
         if !self.asks {
             return None;
         }
-        let ask = || self.output.ask(&format!("the agent asks: {}\n>", plain(question)));
+        let ask = || self.output.ask(&format!("the model asks: {}\n>", plain(question)));
         self.bar.suspend(ask).filter(|answer| !answer.is_empty())
     }
 }
@@ -206,10 +206,10 @@ fn remark(event: &Event) -> Option<String> {
             format!("{}: {}", name.rsplit('/').next().unwrap_or(name), one_line(op))
         }
         Event::Attempt { message, pause_ms: Some(pause), .. } => {
-            format!("{}; trying again in {:.1} s", one_line(message), *pause as f64 / 1000.0)
+            format!("{}; retrying in {:.1} s", one_line(message), *pause as f64 / 1000.0)
         }
         Event::Attempt { message, .. } => one_line(message),
-        Event::CapFired { exhausted } => exhausted.to_string(),
+        Event::CapFired { exhausted } => exhausted.words(),
         Event::WrapUp { reason, .. } => format!("wrapping up: {}", one_line(reason)),
         Event::Brief { state, attempt, attempts, .. } => {
             let again =

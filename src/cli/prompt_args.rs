@@ -4,71 +4,70 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// `prompts`.
 #[derive(Debug, Subcommand)]
 pub enum PromptVerb {
-    /// List them
+    /// List the prompts and their versions
     List {
-        /// A folder of prompts of your own
+        /// Your own folder of prompts
         #[arg(long, value_name = "DIR")]
         prompts: Option<PathBuf>,
     },
-    /// Print a template
+    /// Print a prompt's template
     Show {
-        /// Its name, with @VERSION or without
+        /// The prompt: NAME or NAME@VERSION
         name: String,
-        /// A folder of prompts of your own
+        /// Your own folder of prompts
         #[arg(long, value_name = "DIR")]
         prompts: Option<PathBuf>,
     },
-    /// Fill in a template
+    /// Render a prompt with values filled in
     Render {
-        /// Its name, with @VERSION or without
+        /// The prompt: NAME or NAME@VERSION
         name: String,
-        /// A value; JSON where it is JSON, else text
+        /// A value: JSON if it parses as JSON, otherwise text; repeatable
         #[arg(long = "var", value_name = "KEY=VALUE")]
         vars: Vec<String>,
         /// A JSON file with the values
         #[arg(long, value_name = "FILE")]
         context: Option<PathBuf>,
-        /// A folder of prompts of your own
+        /// Your own folder of prompts
         #[arg(long, value_name = "DIR")]
         prompts: Option<PathBuf>,
     },
-    /// Begin the next version of a prompt in a folder of your own
+    /// Start the next version of a prompt in your own folder
     New {
-        /// Its name, with @VERSION or without: what to begin from
+        /// The prompt to start from: NAME or NAME@VERSION
         name: String,
-        /// The folder [default: the one in the configuration folder]
+        /// Your own folder of prompts [default: prompts in the configuration folder]
         #[arg(long, value_name = "DIR")]
         prompts: Option<PathBuf>,
     },
-    /// Show what one version changes of another
+    /// Show the differences between two versions of a prompt
     Diff {
         /// The prompt
         name: String,
         /// The older version
         from: String,
-        /// The newer one
+        /// The newer version
         to: String,
-        /// A folder of prompts of your own
+        /// Your own folder of prompts
         #[arg(long, value_name = "DIR")]
         prompts: Option<PathBuf>,
     },
-    /// Freeze a version of your own: its hash goes into the manifest, and its text never changes again
+    /// Publish a version of your own: its hash goes into the manifest, and its text can no longer change
     Publish {
-        /// The prompt and the version, NAME@VERSION
+        /// The prompt and version: NAME@VERSION
         name: String,
-        /// Use it from now on where no version is named
+        /// Make it the default version
         #[arg(long)]
         activate: bool,
-        /// The folder [default: the one in the configuration folder]
+        /// Your own folder of prompts [default: prompts in the configuration folder]
         #[arg(long, value_name = "DIR")]
         prompts: Option<PathBuf>,
     },
-    /// Prove that no published text was changed, and list drafts
+    /// Check that no published prompt was changed, and list drafts
     Verify {
-        /// A folder of prompts of your own
+        /// Your own folder of prompts
         #[arg(long, value_name = "DIR")]
         prompts: Option<PathBuf>,
     },

@@ -13,7 +13,6 @@ use crate::review::{line, plain};
 use base::assets::Overlay;
 use base::error::ErrorCode;
 
-/// Runs a verb.
 pub fn run(app: &App, verb: &PromptVerb) -> Result<u8, Failure> {
     match verb {
         PromptVerb::List { prompts } => {
@@ -48,7 +47,7 @@ pub fn run(app: &App, verb: &PromptVerb) -> Result<u8, Failure> {
             let draft = store(app, &folder)?.draft(name, from, &folder)?;
             app.output.result(&draft, || {
                 format!(
-                    "{}\n  # begun from {}; say what you change in {}\nchemigram prompts diff {} {} {}{}\n",
+                    "{}\n  # copied from {}; describe your changes in {}\nchemigram prompts diff {} {} {}{}\n",
                     draft.template.display(),
                     draft.from,
                     draft.changelog.display(),
@@ -67,11 +66,11 @@ pub fn run(app: &App, verb: &PromptVerb) -> Result<u8, Failure> {
         PromptVerb::Publish { name, activate, prompts } => {
             let folder = prompts.clone().unwrap_or_else(|| app.folders.prompts());
             let (name, version) = name.split_once('@').ok_or_else(|| {
-                Failure::input(format!("`{name}` names no version")).remedy("write it like mode_b/system@v2")
+                Failure::input(format!("`{name}` has no version")).remedy("write it like mode_b/system@v2")
             })?;
             let published = store(app, &folder)?.publish(name, version, *activate, &folder)?;
             app.output.result(&published, || {
-                let active = if published.active { ", and used where no version is named" } else { "" };
+                let active = if published.active { " and is now the default version" } else { "" };
                 format!("{name}@{version} is published{active}: {}\n", published.template_sha256)
             })?;
         }
@@ -82,7 +81,7 @@ pub fn run(app: &App, verb: &PromptVerb) -> Result<u8, Failure> {
                 let row =
                     |r: &crate::prompts::Remark| format!("{}@{}: {}\n", r.name, r.version, line(&r.text));
                 match remarks.is_empty() {
-                    true => "every published prompt is what was published\n".to_owned(),
+                    true => "all published prompts are unchanged\n".to_owned(),
                     false => remarks.iter().map(row).collect(),
                 }
             })?;

@@ -23,7 +23,6 @@ struct Done {
     branch: RefName,
     /// The commit; the one it would stand on, in a dry run.
     commit: Hash,
-    /// The edit.
     state: Hash,
     /// The target had all of it already.
     unchanged: bool,
@@ -35,7 +34,7 @@ pub fn propagate(app: &App, args: &PropagateArgs) -> Result<u8, Failure> {
     let (photo, at) = (&args.source.0, args.source.1.as_deref().unwrap_or("HEAD"));
     let twice = args.targets.iter().enumerate().find(|(i, t)| args.targets.iter().take(*i).any(|o| o == *t));
     if let Some((_, target)) = twice {
-        return Err(Failure::input(format!("`{target}` is named twice")));
+        return Err(Failure::input(format!("`{target}` is given twice")));
     }
     let vocabulary = app.vocabulary()?;
     let source = app.photo(photo)?;
@@ -77,9 +76,11 @@ fn place(workspace: &Workspace, wanted: Option<&RefName>) -> Result<(RefName, Ha
         return Ok((current_branch(&head, workspace.id())?, workspace.head_commit()?, true));
     };
     if branch.as_str() == "main" {
-        let message = format!("`main` of {} is not checked out, and stays where it is", workspace.id());
-        return Err(Failure::new(ErrorCode::PermissionDenied, message)
-            .remedy(format!("`chemigram checkout {} main` first, or take another branch", workspace.id())));
+        let message = format!("cannot change `main` of {}: it is not checked out", workspace.id());
+        return Err(Failure::new(ErrorCode::PermissionDenied, message).remedy(format!(
+            "run `chemigram checkout {} main` first, or use another branch",
+            workspace.id()
+        )));
     }
     let tip = workspace.branch(branch)?;
     let stands = tip.is_some();
@@ -139,16 +140,16 @@ impl Row {
 fn table(rows: &[Row], edits: &Edits<'_>, dry_run: bool) -> String {
     let mut text = format!("{}\n", edits.words().join(", "));
     if !edits.left.is_empty() {
-        text.push_str(&format!("left behind: {}\n", edits.left.join(", ")));
+        text.push_str(&format!("not copied: {}\n", edits.left.join(", ")));
     }
     let wide = rows.iter().map(|row| row.photo.as_str().len()).max().unwrap_or(0);
     for row in rows {
         let said = match &row.outcome {
             Ok(done) => {
                 let what = match (done.unchanged, dry_run) {
-                    (true, _) => "unchanged: has this already",
-                    (false, true) => "would be set",
-                    (false, false) => "set",
+                    (true, _) => "unchanged: already has this",
+                    (false, true) => "would be copied",
+                    (false, false) => "copied",
                 };
                 format!("{}  {}  {what}", done.branch, done.commit.short())
             }

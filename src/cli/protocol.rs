@@ -13,7 +13,7 @@ use crate::protocol::model::{Protocol, Target};
 use crate::protocol::schema::{Kind, Trust};
 use crate::protocol::variables::{Purpose, Values};
 use crate::protocol::{Options, load, store};
-use crate::review::{line, plain};
+use crate::review::{count, line, plain};
 use base::assets::{Origin, Overlay};
 
 /// `protocol`; the status of a check says whether it can run.
@@ -47,7 +47,7 @@ fn list(app: &App, files: &Overlay) -> Result<(), Failure> {
     app.output.result(&rows, || {
         let word = |row: &Value, key: &str| line(row[key].as_str().unwrap_or_default());
         let row = |row: &Value| {
-            let mark = if row["errors"] == true { "  (has errors: check it)" } else { "" };
+            let mark = if row["errors"] == true { "  (has errors)" } else { "" };
             let own = if row["user"] == true { "  (your own)" } else { "" };
             format!("{:wide$}  {}{own}{mark}\n", word(row, "name"), word(row, "description"))
         };
@@ -108,11 +108,11 @@ fn target(protocol: &Protocol, target: Target) -> &str {
 pub(super) fn told(protocol: &Protocol) -> String {
     let mut text = format!("{}\n{}\n", line(&protocol.name), line(&protocol.description));
     if !protocol.variables.is_empty() {
-        text.push_str("\nWhat it wants to know (--var NAME=VALUE):\n");
+        text.push_str("\nVariables (--var NAME=VALUE):\n");
     }
     for (name, variable) in &protocol.variables {
         let default = match &variable.default {
-            Some(Value::String(empty)) if empty.is_empty() => "(may be left out)".to_owned(),
+            Some(Value::String(empty)) if empty.is_empty() => "(optional)".to_owned(),
             Some(value) => format!("(default: {value})"),
             None => "(required)".to_owned(),
         };
@@ -126,7 +126,7 @@ pub(super) fn told(protocol: &Protocol) -> String {
             let ways = state.transitions.iter().filter(|t| t.written);
             let ways: Vec<String> = ways
                 .map(|t| {
-                    let when = if t.when.is_some() { " (on a condition)" } else { "" };
+                    let when = if t.when.is_some() { " (if a condition is met)" } else { "" };
                     format!("{}{when} → {}", t.on, target(protocol, t.to))
                 })
                 .collect();
@@ -134,10 +134,10 @@ pub(super) fn told(protocol: &Protocol) -> String {
         }
         if let Some(tools) = state.tools.as_ref().filter(|tools| !tools.is_empty()) {
             let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
-            let _ = writeln!(text, "      may call {}", line(&tools.join(", ")));
+            let _ = writeln!(text, "      tools: {}", line(&tools.join(", ")));
         }
         if let Some(action) = &state.action {
-            let _ = writeln!(text, "      the engine calls {}", line(&action.tool));
+            let _ = writeln!(text, "      action: {}", line(&action.tool));
         }
     }
     if let Some(budget) = protocol.budget.and_then(|budget| serde_json::to_value(budget).ok()) {
@@ -149,7 +149,7 @@ pub(super) fn told(protocol: &Protocol) -> String {
             .map(|(name, cap)| format!("{name} {cap}"))
             .collect();
         if !caps.is_empty() {
-            let _ = writeln!(text, "\nIt may spend at most: {}", caps.join(", "));
+            let _ = writeln!(text, "\nLimits: {}", caps.join(", "));
         }
     }
     text
@@ -182,9 +182,13 @@ fn check(app: &App, args: &CheckArgs) -> Result<u8, Failure> {
         let errors = loaded.findings.iter().filter(|f| f.severity == Severity::Error).count();
         let warnings = findings.len() - errors;
         let said = match (errors, warnings) {
-            (0, 0) => "nothing is wrong".to_owned(),
-            (0, _) => format!("it can run; {warnings} to look at"),
-            _ => format!("it cannot run: {errors} wrong, {warnings} to look at"),
+            (0, 0) => "no errors".to_owned(),
+            (0, _) => format!("no errors, {}", count(warnings as u64, "warning")),
+            _ => format!(
+                "{}, {}; it cannot run",
+                count(errors as u64, "error"),
+                count(warnings as u64, "warning")
+            ),
         };
         let list: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
         format!("{list}{}: {said}\n", line(&file))

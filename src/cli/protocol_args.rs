@@ -10,39 +10,37 @@ Examples:
   chemigram protocol check mine.toml --mermaid > mine.mmd
   chemigram protocol check old.json --var repo=core --json
 
-Exit status: 0 when it can run (there may be warnings), 2 when it has errors.";
+Exit status: 0 if it can run (with or without warnings), 2 if it has errors.";
 
-/// `protocol …`.
 #[derive(Debug, Subcommand)]
 pub enum ProtocolVerb {
-    /// List the protocols, those that come along and your own
+    /// List the protocols, built in and your own
     List,
-    /// Show a protocol: its states, where they go, and what it wants to know
+    /// Show a protocol: its states, transitions and variables
     #[command(after_help = "Example:\n  chemigram protocol show mode_b_explore")]
     Show {
-        /// Its name
+        /// The protocol
         name: String,
         /// Print the file itself
         #[arg(long)]
         source: bool,
     },
-    /// Check a protocol: say what is wrong, where, and what would be right
+    /// Check a protocol file: report each error, where it is and how to correct it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
 }
 
-/// `protocol check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// The file, TOML or JSON
+    /// The protocol file, TOML or JSON
     pub file: PathBuf,
-    /// Draw it instead: a Mermaid state diagram
+    /// Print a Mermaid state diagram instead
     #[arg(long)]
     pub mermaid: bool,
-    /// A value for a variable; repeatable
+    /// Set a variable; repeatable
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = assignment)]
     pub vars: Vec<(String, String)>,
-    /// Hold a file of the original format to version 2
+    /// Check a file in the original format by the rules of version 2
     #[arg(long)]
     pub strict: bool,
 }

@@ -15,15 +15,16 @@ use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::budget::Budget;
+use crate::overnight::share::words;
 use crate::provider::{Choice, Provider, connect};
-use crate::review::plain;
+use crate::review::{line, plain};
 use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Asked};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
-use crate::transcript;
+use crate::transcript::{self, PlannedBranch, Vector};
 use base::clock::{Stop, SystemClock};
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
@@ -68,13 +69,12 @@ fn session(
     let goal = resolve::optional_text(args.generate.as_ref())?;
     // A protocol is written and kept though nobody is there; without a yes it is not run.
     if !args.yes && !args.dry_run && goal.is_none() && !app.output.can_ask() {
-        return Err(Failure::new(ErrorCode::InvalidInput, "nobody is at a terminal to confirm the plan")
-            .remedy("add --yes to begin without asking, or --dry-run to see the plan"));
+        return Err(Failure::new(ErrorCode::InvalidInput, "there is no terminal to confirm the plan")
+            .remedy("add --yes to start without asking, or --dry-run to see the plan"));
     }
     let asked = protocol.map(|named| steering::asked(app, named, &args.vars)).transpose()?;
     if asked.is_none() && goal.is_none() && !args.vars.is_empty() {
-        return Err(Failure::input("--var is for the variables of a protocol, and there is none")
-            .remedy("name one with --protocol FILE|NAME"));
+        return Err(Failure::input("--var needs a protocol").remedy("choose one with --protocol NAME|FILE"));
     }
     let brief = resolve::optional_text(args.brief.as_ref())?;
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
@@ -118,16 +118,17 @@ fn session(
         None => {}
     }
     let plan = wish.plan(&setup, proxy)?;
+    let free = setup.provider.info().free;
     steering::remarks(app, &plan);
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
     }
     // Who has said yes to a protocol that was written need not say it again.
     if !args.yes && goal.is_none() {
-        app.output.remark(&plain(&plan.message));
-        let answer = app.output.ask("\nBegin? [yes/no]").unwrap_or_default();
+        app.output.remark(&confirmation(&plan, free));
+        let answer = app.output.ask("\nStart? [yes/no]").unwrap_or_default();
         if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
-            return Err(Failure::new(ErrorCode::StateError, "not begun; nothing was spent"));
+            return Err(Failure::new(ErrorCode::StateError, "not started; nothing was spent"));
         }
     }
     carry_out(app, stop, !args.yes, 0, || Ok(start::start(setup, plan)?))
@@ -144,7 +145,6 @@ pub(super) struct Wish {
     pub request: Request,
     /// What steers it.
     pub asked: Option<Asked>,
-    /// Who works.
     pub provider: Arc<dyn Provider>,
     /// Who gives second opinions.
     pub referee: Referee,
@@ -197,18 +197,17 @@ pub fn run_request(
     carry_out(app, stop, false, 0, || Ok(start::start(setup, plan)?))
 }
 
-/// Takes up a session.
 fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Result<u8, Failure> {
     if !args.yes && !app.output.can_ask() {
-        return Err(Failure::new(ErrorCode::InvalidInput, "nobody is at a terminal to confirm")
-            .remedy("add --yes to go on without asking"));
+        return Err(Failure::new(ErrorCode::InvalidInput, "there is no terminal to confirm")
+            .remedy("add --yes to resume without asking"));
     }
     let (workspace, id) = app.session(part)?;
     if let Some(named) = photo
         && known(app, named)?.as_ref() != Some(workspace.id())
     {
         let message = format!("session {} is not on `{named}` but on `{}`", id.short(), workspace.id());
-        return Err(Failure::input(message).remedy("leave out the photo: the session knows its own"));
+        return Err(Failure::input(message).remedy("leave out the photo"));
     }
     let session = listing::read(&workspace, &id)?;
     let stop = Stop::default();
@@ -228,9 +227,7 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
 
 /// What is said anew of a session that goes on; what is left out is as it began.
 pub(super) struct Anew {
-    /// Who works.
     pub choice: ChoiceArgs,
-    /// The seed.
     pub seed: Option<u64>,
     /// Who gives second opinions.
     pub referee: Option<String>,
@@ -259,7 +256,7 @@ pub(super) fn take_up(
     if !named && chosen.base_url.take().is_some() {
         let name = crate::review::line(&begun.provider);
         app.output.remark(&format!(
-            "{BASE_URL_ENV} is for the provider that is named: to use it, add `--provider {name}`"
+            "{BASE_URL_ENV} is ignored, because no provider is given; to use it, add `--provider {name}`"
         ));
     }
     let provider = connect(&app.registry(), &chosen)?;
@@ -305,7 +302,7 @@ fn carry_out(
 
 /// Why a session stopped in the middle, and how it goes on.
 fn cut_short(error: &SessionError, id: &SessionId) -> Failure {
-    let on = format!("`chemigram run-mode-b --resume {} --yes` goes on where it stopped", id.short());
+    let on = format!("continue it with `chemigram run-mode-b --resume {} --yes`", id.short());
     let remedy = error.remedy().map_or_else(|| on.clone(), |first| format!("{first}; then {on}"));
     Failure::from(Fault::from(error)).remedy(remedy)
 }
@@ -374,7 +371,7 @@ fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Res
         return match known(app, named)? {
             Some(id) => app.photo(&id),
             None => Err(Failure::new(ErrorCode::NotFound, format!("{named} is not in the library yet"))
-                .remedy(format!("`chemigram ingest {named}` takes it in; a dry run does not"))),
+                .remedy(format!("a dry run does not add it; run `chemigram ingest {named}` first"))),
         };
     }
     let path = Path::new(named);
@@ -382,7 +379,7 @@ fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Res
         return app.photo(&id);
     }
     if path.is_file() {
-        app.output.remark(&format!("taking in {named}"));
+        app.output.remark(&format!("adding {named} to the library"));
     }
     let options = IngestOptions { id: None, brief: brief.cloned() };
     match app.try_ingest(path, options)? {
@@ -406,6 +403,39 @@ fn known(app: &App, named: &str) -> Result<Option<PhotoId>, Failure> {
     let path = Path::new(named);
     let (sha256, _) = files::hash(path).map_err(|e| Failure::file("read", path, &e))?;
     Ok(app.library.find_raw(&sha256)?)
+}
+
+/// A plan as a person confirms it: what is done, by whom, and what it may cost.
+fn confirmation(plan: &Plan, free: bool) -> String {
+    let start = &plan.start;
+    let mut rows =
+        vec![("Photo", format!("{}, from {} ({})", start.photo, start.baseline_ref, start.baseline.short()))];
+    if let Some(steered) = &plan.protocol {
+        rows.push(("Protocol", steered.protocol.name.clone()));
+    }
+    for PlannedBranch { branch, vector } in &start.branches {
+        let direction = match vector {
+            Some(Vector { direction, intensity: Some(intensity), .. }) => {
+                format!("{direction} ({intensity})")
+            }
+            Some(Vector { direction, .. }) => direction.clone(),
+            None => "open-ended".to_owned(),
+        };
+        rows.push(("Branch", format!("{branch}: {direction}")));
+    }
+    rows.push(("Criteria", start.criteria.clone()));
+    rows.push(("Model", format!("{} {}", start.provider, start.model)));
+    if let Some(referee) = &start.referee {
+        rows.push(("Referee", format!("{} {}", referee.provider, referee.model)));
+    }
+    let cost = match (free, start.budget.max_cost_micro_usd) {
+        (true, _) => ", free of charge",
+        (false, None) => ", cost not limited",
+        (false, Some(_)) => "",
+    };
+    rows.push(("Limits", format!("{}{cost}", words(&start.budget))));
+    let row = |(name, text): (&str, String)| format!("{name:9} {}\n", line(&text));
+    rows.into_iter().map(row).collect()
 }
 
 /// Shows what would be done, and what would be sent first.

@@ -40,9 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct App {
     /// Where everything is said.
     pub output: Output,
-    /// The user's folders.
     pub folders: Folders,
-    /// The photos.
     pub library: Library,
     /// How much it matters that darktable is confined.
     pub isolation: Isolation,
@@ -77,7 +75,6 @@ impl App {
         }
     }
 
-    /// A photo, for reading.
     pub fn photo(&self, id: &PhotoId) -> Result<Workspace, Failure> {
         Ok(self.corrected(self.library.open(id)?))
     }
@@ -99,10 +96,10 @@ impl App {
             Ok(corrected) => {
                 let misplaced = corrected.photo().corrected.as_ref().map_or(0, |c| c.misplaced.len());
                 self.output.remark(&match misplaced {
-                    0 => format!("photo `{id}` was taken in by an earlier chemigram: its size and orientation are darktable's now"),
+                    0 => format!("photo `{id}` was added by an older chemigram; its size and orientation now come from darktable"),
                     n => format!(
-                        "photo `{id}` was taken in by an earlier chemigram, which had its sides wrong. They are right now, \
-                         but {n} of its edits placed shapes, spots or straightening in another frame: \
+                        "photo `{id}` was added by an older chemigram, which recorded its size wrongly. The size is corrected, \
+                         but shapes, spots or straightening of {n} edits may be in the wrong place: \
                          `chemigram fsck {id}` lists them"
                     ),
                 });
@@ -110,8 +107,8 @@ impl App {
             }
             Err(failure) => {
                 self.output.remark(&format!(
-                    "photo `{id}` was taken in by an earlier chemigram, and darktable cannot be asked about it now ({}): \
-                     shapes may land in the wrong place",
+                    "photo `{id}` was added by an older chemigram, and darktable cannot check its size now ({}): \
+                     shapes may be in the wrong place",
                     failure.message()
                 ));
                 workspace
@@ -149,7 +146,6 @@ impl App {
         Overlay::vocabulary(Some(self.folders.vocabulary()))
     }
 
-    /// The moves.
     pub fn vocabulary(&self) -> Result<Vocabulary, Failure> {
         Ok(Vocabulary::load(&self.vocabulary_files())?)
     }
@@ -169,7 +165,9 @@ impl App {
         let cli = DarktableCli::find_as(self.isolation, &patience())?;
         if let Err(reason) = cli.sandbox() {
             self.said.call_once(|| {
-                tracing::warn!("darktable runs without a sandbox ({reason}); `chemigram doctor` says more");
+                tracing::warn!(
+                    "darktable runs without a sandbox ({reason}); run `chemigram doctor` for details"
+                );
             });
         }
         Ok(cli)
@@ -227,7 +225,7 @@ impl App {
             Ok(Some((n, copy))) => Ok((Arc::new(Proxied::new(renderer, raw, copy)), Some(n))),
             Ok(None) => Ok((renderer, None)),
             Err(error @ ProxyError::Kind { .. }) if choice == Choice::Auto => {
-                self.output.remark(&format!("{error}; previews come from the raw itself"));
+                self.output.remark(&format!("{error}; previews are rendered from the raw itself"));
                 Ok((renderer, None))
             }
             Err(error) => Err(error.into()),

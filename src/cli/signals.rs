@@ -25,7 +25,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// Raises `stop` when signals come, and says so through `say`. Call it on the runtime.
 pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Failure> {
     let hear = |kind| {
-        signal(kind).map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot hear signals: {e}")))
+        signal(kind).map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot handle signals: {e}")))
     };
     let mut interrupt = hear(SignalKind::interrupt())?;
     let mut terminate = hear(SignalKind::terminate())?;
@@ -40,7 +40,7 @@ pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Fai
             };
             if !stop.soft.is_cancelled() {
                 stop.soft.cancel();
-                say("wrapping up: what was made is kept and judged; Ctrl-C again stops at once");
+                say("wrapping up: everything is kept and scored; press Ctrl-C again to stop at once");
             } else if again {
                 stop.hard.cancel();
                 say("stopping at once");

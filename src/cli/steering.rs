@@ -42,7 +42,8 @@ pub fn remarks(app: &App, plan: &Plan) {
     if let Some(referee) = plan.start.referee.as_ref()
         && (&referee.provider, &referee.model) == (&plan.start.provider, &plan.start.model)
     {
-        app.output.remark("the referee is the model that it referees: another one would be a second opinion");
+        app.output
+            .remark("the referee is the same model that edits; use another one for an independent opinion");
     }
 }
 

@@ -46,7 +46,7 @@ pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {
             let mut listed = vocabulary.list(&Filter::default(), &layouts, &version)?;
             listed.extend(vocabulary.list_looks(&Filter::default(), &layouts, &version)?);
             let shown = listed.into_iter().find(|m| m.name == name).ok_or_else(|| {
-                let message = format!("darktable {version} does not have every module of `{name}`");
+                let message = format!("darktable {version} lacks a module that `{name}` needs");
                 Failure::new(ErrorCode::SynthesizerError, message)
             })?;
             app.output.result(&shown, || format!("{}file        {}\n", move_text(&shown), line(&file)))?;
@@ -86,7 +86,7 @@ fn move_text(shown: &ListedMove<'_>) -> String {
     let tags: Vec<&str> = shown.tags.iter().map(String::as_str).collect();
     let masks = if shown.maskable { "yes" } else { "no" };
     text.push_str(&format!(
-        "\n{:10}  {}\npushes      {}\nmask        {masks}\ntags        {}\n",
+        "\n{:10}  {}\naxes        {}\nmask        {masks}\ntags        {}\n",
         if shown.module.is_empty() { "kind" } else { "module" },
         if shown.module.is_empty() { shown.kind } else { shown.module },
         axes.join(" "),
@@ -110,9 +110,9 @@ fn check_moves(app: &App, file: &Path) -> Result<(), Failure> {
         own.iter().filter(|name| !listed.iter().any(|m| m.name == **name)).copied().collect();
     let result = json!({ "file": file, "moves": own, "unavailable": missing, "darktable": version });
     app.output.result(&result, || {
-        let mut text = format!("{shown}: {} moves and looks, all well-formed\n", own.len());
+        let mut text = format!("{shown}: {} moves and looks, no errors\n", own.len());
         if !missing.is_empty() {
-            text.push_str(&format!("darktable {version} has no module for: {}\n", missing.join(", ")));
+            text.push_str(&format!("darktable {version} lacks the module for: {}\n", missing.join(", ")));
         }
         text
     })
@@ -203,7 +203,7 @@ fn provider_text(profile: &Profile, ready: bool) -> String {
         line(&profile.summary),
         or_none(&profile.base_url),
         or_none(&profile.key_env),
-        if ready { "at hand, or not needed" } else { "missing" },
+        if ready { "set, or not needed" } else { "missing" },
         or_none(&profile.default_model),
     );
     for model in &profile.models {
@@ -211,7 +211,7 @@ fn provider_text(profile: &Profile, ready: bool) -> String {
         let price = match &model.price {
             Some(p) => {
                 format!(
-                    "{} in, {} out USD a million tokens ({})",
+                    "USD {} in, {} out per million tokens ({})",
                     dollars(p.input),
                     dollars(p.output),
                     p.as_of
@@ -224,12 +224,11 @@ fn provider_text(profile: &Profile, ready: bool) -> String {
         text.push_str(&format!("{:28}  {sees}  {price}\n", line(&model.id)));
     }
     if profile.other_models.is_some() {
-        text.push_str("and any other model that the provider has, at a price that is not known here\n");
+        text.push_str("and any other model of the provider, at an unknown price\n");
     }
     text
 }
 
-/// `cache`.
 pub fn cache(app: &App, verb: CacheVerb) -> Result<(), Failure> {
     let cache = app.cache();
     let folder = app.folders.renders();
@@ -237,7 +236,7 @@ pub fn cache(app: &App, verb: CacheVerb) -> Result<(), Failure> {
         CacheVerb::Info => (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds"),
         CacheVerb::Clear => {
             app.proxies().clear().map_err(|e| Failure::file("empty", &app.folders.proxies(), &e))?;
-            (cache.clear().map_err(|e| Failure::file("empty", &folder, &e))?, "held")
+            (cache.clear().map_err(|e| Failure::file("empty", &folder, &e))?, "is empty now; it held")
         }
     };
     app.output.result(&info, || {

@@ -304,7 +304,7 @@ impl Job<'_> {
             match self.attempt(inputs, &origin, execute) {
                 Ok(Some(done)) => return Standing::Done(Box::new(done)),
                 Ok(None) => {
-                    let why = "it was cut, and goes on where it stopped".into();
+                    let why = "it was interrupted, and can be resumed".into();
                     return Standing::NotRun { why, failures: self.failures() };
                 }
                 Err((fault, spent)) => {
@@ -349,7 +349,7 @@ impl Job<'_> {
         let session = listing::read(&workspace, &session).map_err(|e| nothing(Fault::from(&e)))?;
         let spent = session.ledger.settled();
         let Some(end) = session.state.end.as_ref() else {
-            return Err((Fault::new(ErrorCode::Interrupted, "the session has no closing line"), spent));
+            return Err((Fault::new(ErrorCode::Interrupted, "the session did not end"), spent));
         };
         if let Some(code) = failed(end.outcome) {
             let reason = format!("{}: {}", end.outcome.as_str(), end.reason);
@@ -403,7 +403,7 @@ impl Job<'_> {
         if let Some(id) = sessions.first() {
             match listing::summary(&workspace, id).condition {
                 Condition::Running { pid } => {
-                    let message = format!("process {pid} works on this cell");
+                    let message = format!("process {pid} is running this session");
                     return Err(Fault::new(ErrorCode::StateError, message));
                 }
                 Condition::Interrupted => {

@@ -133,7 +133,7 @@ pub enum Gate {
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// The sets differ.
-    #[error("{a} is about another golden set than {b}")]
+    #[error("{a} and {b} use different golden sets")]
     OtherSet {
         /// A run.
         a: String,
@@ -141,7 +141,7 @@ pub enum CompareError {
         b: String,
     },
     /// The metrics differ.
-    #[error("the metrics of {a} are version {version_a}, those of {b} version {version_b}")]
+    #[error("{a} and {b} use different versions of the metrics: {version_a} and {version_b}")]
     OtherMetrics {
         /// A run.
         a: String,
@@ -153,7 +153,7 @@ pub enum CompareError {
         version_b: u32,
     },
     /// There is no such metric.
-    #[error("`{name}` is no metric{hint}")]
+    #[error("`{name}` is not a metric{hint}")]
     UnknownMetric {
         /// As asked for.
         name: String,
@@ -161,7 +161,7 @@ pub enum CompareError {
         hint: String,
     },
     /// No scenario has the metric on both sides.
-    #[error("no scenario has `{metric}` on both sides")]
+    #[error("no scenario has `{metric}` in both runs")]
     Nothing {
         /// The metric.
         metric: String,
@@ -200,13 +200,12 @@ impl Coded for CompareError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::OtherSet { .. } => Some("run both on the same golden set".into()),
-            Self::OtherMetrics { .. } => Some(
-                "`chemigram eval resume RUN` measures a run's sessions anew, and pays for none again".into(),
-            ),
-            Self::WhichArm { run, arms, .. } | Self::NoArm { run, arms, .. } => Some(format!(
-                "name a part of one after a colon, as in `{run}:v1`; they are {}",
-                arms.join(", ")
-            )),
+            Self::OtherMetrics { .. } => {
+                Some("`chemigram eval resume RUN` measures its sessions again, at no cost".into())
+            }
+            Self::WhichArm { run, arms, .. } | Self::NoArm { run, arms, .. } => {
+                Some(format!("name one after a colon, such as `{run}:v1`; the arms are {}", arms.join(", ")))
+            }
             _ => None,
         }
     }
@@ -302,7 +301,7 @@ pub fn compare(
         primary.p_adjusted = (primary.p_adjusted * looks).min(1.0);
         primary.verdict = primary.paired.verdict_at(primary.p_adjusted, margin);
         cautions.push(format!(
-            "`{deciding}` decides; `{}` is a look after the fact, its p adjusted",
+            "`{deciding}` is the primary metric; `{}` was chosen afterwards, so its p is adjusted",
             looked_at.name
         ));
     }
@@ -416,7 +415,7 @@ fn excluded(a: Side<'_>, b: Side<'_>, metric: &Metric, rows: &[Row]) -> Vec<Excl
         let values: Vec<Option<f64>> = done.map(|(_, done)| done.measured.get(metric.name)).collect();
         match (planned, values.is_empty()) {
             (false, _) => Some(format!("not part of {name}")),
-            (true, true) => Some(format!("no session of {name} was finished")),
+            (true, true) => Some(format!("{name} has no finished session")),
             (true, false) if values.iter().all(Option::is_none) => {
                 Some(format!("`{}` does not apply in {name}", metric.name))
             }
@@ -476,7 +475,7 @@ fn cautions(a: Side<'_>, b: Side<'_>) -> Vec<String> {
     let builds: BTreeSet<&str> = [a, b].into_iter().flat_map(builds).collect();
     if builds.len() > 1 {
         let builds: Vec<&str> = builds.into_iter().collect();
-        cautions.push(format!("more than one build of the program was at work: {}", builds.join(", ")));
+        cautions.push(format!("more than one build of the program was used: {}", builds.join(", ")));
     }
     let served = |side: Side<'_>| -> BTreeSet<String> {
         side.manifest.of_arm(side.arm).flat_map(|(_, done)| done.models_served.clone()).collect()
@@ -490,7 +489,9 @@ fn cautions(a: Side<'_>, b: Side<'_>) -> Vec<String> {
         let failed =
             side.manifest.cells.iter().filter(|c| c.arm() == *side.arm && c.done().is_none()).count();
         if failed > 0 {
-            cautions.push(format!("{failed} sessions of {name} are missing; none counts as a bad result"));
+            cautions.push(format!(
+                "{failed} sessions of {name} are missing; they are not counted as bad results"
+            ));
         }
     }
     cautions
@@ -525,14 +526,12 @@ impl Comparison {
             Verdict::Improved => format!("B is better: {figures}"),
             Verdict::Regressed => format!("B is worse: {figures}"),
             Verdict::Equivalent => {
-                format!("B is as good as A, to within {:.3}: {figures}", self.margin)
+                format!("B is as good as A, within {:.3}: {figures}", self.margin)
             }
             Verdict::Inconclusive => match seen {
-                None => format!(
-                    "this cannot tell: {n} scenarios are too few, and no result of fewer than {FEWEST} would be evidence ({figures})"
-                ),
+                None => format!("inconclusive: {n} scenarios, at least {FEWEST} are needed ({figures})"),
                 Some(seen) => format!(
-                    "this cannot tell: {figures}; a true difference of {seen} would be found four times of five, a smaller one less often"
+                    "inconclusive: {figures}; a true difference of {seen} would be detected four times out of five"
                 ),
             },
         }

@@ -60,13 +60,13 @@ pub struct Words {
 #[derive(Debug, thiserror::Error)]
 pub enum DraftError {
     /// There is one of that name.
-    #[error("{path} is there already")]
+    #[error("{path} already exists")]
     Exists {
         /// Its folder.
         path: PathBuf,
     },
     /// The history has an edit that is no move of the vocabulary.
-    #[error("the edit cannot be told in moves: {reason}")]
+    #[error("the edit cannot be expressed as moves: {reason}")]
     NotMoves {
         /// What stands in the way.
         reason: String,
@@ -210,7 +210,7 @@ fn prove(
     match scenario.target(eyes, facts)? {
         Some(made) if made.hash() == state.hash() => Ok(scenario),
         _ => Err(DraftError::NotMoves {
-            reason: "its moves, made again on the default edit, give another edit".into(),
+            reason: "its moves, applied to the default edit, give a different edit".into(),
         }),
     }
 }
@@ -221,7 +221,7 @@ fn hidden(workspace: &Workspace, commit: &Hash) -> Result<Vec<HiddenMove>, Draft
     let state = |hash: &Hash| workspace.state(hash).map_err(|e| Fault::from(&e));
     let moves = moves_of(&read, commit, workspace.baseline(), &state).map_err(MeasureError::from)?;
     if moves.is_empty() {
-        return Err(DraftError::NotMoves { reason: "no move is in effect there".into() });
+        return Err(DraftError::NotMoves { reason: "it has no moves".into() });
     }
     moves.into_iter().map(told).collect()
 }

@@ -127,7 +127,7 @@ pub enum GoldenError {
         reason: String,
     },
     /// The set is not as it was shipped.
-    #[error("{version} is not as it was shipped: {}", summary(.findings))]
+    #[error("{version} was changed after it was frozen: {}", summary(.findings))]
     Changed {
         /// The set.
         version: String,
@@ -164,12 +164,14 @@ impl Coded for GoldenError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::NotFrozen { path } => {
-                Some(format!("`chemigram eval freeze {}` freezes it as it is", path.display()))
+                Some(format!("freeze it with `chemigram eval freeze {}`", path.display()))
             }
-            Self::Changed { .. } => {
-                Some("put the files back; an improvement is a new set beside this one".into())
-            }
-            Self::Frozen { .. } => Some("make the next version in a folder of its own".into()),
+            Self::Changed { .. } => Some("restore the files; put improvements into a new set".into()),
+            Self::Frozen { .. } => Some("create the next version in its own folder".into()),
+            Self::Unknown { .. } => Some(
+                "golden sets are in scenarios/ of the checkout: run it there, or give the folder of a set"
+                    .into(),
+            ),
             Self::Scenario(error) => error.remedy(),
             _ => None,
         }
@@ -242,7 +244,7 @@ impl Golden {
         let invalid = |reason: String| GoldenError::Invalid { path: path.clone(), reason };
         manifest.check(folder).map_err(invalid)?;
         if scenarios.is_empty() {
-            return Err(invalid("there is no scenario in the folder".into()));
+            return Err(invalid("the folder contains no scenario".into()));
         }
         let text = serde_json::to_string_pretty(&manifest).map_err(|e| invalid(e.to_string()))? + "\n";
         durable::write(&path, text.as_bytes()).map_err(FileError::at("write", &path))?;
@@ -264,7 +266,7 @@ impl Manifest {
         for name in self.weights.keys().chain([&self.primary]) {
             if metric(name).is_none() {
                 let hint = did_you_mean(name, METRICS.iter().map(|metric| metric.name));
-                return Err(format!("`{name}` is no metric{hint}"));
+                return Err(format!("`{name}` is not a metric{hint}"));
             }
         }
         match self.weights.values().all(|weight| weight.is_finite() && *weight > 0.0) {
@@ -391,7 +393,7 @@ mod tests {
         let error = Golden::load(&folder).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "golden_v9 is not as it was shipped: 001_cup/notes.md does not belong to the set"
+            "golden_v9 was changed after it was frozen: 001_cup/notes.md does not belong to the set"
         );
         assert_eq!(error.code(), ErrorCode::VersioningError);
     }
@@ -426,7 +428,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = made(root.path());
         let error = Golden::freeze(&folder, "recovry", BTreeMap::new(), "", day()).unwrap_err();
-        assert!(error.to_string().ends_with("`recovry` is no metric; did you mean `recovery`?"), "{error}");
+        assert!(
+            error.to_string().ends_with("`recovry` is not a metric; did you mean `recovery`?"),
+            "{error}"
+        );
         let weights = [("cost".to_owned(), 0.0)].into();
         let error = Golden::freeze(&folder, "recovery", weights, "", day()).unwrap_err();
         assert!(error.to_string().contains("every weight must be positive"), "{error}");

@@ -362,7 +362,7 @@ pub enum ManifestError {
     #[error(transparent)]
     File(#[from] FileError),
     /// It is damaged, or of another version.
-    #[error("{path} is no manifest of a run: {reason}")]
+    #[error("{path} is not the manifest of a run: {reason}")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -378,7 +378,7 @@ pub enum ManifestError {
         hint: String,
     },
     /// Several runs begin like this.
-    #[error("`{name}` is the beginning of {count} runs")]
+    #[error("`{name}` is the beginning of {count} run names")]
     Ambiguous {
         /// As asked for.
         name: String,
@@ -400,7 +400,7 @@ impl Coded for ManifestError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Unknown { .. } | Self::Ambiguous { .. } => {
-                Some("`chemigram eval list` shows the runs; `last` is the newest".into())
+                Some("list the runs with `chemigram eval list`; `last` is the newest".into())
             }
             _ => None,
         }
@@ -528,7 +528,9 @@ impl Manifest {
         let manifest: Self = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         match manifest.format {
             FORMAT => Ok(manifest),
-            other => Err(damaged(format!("its form is version {other}, this program knows {FORMAT}"))),
+            other => {
+                Err(damaged(format!("its format is version {other}, this program reads version {FORMAT}")))
+            }
         }
     }
 }
@@ -559,7 +561,7 @@ pub fn find(home: &Path, name: &str) -> Result<PathBuf, ManifestError> {
         [] => {
             let hint = match all.last() {
                 Some(last) => format!("; the newest of {} is {last}", all.len()),
-                None => format!(": none was made in {}", home.display()),
+                None => format!(": there are no runs in {}", home.display()),
             };
             Err(ManifestError::Unknown { name: name.to_owned(), hint })
         }

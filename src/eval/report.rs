@@ -72,7 +72,7 @@ fn overview(page: &mut String, run: &Manifest) {
     );
     let _ = writeln!(
         page,
-        "<table><tr><th>arm</th><th class=n>{}</th><th class=n>scenarios</th><th class=n>USD a session</th><th class=n>s a session</th><th class=n>tokens a session</th></tr>",
+        "<table><tr><th>arm</th><th class=n>{}</th><th class=n>scenarios</th><th class=n>USD per session</th><th class=n>s per session</th><th class=n>tokens per session</th></tr>",
         text(primary)
     );
     for arm in run.arms() {
@@ -92,7 +92,7 @@ fn overview(page: &mut String, run: &Manifest) {
     }
     page.push_str("</table>\n");
     for broken in run.broken() {
-        let line = format!("{} does not hold on {}: {}", broken.metric, broken.scenario, broken.why);
+        let line = format!("invariant failed: {} on {}: {}", broken.metric, broken.scenario, broken.why);
         let _ = writeln!(page, "<p class=bad>{}</p>", text(&line));
     }
 }
@@ -229,7 +229,7 @@ fn compared(page: &mut String, c: &Comparison) {
     page.push_str(&svg(bottom + 22.0, &format!("gain in {metric} by scenario"), &body));
     let _ = writeln!(
         page,
-        "<p>Gain of B over A in {}, to the right is better. A dot is a scenario, its line the repeats.</p>",
+        "<p>Gain of B over A in {}; further right is better. Each dot is a scenario, each line the range of its repeats.</p>",
         text(metric)
     );
     for caution in &c.cautions {
@@ -245,7 +245,7 @@ fn cost_and_quality(page: &mut String, run: &Manifest) {
     let primary = &run.golden.primary;
     let free = run.models.iter().all(|model| model.free);
     let (price, label) =
-        if free { ("seconds", "seconds a session") } else { ("cost", "US dollars a session") };
+        if free { ("seconds", "seconds per session") } else { ("cost", "US dollars per session") };
     let points: Vec<(Arm, f64, f64)> = run
         .arms()
         .into_iter()
@@ -272,7 +272,7 @@ fn cost_and_quality(page: &mut String, run: &Manifest) {
             text(&arm.short(&arms))
         );
     }
-    let _ = writeln!(page, "<h2>What it costs</h2><p>{} over {label}, by arm.</p>", text(primary));
+    let _ = writeln!(page, "<h2>Cost</h2><p>{} over {label}, by arm.</p>", text(primary));
     page.push_str(&svg(bottom + 24.0, "cost and quality", &body));
 }
 
@@ -298,7 +298,7 @@ fn calibration(page: &mut String, run: &Manifest) {
         }
         let _ = writeln!(
             page,
-            "<h2>Does it know when it is good?</h2><p>{}: the score that it gave a branch, and what the branch recovered of the hidden edit. Rank correlation {rho:+.2} over {} branches.</p>",
+            "<h2>Do its scores match the results?</h2><p>{}: the score of each branch, and how much of the hidden edit it recovered. Rank correlation {rho:+.2} over {} branches.</p>",
             text(&arm.to_string()),
             pairs.len()
         );
@@ -349,7 +349,7 @@ fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
     }
     let _ = writeln!(
         page,
-        "<h2>Run by run</h2><p>{} of each arm over {} runs on this set, oldest first. Runs over other scenarios of it are not the same task: the number of scenarios is at each dot.</p>",
+        "<h2>History</h2><p>{} of each arm over {} runs on this set, oldest first. Runs with different scenarios are not comparable: each dot shows the number of scenarios.</p>",
         text(&run.golden.primary),
         same.len()
     );
@@ -385,7 +385,7 @@ fn pictures(page: &mut String, run: &Manifest, home: &Path) {
                 ),
                 None => write!(
                     row,
-                    "<figure><figcaption>{}: nothing that differs</figcaption></figure>",
+                    "<figure><figcaption>{}: same as baseline</figcaption></figure>",
                     text(&arm.short(&arms))
                 ),
             };

@@ -49,7 +49,7 @@ pub enum RunError {
         hint: String,
     },
     /// Nothing says what a session may cost.
-    #[error("nothing limits what a session of {who} on {scenario} may cost")]
+    #[error("the cost of a session of {who} on {scenario} is not limited")]
     Unbounded {
         /// The contestant.
         who: String,
@@ -57,7 +57,7 @@ pub enum RunError {
         scenario: String,
     },
     /// The run is no longer what was planned.
-    #[error("{run} cannot go on as it was: {what} changed since")]
+    #[error("{run} cannot be resumed: {what} has changed")]
     Changed {
         /// The run.
         run: String,
@@ -90,10 +90,10 @@ impl Coded for RunError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Unbounded { .. } => {
-                Some("say it with --cell-cost, in US dollars: `--cell-cost 0.50`".into())
+                Some("limit it in US dollars, such as `--cell-cost 0.50`".into())
             }
             Self::Changed { .. } => Some(
-                "put it back, or begin a new run: what is finished and the same is not paid again".into(),
+                "undo the change, or start a new run: finished sessions that did not change are reused at no cost".into(),
             ),
             Self::Manifest(error) => error.remedy(),
             Self::Steering(error) => error.remedy(),
@@ -552,7 +552,7 @@ impl<'a> Desk<'a> {
         let mut paper = self.paper();
         loop {
             if self.cut.is_cancelled() && paper.over.is_none() {
-                paper.over = Some("the run was stopped before it".into());
+                paper.over = Some("the run was stopped first".into());
             }
             if paper.over.is_some() || paper.error.is_some() {
                 return None;
@@ -574,7 +574,7 @@ impl<'a> Desk<'a> {
                     let waited = self.changed.wait_timeout(paper, TICK);
                     paper = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
-                Err(exhausted) => paper.over = Some(format!("the run's own budget: {exhausted}")),
+                Err(exhausted) => paper.over = Some(format!("budget of the run: {}", exhausted.words())),
             }
         }
     }
@@ -611,7 +611,7 @@ impl<'a> Desk<'a> {
                 if paper.failed_in_a_row >= MOST_FAILED_IN_A_ROW {
                     let last = failures.last().map(|f| f.message.clone()).unwrap_or_default();
                     let why =
-                        format!("{MOST_FAILED_IN_A_ROW} cells in a row failed, the last one because {last}");
+                        format!("{MOST_FAILED_IN_A_ROW} sessions in a row failed; the last error: {last}");
                     paper.over.get_or_insert(why);
                 }
             }

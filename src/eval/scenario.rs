@@ -287,7 +287,7 @@ pub enum ScenarioError {
         reason: String,
     },
     /// The raw is nowhere.
-    #[error("the raw of {scenario} is missing: {path}")]
+    #[error("the raw file of {scenario} is missing: {path}")]
     NoRaw {
         /// The scenario.
         scenario: String,
@@ -295,7 +295,7 @@ pub enum ScenarioError {
         path: PathBuf,
     },
     /// The raw is another file.
-    #[error("the raw of {scenario} is not the one that it was written for: {path}")]
+    #[error("the raw file of {scenario} is a different one: {path}")]
     OtherRaw {
         /// The scenario.
         scenario: String,
@@ -331,12 +331,12 @@ impl Coded for ScenarioError {
 
     fn remedy(&self) -> Option<String> {
         match self {
-            Self::NoRaw { .. } | Self::OtherRaw { .. } => {
-                Some("put the raws of the set into a folder and name it in CHEMIGRAM_GOLDEN_RAWS_DIR".into())
-            }
-            Self::Invalid { .. } => {
-                Some("docs/scenarios.md has the form; `chemigram eval new-scenario` writes one".into())
-            }
+            Self::NoRaw { .. } | Self::OtherRaw { .. } => Some(
+                "put the raw files of the set into a folder and set CHEMIGRAM_GOLDEN_RAWS_DIR to it".into(),
+            ),
+            Self::Invalid { .. } => Some(
+                "docs/scenarios.md describes the format; `chemigram eval new-scenario` writes one".into(),
+            ),
             Self::Photo(error) => error.remedy(),
             _ => None,
         }
@@ -391,7 +391,7 @@ impl Scenario {
                 return Err(format!("the vector `{}` has no direction", vector.name));
             }
             if !seen.insert(vector.name.as_str()) {
-                return Err(format!("the vector `{}` is there twice", vector.name));
+                return Err(format!("the vector `{}` is given twice", vector.name));
             }
         }
         if self.vectors.len() as u64 > self.budget.max_branches {
@@ -408,7 +408,7 @@ impl Scenario {
             }
             if let Some(name) = vector.as_ref().filter(|name| !seen.contains(name.as_str())) {
                 let hint = did_you_mean(name.as_str(), seen.iter().copied());
-                return Err(format!("a direction is of the vector `{name}`, which is not there{hint}"));
+                return Err(format!("a direction names the vector `{name}`, which does not exist{hint}"));
             }
         }
         if let Some(Count { min, max }) = self.expected.branch_count
@@ -419,13 +419,13 @@ impl Scenario {
         let mut names = BTreeSet::new();
         for region in &self.regions {
             if !names.insert(region.name.as_str()) {
-                return Err(format!("the region `{}` is there twice", region.name));
+                return Err(format!("the region `{}` is given twice", region.name));
             }
         }
         for target in &self.expected.mask_targets {
             if !names.contains(target.as_str()) {
                 let hint = did_you_mean(target, names.iter().copied());
-                return Err(format!("the mask target `{target}` is no region{hint}"));
+                return Err(format!("the mask target `{target}` is not a region{hint}"));
             }
         }
         Ok(())
@@ -631,7 +631,7 @@ pub(super) mod tests {
         assert!(refused("max = 9.5", "max = 0.5").contains("the lesser one first"));
         assert!(refused("branches = 1", "branches = 1\nmoney = 3").contains("unknown field `money`"));
         let twice = "direction = \"warmer\"\n[[vectors]]\nname = \"warmth\"\ndirection = \"x\"";
-        assert!(refused("direction = \"warmer\"", twice).contains("is there twice"));
+        assert!(refused("direction = \"warmer\"", twice).contains("is given twice"));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub enum SteeringError {
         fault: Fault,
     },
     /// A prompt, or a baseline, is for sessions that there are none of.
-    #[error("{what} is for sessions {of}, and this run has none")]
+    #[error("{what} is only for sessions {of}, and this run has none")]
     Idle {
         /// The prompt or the baseline.
         what: String,
@@ -59,7 +59,7 @@ pub enum SteeringError {
         remedy: &'static str,
     },
     /// A referee without a protocol.
-    #[error("a referee is named, and no protocol that asks one")]
+    #[error("a referee is given, but no protocol asks for one")]
     NobodyAsks,
     /// Anything with a code of its own.
     #[error(transparent)]
@@ -77,10 +77,10 @@ impl Coded for SteeringError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Lacking { .. } => Some(
-                "a scenario gives `brief`, and `vectors` where it has some: give whatever else there is a default in the protocol's file, or choose with --scenarios".into(),
+                "a scenario provides only `brief` and `vectors`: give other variables a default in the protocol, or choose scenarios with --scenarios".into(),
             ),
             Self::Idle { remedy, .. } => Some((*remedy).into()),
-            Self::NobodyAsks => Some("name one: --protocol NAME|FILE".into()),
+            Self::NobodyAsks => Some("choose one with --protocol NAME|FILE".into()),
             Self::Unfit { fault, .. } | Self::Fault(fault) => fault.remedy(),
         }
     }
@@ -147,15 +147,15 @@ pub fn ways(surroundings: &Surroundings, asked: &Asked) -> Result<Vec<Way>, Stee
         None => Ok(()),
     };
     if !names.contains(&FREE) {
-        let of = "that no protocol steers";
-        idle(&free, of, "add `--protocol none`, or leave the prompt out: a protocol has mode_b/protocol")?;
+        let of = "without a protocol";
+        idle(&free, of, "add `--protocol none`, or leave the prompt out: protocols use mode_b/protocol")?;
         if let Some(who) = asked.contestants.iter().find(|who| baselines::is(who)) {
             let what = format!("the baseline `{}`", who.provider);
             return Err(SteeringError::Idle { what, of, remedy: "add `--protocol none`" });
         }
     }
     if names.iter().all(|name| *name == FREE) {
-        idle(&steered, "that a protocol steers", "name a protocol: --protocol NAME|FILE")?;
+        idle(&steered, "with a protocol", "choose a protocol with --protocol NAME|FILE")?;
         if asked.referee.is_some() {
             return Err(SteeringError::NobodyAsks);
         }

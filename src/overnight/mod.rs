@@ -28,7 +28,7 @@ use base::error::{Coded, ErrorCode};
 #[derive(Debug, thiserror::Error)]
 pub enum NightError {
     /// There is none of that name.
-    #[error("there is no night `{name}`{hint}")]
+    #[error("there is no batch `{name}`{hint}")]
     Unknown {
         /// As given.
         name: String,
@@ -36,7 +36,7 @@ pub enum NightError {
         hint: String,
     },
     /// The beginning of a name that several have.
-    #[error("`{name}` is the beginning of {count} nights")]
+    #[error("`{name}` is the beginning of {count} batch names")]
     Ambiguous {
         /// As given.
         name: String,
@@ -44,7 +44,7 @@ pub enum NightError {
         count: usize,
     },
     /// Somebody works on it.
-    #[error("process {pid} works on the night {name}")]
+    #[error("process {pid} is running the batch {name}")]
     Busy {
         /// The night.
         name: String,
@@ -95,10 +95,10 @@ impl Coded for NightError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Unknown { .. } => None,
-            Self::Ambiguous { .. } => Some("give more of it".into()),
-            Self::Busy { .. } => Some("wait for it, or end it with Ctrl-C where it runs".into()),
+            Self::Ambiguous { .. } => Some("give more of the name".into()),
+            Self::Busy { .. } => Some("wait for it to end, or stop it with Ctrl-C in its terminal".into()),
             Self::Damaged { .. } => {
-                Some("its sessions are whole nevertheless: `chemigram mode-b list` shows them".into())
+                Some("its sessions are not affected: `chemigram mode-b list` lists them".into())
             }
             Self::Io { source, .. } => Some(file_remedy(source).into()),
         }

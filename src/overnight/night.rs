@@ -365,7 +365,9 @@ impl<'a> Desk<'a> {
         match (fits, turn) {
             (Ok(()), turn) => Claim::Go(turn, most),
             (Err(_), _) if !paper.under_way.is_empty() => Claim::Wait,
-            (Err(exhausted), Turn::Again(..)) => Claim::No(format!("the night's budget: {exhausted}")),
+            (Err(exhausted), Turn::Again(..)) => {
+                Claim::No(format!("budget of the batch: {}", exhausted.words()))
+            }
             (Err(_), Turn::Fresh(asked)) => {
                 match share::share(&asked, order.free, order.vectors.len() as u64, &paper.ledger) {
                     Ok(given) => {

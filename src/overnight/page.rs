@@ -26,7 +26,7 @@ h2{border-top:1px solid;padding-top:1rem;margin-top:2.5rem}pre{overflow-x:auto;f
 
 /// The page.
 pub(super) fn page(morning: &Morning) -> String {
-    let mut page = head(&format!("Night {}", morning.night), STYLE);
+    let mut page = head(&format!("Batch {}", morning.night), STYLE);
     let _ = writeln!(page, "<p>{}.<br>Took {}.</p>", text(&morning.tally()), text(&morning.took()));
     page.push_str(
         "<table><tr><th>photo</th><th>result</th><th class=n>branches</th><th class=n>best</th>\
@@ -53,14 +53,14 @@ pub(super) fn page(morning: &Morning) -> String {
     }
     let bad: Vec<&Row> = morning.sessions.iter().filter(|row| row.status != 0).collect();
     if !bad.is_empty() {
-        page.push_str("<h2>What did not end well</h2>\n<ul>\n");
+        page.push_str("<h2>Problems</h2>\n<ul>\n");
         for row in bad {
             let _ = writeln!(page, "<li>{}: {}</li>", text(&row.photo), text(&told(row)));
         }
         page.push_str("</ul>\n");
     }
     if let Some(command) = morning.go_on() {
-        let _ = writeln!(page, "<p>To go on with it:</p>\n<pre>{}</pre>", text(&command));
+        let _ = writeln!(page, "<p>To resume:</p>\n<pre>{}</pre>", text(&command));
     }
     let _ = writeln!(page, "<p class=faint>Plan: {}</p>", text(&morning.plan.display().to_string()));
     page.push_str("</body></html>\n");
@@ -72,14 +72,14 @@ fn session(page: &mut String, row: &Row) {
         let _ = writeln!(page, "<p class=bad>{}: {}</p>", text(row.result), text(&told(row)));
     }
     if let Some(cut_to) = &row.cut_to {
-        let _ = writeln!(page, "<p>Cut to what the night had left: {}.</p>", text(&words(cut_to)));
+        let _ = writeln!(page, "<p>Budget reduced to what the batch had left: {}.</p>", text(&words(cut_to)));
     }
     let Some(review) = &row.review else { return };
     if !review.brief.trim().is_empty() {
         let _ = writeln!(page, "<p class=brief>{}</p>", text(review.brief.trim()));
     }
     if let Some(question) = &review.question {
-        let _ = writeln!(page, "<p>It asks: {}</p>", text(question));
+        let _ = writeln!(page, "<p>Question: {}</p>", text(question));
     }
     if !review.summary.is_empty() {
         let _ = writeln!(page, "<p>{}</p>", text(&review.summary));
@@ -133,8 +133,8 @@ fn caption(page: &mut String, branch: &BranchReview, best: bool) {
     let score = branch.judged_score.map_or_else(|| "not judged".to_owned(), |score| format!("{score}/5"));
     let mut remarks: Vec<&str> = branch.flags.iter().map(|flag| flag_words(*flag)).collect();
     match branch.source {
-        Some(JudgmentSource::EngineDefault) => remarks.insert(0, "not judged by the agent"),
-        Some(JudgmentSource::Protocol) => remarks.insert(0, "given up by the protocol"),
+        Some(JudgmentSource::EngineDefault) => remarks.insert(0, "not judged by the model"),
+        Some(JudgmentSource::Protocol) => remarks.insert(0, "abandoned by the protocol"),
         Some(JudgmentSource::Agent) | None => {}
     }
     if !branch.comparable_to_baseline {
@@ -144,7 +144,7 @@ fn caption(page: &mut String, branch: &BranchReview, best: bool) {
         remarks.push("since moved or deleted");
     }
     if best {
-        remarks.insert(0, "look here first");
+        remarks.insert(0, "best candidate");
     }
     let _ = write!(page, "<b>{}</b> {}", text(branch.branch.as_str()), text(&score));
     if !remarks.is_empty() {
@@ -164,7 +164,7 @@ fn caption(page: &mut String, branch: &BranchReview, best: bool) {
     if let Some(measured) = &branch.measured {
         let mut measures = format!("ΔE {:.1}", measured.delta_e_mean);
         if measured.vector.direction != Verdict::NotApplicable {
-            let _ = write!(measures, ", {:+.1} steps in its direction", measured.vector.moved);
+            let _ = write!(measures, ", {:+.1} steps in the asked direction", measured.vector.moved);
         }
         let _ = write!(page, "<p class=faint>{}</p>", text(&measures));
     }

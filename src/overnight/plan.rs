@@ -195,8 +195,8 @@ impl Reader<'_> {
         for key in table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
             let hint = did_you_mean(key.get_ref(), known.iter().copied());
             let known = known.join(", ");
-            let hint = if hint.is_empty() { format!("; there is {known}") } else { hint };
-            self.say(key.span().start, format!("`{}` is not known {place}{hint}", key.get_ref()));
+            let hint = if hint.is_empty() { format!("; known are {known}") } else { hint };
+            self.say(key.span().start, format!("`{}` is unknown {place}{hint}", key.get_ref()));
         }
     }
 
@@ -214,13 +214,11 @@ impl Reader<'_> {
         self.strict(root, "in a plan", &["budget", "defaults", "session"]);
         match root.get("budget") {
             Some(value) => {
-                if let Some(table) = self.table(value, "the night's budget as [budget]") {
+                if let Some(table) = self.table(value, "the budget of the batch as [budget]") {
                     draft.caps = self.caps(table, value.span().start);
                 }
             }
-            None => {
-                self.say(0, "what may the whole night take? add [budget] with time = \"7h\", cost = 6.00")
-            }
+            None => self.say(0, "the batch has no budget: add [budget] with time = \"7h\", cost = 6.00"),
         }
         let mut defaults = Wanted::default();
         if let Some(value) = root.get("defaults")
@@ -235,14 +233,14 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         if sessions.is_empty() {
-            return self.say(0, "there is no session: add [[session]] with photo = \"…\"");
+            return self.say(0, "there are no sessions: add [[session]] with photo = \"…\"");
         }
         for value in sessions {
             let at = value.span().start;
             let Some(table) = self.table(value, "a session as [[session]]") else { continue };
             self.strict(table, "in a session", &[&[PHOTO], &TEXTS[..], &OTHERS[..]].concat());
             if !table.contains_key(PHOTO) {
-                self.say(at, "the session names no photo: photo = \"…\", an id or a raw file");
+                self.say(at, "the session names no photo: add photo = \"…\" with an id or a raw file");
             }
             let wanted = self.wanted(table, at).or(&defaults);
             self.whole(&wanted, at);
@@ -278,7 +276,7 @@ impl Reader<'_> {
             }
         }
         if table.is_empty() {
-            self.say(at, "[budget] says nothing: one cap at least, such as time = \"7h\"");
+            self.say(at, "[budget] is empty: give at least one limit, such as time = \"7h\"");
         }
         caps
     }
@@ -330,11 +328,11 @@ impl Reader<'_> {
                 Some(Placed { value: words.trim().to_owned(), line: self.line(at) })
             }
             DeValue::String(_) => {
-                self.say(at, format!("`{key}` is empty: leave it out, or say something"));
+                self.say(at, format!("`{key}` is empty: give it a value, or leave it out"));
                 None
             }
             _ => {
-                self.say(at, format!("`{key}` is a text: put it in quotes"));
+                self.say(at, format!("`{key}` must be a text in quotes"));
                 None
             }
         }
@@ -350,7 +348,7 @@ impl Reader<'_> {
             let (low, high) = range.into_inner();
             let range =
                 if high == i64::MAX { format!("from {low}") } else { format!("from {low} to {high}") };
-            self.say(value.span().start, format!("`{key}` is a whole number {range}"));
+            self.say(value.span().start, format!("`{key}` must be a whole number {range}"));
         }
         found
     }
@@ -358,7 +356,7 @@ impl Reader<'_> {
     fn vectors(&mut self, value: &Value<'_>) -> Option<Placed<Vec<Vector>>> {
         let at = value.span().start;
         let DeValue::Array(items) = value.get_ref() else {
-            self.say(at, "`vectors` is a list: [\"tone=more dramatic\", \"color=warmer:subtle\"]");
+            self.say(at, "`vectors` must be a list: [\"tone=more dramatic\", \"color=warmer:subtle\"]");
             return None;
         };
         let (mut vectors, mut names) = (Vec::new(), BTreeSet::new());
@@ -367,8 +365,8 @@ impl Reader<'_> {
             let Some(text) = self.words("vectors", item) else { continue };
             match text.value.parse::<Vector>() {
                 Ok(vector) if names.insert(vector.name.clone()) => vectors.push(vector),
-                Ok(vector) => self.say(at, format!("the vector `{}` is given twice", vector.name)),
-                Err(error) => self.say(at, format!("`{}` is no vector: {error}", text.value)),
+                Ok(vector) => self.say(at, format!("the direction `{}` is given twice", vector.name)),
+                Err(error) => self.say(at, format!("`{}` is not a direction: {error}", text.value)),
             }
         }
         Some(Placed { value: vectors, line: self.line(at) })
@@ -388,20 +386,20 @@ impl Reader<'_> {
     /// What a session lacks, or has too much of.
     fn whole(&mut self, wanted: &Wanted, at: usize) {
         if wanted.text("budget").is_none() && wanted.text("protocol").is_none() {
-            self.say(at, "the session has no budget: budget = \"standard\", here or in [defaults]");
+            self.say(at, "the session has no budget: add budget = \"standard\" here or in [defaults]");
         }
         let vectors = wanted.vectors.as_ref().map_or(0, |placed| placed.value.len()) as u64;
         if let Some(budget) = wanted.budget().filter(|budget| vectors > budget.max_branches) {
             let line = wanted.line_of("vectors");
             let message = format!(
-                "{vectors} vectors need as many branches, and the budget has {}",
+                "{vectors} directions need {vectors} branches, but the budget allows {}",
                 budget.max_branches
             );
             self.mistakes.push(Mistake { line, message });
         }
         if wanted.vars.is_some() && wanted.text("protocol").is_none() {
             let line = wanted.line_of("vars");
-            let message = "`vars` are for the variables of a protocol, and the session has none".into();
+            let message = "`vars` need a protocol, and the session has none".into();
             self.mistakes.push(Mistake { line, message });
         }
     }
@@ -418,13 +416,13 @@ pub fn unbounded(caps: &Caps, budget: &Budget, free: bool) -> Option<String> {
     for (name, example, of_night, own) in rows {
         if of_night.is_some() && own.is_none() {
             return Some(format!(
-                "one session could take all {name} of the night: put {name} into its budget too, such as {example}"
+                "one session could use all {name} of the batch: limit {name} in its budget too, such as {example}"
             ));
         }
     }
     let limited = free || budget.max_cost_micro_usd.is_some() || budget.max_tokens.is_some();
     (!limited).then(|| {
-        "nothing limits what this session may cost: put cost into its budget, such as cost=1.00".to_owned()
+        "the cost of this session is not limited: add cost to its budget, such as cost=1.00".to_owned()
     })
 }
 
@@ -468,16 +466,16 @@ mod tests {
             let (l, m) = &told[at];
             assert!(*l == line && m.contains(words), "{at}: {told:#?}");
         };
-        starts(0, 2, "`coste` is not known in [budget]; did you mean `cost`?");
+        starts(0, 2, "`coste` is unknown in [budget]; did you mean `cost`?");
         starts(1, 3, "`soon` is not a valid time");
-        starts(2, 7, "`seed` is a whole number from 0");
-        starts(3, 10, "`photo` is a text");
-        starts(4, 11, "`tone` is no vector");
-        starts(5, 11, "the vector `a` is given twice");
+        starts(2, 7, "`seed` must be a whole number from 0");
+        starts(3, 10, "`photo` must be a text");
+        starts(4, 11, "`tone` is not a direction");
+        starts(5, 11, "the direction `a` is given twice");
         starts(6, 13, "names no photo");
         starts(7, 14, "did you mean `photo`?");
-        starts(8, 15, "`vars` are for the variables of a protocol");
-        starts(9, 16, "`proxy`: it is auto, off, or 2 to 16");
+        starts(8, 15, "`vars` need a protocol");
+        starts(9, 16, "`proxy`: must be auto, off, or 2 to 16");
         assert_eq!(told.len(), 10, "{told:#?}");
     }
 

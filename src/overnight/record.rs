@@ -236,11 +236,11 @@ impl Night {
         let damaged = |path: &Path, reason: String| NightError::Damaged { path: path.to_owned(), reason };
         let record: Record = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
         if record.format > FORMAT {
-            let reason = format!("a newer chemigram wrote it (format {})", record.format);
+            let reason = format!("it was written by a newer chemigram (format {})", record.format);
             return Err(damaged(&path, reason));
         }
         if hash(&record.caps, &record.orders) != record.sha256 {
-            return Err(damaged(&path, "it is not what its hash says".into()));
+            return Err(damaged(&path, "its content does not match its hash".into()));
         }
         let path = folder.join(LEDGER);
         let bytes = match files::read_own(&path, files::LARGEST) {
@@ -537,6 +537,6 @@ mod tests {
         let path = second.folder.join(NIGHT);
         let text = fs::read_to_string(&path).unwrap().replace("\"seed\": 1", "\"seed\": 2");
         fs::write(&path, text).unwrap();
-        assert!(Night::read(&second.folder).unwrap_err().to_string().contains("not what its hash says"));
+        assert!(Night::read(&second.folder).unwrap_err().to_string().contains("does not match its hash"));
     }
 }

@@ -84,7 +84,7 @@ impl Row {
         let Some(session) = &self.session else { return Vec::new() };
         let show = NextStep {
             command: format!("chemigram mode-b show {}", session.short()),
-            why: "all of it again".into(),
+            why: "show the whole review".into(),
         };
         let steps = self.review.iter().flat_map(|review| review.next.iter().cloned());
         [show].into_iter().chain(steps).collect()
@@ -179,7 +179,7 @@ impl Morning {
 
     /// The night in a table and a few lines: what is printed when it ends.
     pub fn summary(&self) -> String {
-        let mut page = format!("Night {}: {}\n", self.night, self.tally());
+        let mut page = format!("Batch {}: {}\n", self.night, self.tally());
         let _ = writeln!(page, "Plan: {}", line(&self.plan.display().to_string()));
         let _ = writeln!(page, "Took: {}\n", self.took());
         let name = |row: &Row| line(&row.photo).chars().take(NAME).collect::<String>();
@@ -206,7 +206,7 @@ impl Morning {
             let _ = writeln!(page, "{}: {}", line(&row.photo), told(row));
         }
         if let Some(command) = self.go_on() {
-            let _ = writeln!(page, "\n`{command}` goes on with what was cut, failed or waits.");
+            let _ = writeln!(page, "\nTo run what was interrupted, failed or is waiting: `{command}`");
         }
         page.trim_end().to_owned()
     }
@@ -258,7 +258,7 @@ fn row_text(row: &Row) -> String {
         let _ = writeln!(text_of, "{}: {}\n", row.result, told(row));
     }
     if let Some(cut_to) = &row.cut_to {
-        let _ = writeln!(text_of, "Cut to what the night had left: {}\n", words(cut_to));
+        let _ = writeln!(text_of, "Budget reduced to what the batch had left: {}\n", words(cut_to));
     }
     if let Some(review) = &row.review {
         text_of.push_str(&text(review, Style { color: false, width: WIDTH }));
@@ -281,17 +281,17 @@ fn row(library: &Library, order: &Order, track: &Track) -> Row {
     let end = session.as_ref().and_then(|session| session.state.end.clone());
     let interrupted = Outcome::Interrupted;
     let (result, status, why, remedy) = match &track.standing {
-        Standing::Waiting => (WAITING, interrupted.exit_status(false), "its turn has not come".into(), None),
+        Standing::Waiting => (WAITING, interrupted.exit_status(false), "it has not started yet".into(), None),
         Standing::Begun => match review.as_ref().map(|review: &ReviewModel| review.condition.word()) {
-            Some("running") => ("running", interrupted.exit_status(false), "it runs".into(), None),
+            Some("running") => ("running", interrupted.exit_status(false), "it is running".into(), None),
             _ => {
-                let why = "it was cut in the middle; it goes on with the night".into();
+                let why = "it was interrupted; it resumes with the batch".into();
                 (interrupted.as_str(), interrupted.exit_status(false), why, None)
             }
         },
         Standing::Ended { outcome, status, cut } => {
             let why = match (cut, &end) {
-                (true, _) => "the night was stopped; it goes on with the night".to_owned(),
+                (true, _) => "the batch was stopped; it resumes with the batch".to_owned(),
                 (false, Some(end)) if *status != 0 => end.reason.clone(),
                 (false, _) => String::new(),
             };

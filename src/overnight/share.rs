@@ -32,7 +32,7 @@ pub fn share(asked: &Budget, free: bool, vectors: u64, ledger: &Ledger) -> Resul
         if left >= least {
             return Ok(asked.min(left));
         }
-        Err(format!("the night's {name}: {} left, and it asks for {}", say(left), say(asked)))
+        Err(format!("not enough {name} left in the batch: {}, {} needed", say(left), say(asked)))
     };
     let count = |n: u64| n.to_string();
     let dollars = |n: u64| format!("{} USD", usd(n));
@@ -58,7 +58,7 @@ pub fn in_time(mut budget: Budget, left: Option<Duration>) -> Result<Budget, Str
     let Some(left) = left.map(|left| left.as_secs()) else { return Ok(budget) };
     let asked = budget.time_seconds;
     if left == 0 || left < asked.div_ceil(LEAST_SHARE) {
-        return Err(format!("the night's time: {} left, and it asks for {}", clock(left), clock(asked)));
+        return Err(format!("not enough time left in the batch: {}, {} needed", clock(left), clock(asked)));
     }
     budget.time_seconds = asked.min(left);
     Ok(budget)
@@ -139,12 +139,15 @@ mod tests {
         assert_eq!(share(&asked, false, 2, &night), Ok(asked.clone()));
         night.reserve(0, most(&asked, false));
         let second = share(&asked, false, 1, &night);
-        assert!(second.unwrap_err().contains("the night's iterations: 10 left, and it asks for 50"));
+        assert!(second.unwrap_err().contains("not enough iterations left in the batch: 10, 50 needed"));
         let second = share(&budget("time=5m,iterations=12,branches=2,cost=1.00"), false, 1, &night).unwrap();
         assert_eq!((second.max_iterations, second.max_branches), (10, 1));
         assert_eq!(second.max_cost_micro_usd, Some(500_000));
         let two = share(&budget("time=5m,iterations=12,branches=2"), true, 2, &night);
-        assert!(two.unwrap_err().contains("branches: 1 left"), "two vectors need two");
+        assert!(
+            two.unwrap_err().contains("not enough branches left in the batch: 1"),
+            "two vectors need two"
+        );
     }
 
     #[test]
@@ -152,7 +155,7 @@ mod tests {
         let left = |seconds| in_time(budget("standard"), Some(Duration::from_secs(seconds)));
         assert_eq!(left(9_999).unwrap().time_seconds, 1800);
         assert_eq!(left(600).unwrap().time_seconds, 600);
-        assert!(left(449).unwrap_err().contains("7 min left, and it asks for 30 min"));
+        assert!(left(449).unwrap_err().contains("not enough time left in the batch: 7 min, 30 min needed"));
         assert!(in_time(budget("time=1s,iterations=1,branches=1"), Some(Duration::ZERO)).is_err());
         assert_eq!(in_time(budget("standard"), None).unwrap().time_seconds, 1800);
     }

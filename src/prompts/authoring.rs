@@ -25,13 +25,13 @@ pub enum AuthorError {
     #[error(transparent)]
     Prompt(#[from] PromptError),
     /// There is such a file already.
-    #[error("{path} is there already")]
+    #[error("{path} already exists")]
     Exists {
         /// The file.
         path: String,
     },
     /// The version is inside the program.
-    #[error("`{name}@{version}` is published with the program")]
+    #[error("`{name}@{version}` is built into the program")]
     Shipped {
         /// The prompt.
         name: String,
@@ -39,7 +39,7 @@ pub enum AuthorError {
         version: String,
     },
     /// Nobody has said what the version changes.
-    #[error("`{name}@{version}` has no changelog yet")]
+    #[error("`{name}@{version}` has no changelog")]
     NoChangelog {
         /// The prompt.
         name: String,
@@ -75,8 +75,8 @@ impl Coded for AuthorError {
         match self {
             Self::Prompt(error) => error.remedy(),
             Self::Exists { .. } => Some("edit that one, or remove it".into()),
-            Self::Shipped { .. } => Some("`chemigram prompts new NAME` begins a version of your own".into()),
-            Self::NoChangelog { path, .. } => Some(format!("say in {path} what changed, and why")),
+            Self::Shipped { .. } => Some("start your own version with `chemigram prompts new NAME`".into()),
+            Self::NoChangelog { path, .. } => Some(format!("describe in {path} what changed and why")),
             Self::File { source, .. } => Some(crate::transcript::file_remedy(source).into()),
             Self::Manifest(_) => None,
         }
@@ -177,7 +177,7 @@ impl Store {
             Some(entry) if !activate => entry.active.clone(),
             _ => version.to_owned(),
         };
-        let unreadable = || AuthorError::Manifest(format!("`prompts.\"{name}\"` is no table"));
+        let unreadable = || AuthorError::Manifest(format!("`prompts.\"{name}\"` is not a table"));
         let prompts = manifest.entry("prompts").or_insert(Item::Table(implicit())).as_table_mut();
         let prompt = prompts.ok_or_else(unreadable)?.entry(name).or_insert(Item::Table(Table::new()));
         let prompt = prompt.as_table_mut().ok_or_else(unreadable)?;
@@ -225,17 +225,13 @@ impl Store {
                 let shipped = self.shipped(&entry.name, &found.version);
                 if found.user && shipped.as_ref().is_some_and(|hash| *hash != found.template_sha256.as_str())
                 {
-                    remark(
-                        &found.version,
-                        true,
-                        "a file of your own stands in for the published text".into(),
-                    );
+                    remark(&found.version, true, "your own file replaces the published text".into());
                 } else if found.user && !self.published(&entry.name).contains(&found.version) {
-                    remark(&found.version, false, "a draft: `prompts publish` freezes it".into());
+                    remark(&found.version, false, "a draft; publish it with `prompts publish`".into());
                 }
             }
             if !entry.versions.iter().any(|found| found.version == entry.active) {
-                remark(&entry.active, true, "it is the active version, and it is not there".into());
+                remark(&entry.active, true, "it is the active version, but it does not exist".into());
             }
         }
         remarks

@@ -103,10 +103,10 @@ impl Coded for PromptError {
 
     fn remedy(&self) -> Option<String> {
         match self {
-            Self::UnknownPrompt { known, .. } => Some(format!("name one of: {}", known.join(", "))),
-            Self::MissingVersion { known, .. } => Some(format!("name one of: {}", known.join(", "))),
+            Self::UnknownPrompt { known, .. } => Some(format!("choose one of: {}", known.join(", "))),
+            Self::MissingVersion { known, .. } => Some(format!("choose one of: {}", known.join(", "))),
             Self::HashMismatch { .. } => {
-                Some("published prompts are not edited: add a version beside it".to_owned())
+                Some("published prompts cannot be edited: add a new version".to_owned())
             }
             Self::UnknownContext { allowed, .. } => Some(format!("it takes: {}", allowed.join(", "))),
             Self::Manifest(_) | Self::MissingContext { .. } | Self::Render { .. } => None,
@@ -572,7 +572,7 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::NotFound);
         let error = store.render("mode_b/system@v99", &context()).unwrap_err();
         assert_eq!(error.to_string(), "prompt `mode_b/system` has no version `v99`");
-        assert_eq!(error.remedy().as_deref(), Some("name one of: v1, v2"));
+        assert_eq!(error.remedy().as_deref(), Some("choose one of: v1, v2"));
     }
 
     #[test]

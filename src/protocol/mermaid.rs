@@ -8,7 +8,7 @@ use super::model::{Guard, Operand, Protocol, StateId, Target};
 use super::prose;
 use super::schema::{Kind, Outcome};
 
-/// Draws the states and the transitions that the file writes down. Where every state goes when a cap fires,
+/// Draws the states and the transitions that the file writes down. Where every state goes when a limit is reached,
 /// and after its attempts, stands in a note, because those lines would hide the others.
 pub(super) fn draw(protocol: &Protocol) -> String {
     let mut text = String::from("stateDiagram-v2\n");
@@ -60,7 +60,9 @@ fn declared<'a>(protocol: &Protocol, id: &dyn Fn(StateId) -> &'a str, text: &mut
         }
     }
     let mut notes = Vec::new();
-    for (outcome, words) in [(Outcome::Exhausted, "attempts used up"), (Outcome::Budget, "a cap fires")] {
+    for (outcome, words) in
+        [(Outcome::Exhausted, "attempts used up"), (Outcome::Budget, "a limit is reached")]
+    {
         let mut targets: Vec<&str> = Vec::new();
         for transition in protocol.states.iter().flat_map(|s| &s.transitions) {
             if transition.on == outcome && !transition.written {

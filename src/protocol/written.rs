@@ -60,7 +60,7 @@ pub fn tidy(reply: &str, limits: Limits<'_>) -> Tidied {
     let mut remarks = Vec::new();
     for field in CHOICES {
         if fields.remove(field).is_some() {
-            remarks.push(format!("`{field}` was dropped: who works and who judges is yours to say"));
+            remarks.push(format!("`{field}` was removed: only you choose the model and the referee"));
         }
     }
     // Whatever it calls itself, it is read by the rules of version 2, now and later.
@@ -68,7 +68,7 @@ pub fn tidy(reply: &str, limits: Limits<'_>) -> Tidied {
     for (name, variable) in objects(fields.get_mut("variables")) {
         if variable.get("trust").is_some_and(|trust| trust == "host") {
             variable.insert("trust".into(), "user".into());
-            remarks.push(format!("the variable `{name}` is not of the program's trust, as it said"));
+            remarks.push(format!("the trust of the variable `{name}` was changed from `host` to `user`"));
         }
     }
     clamp(fields.get_mut("budget"), limits.budget, "budget", &mut remarks);
@@ -109,9 +109,8 @@ fn drop_tools(tools: &mut Vec<Value>, state: &str, allowed: &BTreeSet<String>, r
         // It is offered in every state, and listed in none.
         if !kept && name != ATTEMPT_DONE {
             let hint = did_you_mean(name, allowed.iter().map(String::as_str));
-            remarks.push(format!(
-                "the tool `{name}` of `{state}` was dropped: a session does not offer it{hint}"
-            ));
+            remarks
+                .push(format!("the tool `{name}` was removed from `{state}`: sessions do not have it{hint}"));
         }
         kept
     });
@@ -134,9 +133,7 @@ fn clamp(spec: Option<&mut Value>, budget: &Budget, what: &str, remarks: &mut Ve
         let number = |value: &Value| value.as_f64();
         let (Some(asked), Some(cap)) = (spec.get(name).and_then(number), cap) else { continue };
         if number(&cap).is_some_and(|cap| asked > cap) {
-            remarks.push(format!(
-                "`{name}` in the {what} was {asked}, and is {cap} now: it is all that you give"
-            ));
+            remarks.push(format!("`{name}` in the {what} was lowered from {asked} to your limit of {cap}"));
             spec.insert(name.into(), cap);
         }
     }
@@ -222,7 +219,7 @@ mod tests {
         assert_eq!(remarks.len(), 4, "{remarks:?}");
         assert!(
             remarks.contains(
-                &"`time_seconds` in the budget was 9000, and is 300 now: it is all that you give".to_owned()
+                &"`time_seconds` in the budget was lowered from 9000 to your limit of 300".to_owned()
             ),
             "{remarks:?}"
         );

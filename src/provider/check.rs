@@ -111,15 +111,15 @@ pub async fn check(provider: &dyn Provider) -> CheckReport {
     report.notes = reply.notes;
     let mut note = |text: String| report.notes.push(text);
     if !report.called_tool {
-        note("it answered in words and did not call the tool".to_owned());
+        note("it answered in text instead of calling the tool".to_owned());
     } else if !report.arguments_right {
         note("it called the tool with other arguments than asked".to_owned());
     }
     if reply.finish == Finish::Length {
-        note("the reply ran into its limit of 512 tokens".to_owned());
+        note("the reply was longer than 512 tokens".to_owned());
     }
     if reply.usage.total().is_none() && !provider.info().free {
-        note("it reports no token counts: token and cost caps work by upper bounds".to_owned());
+        note("it reports no token counts; token and cost limits use upper bounds".to_owned());
     }
     if let Some(served) = reply.model_served.as_ref().filter(|served| **served != provider.info().model) {
         note(format!("asked for {}, answered by {served}", provider.info().model));

@@ -194,8 +194,8 @@ impl OpenAiChat {
         fault.raw = raw;
         match status {
             300..=399 => {
-                fault.message.push_str(": the address has moved, and requests are not sent on elsewhere");
-                fault.remedy = Some("put the new address into base_url".to_owned());
+                fault.message.push_str(": the address has moved, and redirects are not followed");
+                fault.remedy = Some("set base_url to the new address".to_owned());
             }
             404 | 405 => {
                 fault.remedy = Some(format!(
@@ -213,7 +213,7 @@ impl OpenAiChat {
         let remedy = match verdict.class {
             FaultClass::Auth => Some(match &self.key_env {
                 Some(name) => format!("check the key in {name}"),
-                None => "this server wants a key; name its variable as key_env".to_owned(),
+                None => "this server needs a key; set key_env to the name of its variable".to_owned(),
             }),
             FaultClass::Quota => Some("add credit, or raise the limit, at the provider".to_owned()),
             FaultClass::TooLarge => Some("a model with a larger context, or smaller previews".to_owned()),
@@ -396,8 +396,8 @@ impl Incoming {
             return Err(error.clone());
         }
         match (self.draft.finish_reason(), self.done) {
-            (Some("error"), _) => Err(fault(FaultClass::Transient, "the provider broke the reply off")),
-            (None, false) => Err(fault(FaultClass::Transport, "the stream was cut before its end")),
+            (Some("error"), _) => Err(fault(FaultClass::Transient, "the provider ended the reply early")),
+            (None, false) => Err(fault(FaultClass::Transport, "the stream ended early")),
             _ if !self.draft.any_choice() => {
                 Err(fault(FaultClass::Garbage, "the body is JSON but holds no reply"))
             }

@@ -50,7 +50,7 @@ pub enum SetupError {
         cause: String,
     },
     /// No key in the environment.
-    #[error("provider `{provider}` needs a key and {env} is not set")]
+    #[error("provider `{provider}` needs a key, and {env} is not set")]
     MissingKey {
         /// The provider.
         provider: String,
@@ -58,7 +58,7 @@ pub enum SetupError {
         env: String,
     },
     /// The key holds blanks, control or non-ASCII characters.
-    #[error("the key of provider `{provider}` holds characters that no key has")]
+    #[error("the key of provider `{provider}` contains invalid characters")]
     BadKey {
         /// The provider.
         provider: String,
@@ -104,7 +104,7 @@ pub enum SetupError {
         host: String,
     },
     /// The HTTP client could not be made (no certificates…).
-    #[error("provider `{provider}`: the HTTP client could not be made: {cause}")]
+    #[error("provider `{provider}`: the HTTP client could not be created: {cause}")]
     Client {
         /// The provider.
         provider: String,
@@ -132,25 +132,25 @@ impl Coded for SetupError {
 
     fn remedy(&self) -> Option<String> {
         match self {
-            Self::UnknownProvider { known, .. } => Some(format!("name one of: {}", known.join(", "))),
+            Self::UnknownProvider { known, .. } => Some(format!("choose one of: {}", known.join(", "))),
             Self::UnknownModel { known, .. } => Some(format!(
-                "name one of: {}; or add the model to your own copy of the provider's file",
+                "choose one of: {}; or add the model to your own copy of the provider's file",
                 known.join(", ")
             )),
             Self::NoModel { .. } => Some("add --model NAME".to_owned()),
             Self::MissingKey { env, .. } => {
                 Some(format!("set {env}, or use --provider explorer, which needs no key"))
             }
-            Self::BadKey { .. } => Some("look for quotes, blanks or line ends around the key".to_owned()),
+            Self::BadKey { .. } => Some("check for quotes, spaces or line breaks around the key".to_owned()),
             Self::BadUrl { .. } => {
                 Some("an address looks like https://host/v1, without user name and password".to_owned())
             }
             Self::Insecure { provider, .. } => Some(format!(
-                "give it an https address; or, where nobody else is on the way, say `insecure_http = true` in \
+                "use an https address; or, on a network that you trust, set `insecure_http = true` in \
                  providers/{provider}.toml"
             )),
             Self::NoScript { .. } => {
-                Some("check the path, or name the file anew with `--provider script --model FILE`".to_owned())
+                Some("check the path, or give the file with `--provider script --model FILE`".to_owned())
             }
             Self::BadProfile { .. } | Self::KeyCommand { .. } | Self::Script { .. } | Self::Client { .. } => {
                 None
@@ -393,7 +393,7 @@ impl Profile {
             return Err(bad(format!("name = \"{}\" is not the file's name", profile.name)));
         }
         if !profile.key_cmd.is_empty() && *origin == Origin::Embedded {
-            return Err(bad("key_cmd is for a user's own file".to_owned()));
+            return Err(bad("key_cmd is only allowed in a user's own file".to_owned()));
         }
         if profile.dialect == Dialect::OpenaiChat && profile.base_url.is_none() {
             return Err(bad("base_url is missing".to_owned()));

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(error.to_string(), "there is no provider `opnai`; did you mean `openai`?");
         assert!(error.remedy().unwrap().contains("llamacpp, ollama"));
         let error = refusal(&none, &choice("openai", None));
-        assert_eq!(error.to_string(), "provider `openai` needs a key and OPENAI_API_KEY is not set");
+        assert_eq!(error.to_string(), "provider `openai` needs a key, and OPENAI_API_KEY is not set");
         assert!(error.remedy().unwrap().starts_with("set OPENAI_API_KEY"));
         assert!(!none.has_key(none.get("openai").unwrap()) && none.has_key(none.get("ollama").unwrap()));
         assert_eq!(refusal(&none, &choice("ollama", None)).to_string(), "provider `ollama` needs a model");

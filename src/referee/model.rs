@@ -52,7 +52,7 @@ const TABLE: [(&str, &str); 15] = [
 #[derive(Debug, thiserror::Error)]
 pub enum RefereeError {
     /// It cannot see.
-    #[error("`{model}` of `{provider}` cannot see pictures, and a referee must")]
+    #[error("`{model}` of `{provider}` cannot see pictures, which a referee needs")]
     Blind {
         /// The provider.
         provider: String,
@@ -75,7 +75,7 @@ impl Coded for RefereeError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Blind { .. } => {
-                Some("name a model that sees pictures, or `offline` for numbers alone".to_owned())
+                Some("choose a model that sees pictures, or `offline` (measurements only)".to_owned())
             }
             Self::Prompt(error) => error.remedy(),
         }

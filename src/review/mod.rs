@@ -9,5 +9,5 @@ mod text;
 
 pub use heard::{ProtocolUsed, SecondOpinion};
 pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
-pub use plain::{line, plain, wrap};
+pub use plain::{count, line, plain, wrap};
 pub use text::{Style, flag_words, summary_line, text};

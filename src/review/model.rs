@@ -28,7 +28,7 @@ pub struct ReviewModel {
     pub condition: Condition,
     /// Why it ended, when it was not the agent's own end.
     pub reason: String,
-    /// The cap that fired, in words.
+    /// The limit that was reached, in words.
     pub cap: Option<String>,
     /// What to add to the budget for it to go on.
     #[serde(skip)]
@@ -190,7 +190,7 @@ impl ReviewModel {
             folder: workspace.folder().to_owned(),
             condition: session.condition.clone(),
             reason: end.map(|end| end.reason.clone()).unwrap_or_default(),
-            cap: state.cap.map(|cap| cap.to_string()),
+            cap: state.cap.map(|cap| cap.words()),
             raise: state.cap.map(|cap| cap.raise()),
             started: session.lines.first().map(|line| line.t).unwrap_or_default(),
             elapsed_ms: crate::tools::millis(session.elapsed()),
@@ -242,23 +242,26 @@ impl ReviewModel {
         let mut step = |command: String, why: &str| steps.push(NextStep { command, why: why.into() });
         match self.condition.outcome() {
             None => {
-                step(format!("chemigram mode-b stop {short}"), "asks it to wrap up");
+                step(format!("chemigram mode-b stop {short}"), "ask it to wrap up");
                 return steps;
             }
             Some(Outcome::Interrupted) => {
-                step(format!("chemigram run-mode-b --resume {short} --yes"), "goes on where it was cut");
+                step(
+                    format!("chemigram run-mode-b --resume {short} --yes"),
+                    "resume where it was interrupted",
+                );
             }
             Some(Outcome::NeedsClarification) => {
                 let command = format!("chemigram run-mode-b --resume {short} --answer \"…\" --yes");
-                step(command, "answers its question and goes on");
+                step(command, "answer its question and resume");
             }
             Some(Outcome::Cancelled | Outcome::ProviderFailed | Outcome::EngineFailed) => {
-                step(format!("chemigram run-mode-b --resume {short} --yes"), "goes on where it ended");
+                step(format!("chemigram run-mode-b --resume {short} --yes"), "resume it");
             }
             Some(Outcome::BudgetExhausted) => {
                 let more = self.raise.as_deref().unwrap_or("time=10m,iterations=20");
                 let command = format!("chemigram run-mode-b --resume {short} --raise {more} --yes");
-                step(command, "goes on with more budget");
+                step(command, "resume with a larger budget");
             }
             Some(Outcome::Completed | Outcome::ProtocolFailed) => {}
         }
@@ -268,17 +271,20 @@ impl ReviewModel {
             let tag = tag.map_or("v2", String::as_str);
             // By its hash: HEAD, from which it may have been named, moves with the next checkout.
             let baseline = self.baseline.short();
-            step(format!("chemigram diff {photo} {baseline} {branch}"), "what it changes");
-            step(format!("chemigram render {photo} {branch} -o {photo}-{branch}.jpg"), "a larger picture");
-            step(format!("chemigram checkout {photo} {branch}"), "goes there, to edit on");
-            step(format!("chemigram promote {photo} {branch} --tag {tag}"), "keeps it under a name");
+            step(format!("chemigram diff {photo} {baseline} {branch}"), "show its changes");
+            step(
+                format!("chemigram render {photo} {branch} -o {photo}-{branch}.jpg"),
+                "render a larger picture",
+            );
+            step(format!("chemigram checkout {photo} {branch}"), "edit it further");
+            step(format!("chemigram promote {photo} {branch} --tag {tag}"), "keep it under a tag");
             step(
                 format!("chemigram promote {photo} {branch} --tag {tag} --to-main"),
-                "keeps it and makes it the main edit",
+                "keep it and make it the main edit",
             );
         }
         if let Some(proposal) = self.proposals.first() {
-            step(format!("chemigram proposals accept {}", proposal.id), "writes it down; or `decline`");
+            step(format!("chemigram proposals accept {}", proposal.id), "accept it, or `decline` it");
         }
         steps
     }

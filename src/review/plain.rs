@@ -19,6 +19,16 @@ fn is_unsafe(c: char) -> bool {
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// A number with its noun: `1 branch`, `3 branches`.
+pub fn count(n: u64, noun: &str) -> String {
+    let ending = match (n, noun.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{n} {noun}{ending}")
+}
+
 /// Breaks text into lines of at most `width` characters, at blanks; a longer word stands alone.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
@@ -48,6 +58,12 @@ mod tests {
         assert_eq!(plain("a\x1b[2Jb\x07\u{9b}c\u{202e}d\u{2066}\re\n\tf"), "a[2Jbcde\n\tf");
         assert_eq!(line("two\nlines\t\u{200f}here"), "two lines here");
         assert_eq!(plain("Größe, 写真, 🙂 ΔE"), "Größe, 写真, 🙂 ΔE");
+    }
+
+    #[test]
+    fn a_noun_agrees_with_its_number() {
+        assert_eq!([1, 3].map(|n| count(n, "branch")), ["1 branch", "3 branches"]);
+        assert_eq!([0, 1].map(|n| count(n, "commit")), ["0 commits", "1 commit"]);
     }
 
     #[test]

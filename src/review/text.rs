@@ -1,7 +1,7 @@
 //! The review as text: narrow enough for a terminal, complete enough to decide by.
 
 use crate::review::model::{BranchReview, ReviewModel};
-use crate::review::plain::{line, wrap};
+use crate::review::plain::{count, line, wrap};
 use crate::session::listing::{Condition, Summary};
 use crate::tools::Measured;
 use crate::transcript::{Flag, JudgmentSource, Outcome};
@@ -95,11 +95,11 @@ pub fn text(model: &ReviewModel, style: Style) -> String {
 fn head(page: &mut Page, model: &ReviewModel) {
     let short = model.session.rsplit('-').next().unwrap_or(&model.session);
     let title = format!(
-        "Session {short} — {} — {} / {} iterations / {} branches",
+        "Session {short} — {} — {} / {} / {}",
         model.photo,
         minutes(model.elapsed_ms),
-        model.spent.iterations,
-        model.spent.branches
+        count(model.spent.iterations, "iteration"),
+        count(model.spent.branches, "branch")
     );
     page.line(&page.style.paint(Tone::Strong, &title));
     page.line(&format!("Baseline: {} ({})", line(&model.baseline_ref), model.baseline.short()));
@@ -115,7 +115,7 @@ fn head(page: &mut Page, model: &ReviewModel) {
     if let Some(referee) = &model.referee {
         page.line(&format!("Referee: {} {}", line(&referee.provider), line(&referee.model)));
     } else if model.protocol.is_some() {
-        page.line("Referee: nobody");
+        page.line("Referee: none");
     }
     let outcome = outcome(page.style, model);
     page.line(&format!("Outcome: {outcome}"));
@@ -139,7 +139,7 @@ fn outcome(style: Style, model: &ReviewModel) -> String {
     let mut text = style.paint(tone, word);
     let reason = match (&model.condition, &model.cap) {
         (Condition::Interrupted, _) => {
-            "it has no closing line: it was killed or the machine went down".into()
+            "it did not end properly: it was killed, or the machine went down".into()
         }
         (Condition::Running { pid }, _) => format!("process {pid}"),
         (_, Some(cap)) => cap.clone(),
@@ -179,7 +179,7 @@ fn branch_text(page: &mut Page, branch: &BranchReview) {
     if let Some(measured) = &branch.measured {
         page.line(&format!("  Measured: {}", measures(style, measured)));
         for warning in &measured.vector.warnings {
-            page.field(4, "Note", warning);
+            page.field(4, "Warning", &warning_words(warning));
         }
     }
     if !branch.tried.is_empty() {
@@ -204,10 +204,10 @@ fn score(style: Style, branch: &BranchReview) -> String {
     };
     let mut text = format!("Score: {}", style.paint(tone, &format!("{score}/5")));
     if branch.source == Some(JudgmentSource::EngineDefault) {
-        text.push_str(&style.paint(Tone::Doubt, "  [not judged by the agent]"));
+        text.push_str(&style.paint(Tone::Doubt, "  [not judged by the model]"));
     }
     if branch.source == Some(JudgmentSource::Protocol) {
-        text.push_str(&style.paint(Tone::Doubt, "  [given up by the protocol]"));
+        text.push_str(&style.paint(Tone::Doubt, "  [abandoned by the protocol]"));
     }
     for flag in &branch.flags {
         let tone = match flag {
@@ -230,12 +230,17 @@ pub fn flag_words(flag: Flag) -> &'static str {
         Flag::Weak => "weak",
         Flag::Strong => "strong",
         Flag::IdenticalToBaseline => "identical to the baseline",
-        Flag::ClaimsNotSupported => "claims not supported by what was measured",
+        Flag::ClaimsNotSupported => "claims not supported by the measurements",
         Flag::Abandoned => "abandoned",
         Flag::Unmeasured => "not measured",
         Flag::Disputed => "disputed by the referee",
         Flag::Unrefereed => "no second opinion",
     }
+}
+
+/// A warning as a person reads it; the model's wording of it is part of the transcript.
+fn warning_words(warning: &str) -> String {
+    warning.replace("nobody will see this edit: mean ΔE is", "no visible change: mean ΔE is")
 }
 
 fn measures(style: Style, measured: &Measured) -> String {
@@ -261,24 +266,26 @@ fn foot(page: &mut Page, model: &ReviewModel) {
         }
     }
     if !model.proposals.is_empty() {
-        page.line("Proposals that wait for you:");
+        page.line("Open proposals:");
         for proposal in &model.proposals {
             page.field(2, &format!("{} ({})", proposal.id, proposal.target), &proposal.text);
         }
     }
     let used: Vec<String> = model.budget.iter().map(|cap| cap.words.clone()).collect();
     page.field(0, "Budget", &used.join(", "));
-    let waiting =
-        format!("{} for the model, {} for darktable", minutes(model.model_ms), minutes(model.render_ms));
-    page.field(0, "Waiting", &waiting);
+    let time = format!("model {}, darktable {}", minutes(model.model_ms), minutes(model.render_ms));
+    page.field(0, "Time", &time);
     if !model.next.is_empty() {
         page.blank();
         page.line("Next:");
         let wide = model.next.iter().map(|step| step.command.chars().count()).max().unwrap_or(0);
         for step in &model.next {
             let command = line(&step.command);
-            if wide + step.why.len() + 6 <= page.style.width {
-                page.line(&format!("  {command:wide$}  {}", page.style.paint(Tone::Faint, &step.why)));
+            if wide + step.why.len() + 8 <= page.style.width {
+                page.line(&format!(
+                    "  {command:wide$}  {}",
+                    page.style.paint(Tone::Faint, &format!("# {}", step.why))
+                ));
             } else {
                 page.line(&format!("  {}", page.style.paint(Tone::Faint, &format!("# {}", step.why))));
                 page.line(&format!("  {command}"));
@@ -298,12 +305,12 @@ pub fn summary_line(summary: &Summary, style: Style) -> String {
     };
     match (&summary.told, &summary.condition) {
         (Some(told), _) => format!(
-            "{id}  {word}  {:.0}  {}  {} / {} iterations / {} branches, {} judged  {} {}",
+            "{id}  {word}  {:.0}  {}  {} / {} / {}, {} judged  {} {}",
             told.started,
             summary.photo,
             minutes(told.elapsed_ms),
-            told.spent.iterations,
-            told.branches,
+            count(told.spent.iterations, "iteration"),
+            count(told.branches, "branch"),
             told.judged,
             line(&told.provider),
             line(&told.model)

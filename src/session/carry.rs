@@ -109,7 +109,7 @@ impl Session {
 
     /// Renders and measures what the checks are to be held against.
     fn measure(&mut self, checks: &[Check], host: &dyn Host) -> Result<(), SessionError> {
-        let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
+        let busy = |what: &str| host.busy(&format!("rendering ({what})"));
         let entry = self.state.steering.as_ref().map(|s| s.run().entry().commit.to_string());
         let found = measured(&mut self.context(0, &busy), entry.as_deref());
         self.fold(host);

@@ -191,7 +191,7 @@ impl Session {
         };
         // Who watches learns of the call when it is made, not when it is answered.
         self.fold(host);
-        host.busy("the model thinks");
+        host.busy("waiting for the model");
         let started = self.gate.elapsed();
         let intent = permit.seq();
         let result = self.attempt(permit, &bound, &info.model, host).await;
@@ -222,7 +222,7 @@ impl Session {
     /// A pause before a further attempt; a wish to end cuts it.
     pub(super) async fn wait(&self, pause: Duration, host: &dyn Host) {
         if !pause.is_zero() {
-            host.busy("waiting to try the model again");
+            host.busy("waiting to retry the model");
             let until = self.gate.deadline().at_most(pause);
             rest(&until, || self.halt() != Halt::No).await;
         }
@@ -319,7 +319,7 @@ impl Session {
         let later =
             fault.retry_after.filter(|asked| pause.is_none() && *asked >= self.gate.deadline().remaining());
         let later =
-            later.map(|asked| format!("; it asks to come back in {} minutes", asked.as_secs().div_ceil(60)));
+            later.map(|asked| format!("; it asks to retry in {} minutes", asked.as_secs().div_ceil(60)));
         let later = later.unwrap_or_default();
         let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
         self.record(Event::Attempt {
@@ -421,7 +421,7 @@ impl Session {
         host.busy(tool.name);
         let seq = permit.seq();
         let started = self.gate.elapsed();
-        let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
+        let busy = |what: &str| host.busy(&format!("rendering ({what})"));
         let run = || tool.run(&mut self.context(seq, &busy), arguments, permit);
         let mut result = caught(run).flatten();
         self.fold(host);
@@ -638,7 +638,7 @@ impl Session {
             self.close(intent, &call, Err(fault), Amounts::default(), 0)?;
             self.fold(host);
         }
-        let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
+        let busy = |what: &str| host.busy(&format!("rendering ({what})"));
         while let Some((branch, _)) = self.state.wants_opinion() {
             self.unheard(Some(branch), "the session ended before the referee was asked")?;
             self.fold(host);

@@ -63,7 +63,7 @@ fn check_session(workspace: &Workspace, folder: &Path, report: &mut FsckReport) 
             return Ok(());
         }
         Err(TranscriptError::Damaged { line, reason, .. }) => {
-            let remedy = format!("{BACKUP}; the branches and snapshots of the session are checked apart");
+            let remedy = format!("{BACKUP}; the branches and commits of the session are checked separately");
             report.damage(format!("{what} line {line}"), reason, &remedy);
             return Ok(());
         }
@@ -74,7 +74,7 @@ fn check_session(workspace: &Workspace, folder: &Path, report: &mut FsckReport) 
     };
     report.sessions += 1;
     if read.torn > 0 {
-        report.note(what, "its last line was torn by a crash", "nothing: it is passed over");
+        report.note(what, "its last line was torn by a crash", "nothing to do: it is ignored");
     }
     let named: BTreeSet<&Hash> = read.lines.iter().flat_map(|line| line.event.blobs()).collect();
     for name in named.into_iter().filter(|name| !there.contains(*name) && !damaged.contains(*name)) {

@@ -92,7 +92,7 @@ pub struct Written {
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
     /// Nothing that the model wrote can run.
-    #[error("the model wrote no protocol that can run, in {calls} calls; the last one: {}", problems.join("; "))]
+    #[error("the model wrote no valid protocol in {calls} calls; errors in the last one: {}", problems.join("; "))]
     Unusable {
         /// Calls made.
         calls: u64,
@@ -121,7 +121,7 @@ impl Coded for GenerateError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Unusable { transcript, .. } => Some(format!(
-                "say the goal in fewer steps, or name a stronger model; all that it wrote is in {}",
+                "describe the goal in fewer steps, or use a stronger model; everything it wrote is in {}",
                 transcript.display()
             )),
             Self::Fault(fault) => fault.remedy(),
@@ -142,9 +142,9 @@ pub trait Watcher: Sync {
 pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, GenerateError> {
     let goal = wish.goal.trim();
     if goal.is_empty() || goal.chars().count() > MAX_GOAL {
-        let message = format!("a goal is a text of 1 to {MAX_GOAL} characters");
+        let message = format!("a goal must have 1 to {MAX_GOAL} characters");
         return Err(Fault::new(ErrorCode::InvalidInput, message)
-            .with("remedy", "say what the picture should become: --generate \"Open the shadows, twice, each time bolder\"")
+            .with("remedy", "describe what the picture should become: --generate \"Open the shadows, twice, each time bolder\"")
             .into());
     }
     let offered = offered(wish);
@@ -192,9 +192,8 @@ pub async fn generate(
     watcher: &dyn Watcher,
 ) -> Result<Written, GenerateError> {
     if setup.provider.info().provider == "explorer" {
-        let fault =
-            Fault::new(ErrorCode::InvalidInput, "the explorer writes no protocols: it has no language");
-        return Err(fault.with("remedy", "name a model: --provider NAME --model NAME").into());
+        let fault = Fault::new(ErrorCode::InvalidInput, "the explorer cannot write protocols");
+        return Err(fault.with("remedy", "choose a model: --provider NAME --model NAME").into());
     }
     let orders = orders(setup, request, wish)?;
     // Whatever can be wrong without a protocol is found before anything is spent.
@@ -280,7 +279,7 @@ impl Writing<'_> {
         let mut messages = vec![user(&orders.message)];
         let mut problems = Vec::new();
         for call in 1..=MAX_CALLS {
-            watcher.busy("the model writes a protocol");
+            watcher.busy("waiting for the model to write a protocol");
             let Some(reply) = self.call(call, orders, session, &messages).await? else {
                 problems = vec!["there was no answer to the last call".to_owned()];
                 continue;
@@ -293,7 +292,10 @@ impl Writing<'_> {
             }
             if call < MAX_CALLS {
                 let text = repair(&problems);
-                watcher.remark(&format!("what it wrote cannot run ({}): it is told why", problems.len()));
+                watcher.remark(&format!(
+                    "the protocol has {} errors; asking the model to correct them",
+                    problems.len()
+                ));
                 messages.push(reply.message);
                 messages.push(user(&text));
                 self.record(Event::Nudge { text })?;
@@ -393,9 +395,10 @@ impl Writing<'_> {
                 let stopped = self.setup.stop.soft.is_cancelled();
                 let (code, message) = match stopped {
                     true => (ErrorCode::Interrupted, "stopped while the model wrote the protocol"),
-                    false => {
-                        (ErrorCode::BudgetExhausted, "the time was up while the model wrote the protocol")
-                    }
+                    false => (
+                        ErrorCode::BudgetExhausted,
+                        "the time limit was reached while the model wrote the protocol",
+                    ),
                 };
                 self.record(failed("deadline", None, message.into(), bound.reserved, None))?;
                 Err(Fault::new(code, message).into())
@@ -512,7 +515,7 @@ fn settle_cut(setup: &Setup, root: &Path) -> Result<Vec<String>, GenerateError> 
         record(&mut gate, end)?;
         let assumed = gate.ledger().assumed();
         said.push(format!(
-            "an earlier protocol was cut while the model wrote it ({session}): {} of its calls had no answer and may have cost {} tokens, {} USD",
+            "an earlier session was interrupted while the model wrote a protocol ({session}): {} unanswered calls may have cost {} tokens, {} USD",
             assumed.model_calls,
             assumed.tokens,
             crate::budget::usd(assumed.cost_micro_usd)

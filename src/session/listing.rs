@@ -161,7 +161,7 @@ pub(super) fn prove(workspace: &Workspace, report: &mut FsckReport) -> Result<()
             Ok(_) | Err(SessionError::Transcript(_) | SessionError::Blob(_)) => {}
             Err(error) => {
                 let what = format!("sessions/mode_b/{id}/transcript.jsonl");
-                let remedy = "the branches and snapshots of the session are checked apart";
+                let remedy = "the branches and commits of the session are checked separately";
                 report.damage(what, Fault::from(&error).message, remedy);
             }
         }
@@ -228,7 +228,7 @@ fn workspaces(library: &Library, photo: Option<&PhotoId>) -> Result<Vec<Workspac
     let open = |id: PhotoId| match library.open(&id) {
         Ok(workspace) => Some(workspace),
         Err(error) => {
-            tracing::warn!(photo = %id, code = ?error.code(), %error, "a photo was passed over");
+            tracing::warn!(photo = %id, code = ?error.code(), %error, "a photo was skipped");
             None
         }
     };
@@ -239,9 +239,9 @@ fn workspaces(library: &Library, photo: Option<&PhotoId>) -> Result<Vec<Workspac
 pub fn find(library: &Library, part: &str) -> Result<(PhotoId, SessionId), SessionError> {
     let part = part.trim().to_lowercase();
     let fault = |code, message: String| Fault::new(code, message);
-    let list = "`chemigram mode-b list` shows the sessions";
+    let list = "list the sessions with `chemigram mode-b list`";
     if part.len() < SHORTEST_PART {
-        let message = format!("`{part}` is too short for a session: four characters or more of its id");
+        let message = format!("`{part}` is too short: give at least four characters of the session's id");
         return Err(fault(ErrorCode::InvalidInput, message).with("remedy", list).into());
     }
     let mut found = Vec::new();
@@ -257,8 +257,8 @@ pub fn find(library: &Library, part: &str) -> Result<(PhotoId, SessionId), Sessi
         (Some(last), false) => {
             found.push(last);
             let ids: Vec<&str> = found.iter().map(|(_, id)| id.as_str()).collect();
-            let message = format!("`{part}` is part of {} session ids: {}", ids.len(), ids.join(", "));
-            Err(fault(ErrorCode::InvalidInput, message).with("remedy", "give more of it").into())
+            let message = format!("`{part}` matches {} sessions: {}", ids.len(), ids.join(", "));
+            Err(fault(ErrorCode::InvalidInput, message).with("remedy", "give more characters").into())
         }
     }
 }

@@ -56,7 +56,7 @@ pub enum SessionError {
     #[error("a file of the session cannot be stored")]
     Blob(#[source] std::io::Error),
     /// The state says done, but there is no closing line.
-    #[error("the session has no closing line")]
+    #[error("the session did not end")]
     NotEnded,
 }
 

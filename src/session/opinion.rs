@@ -215,7 +215,7 @@ impl Session {
             _ => None,
         };
         let (edge, quality) = (self.state.start.preview_edge, Quality::Judge);
-        let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
+        let busy = |what: &str| host.busy(&format!("rendering ({what})"));
         let mut context = self.context(0, &busy);
         let new = context.place(Some(subject.commit.as_str()))?;
         let old = context.place(Some(other.as_deref().unwrap_or("baseline")))?;
@@ -341,7 +341,7 @@ impl Session {
         let (attempt, seed) = (intent.attempt, self.state.start.seed);
         let Some((permit, mut reply)) = self.admitted(intent)? else { return Ok(()) };
         self.fold(host);
-        host.busy("the referee looks");
+        host.busy("waiting for the referee");
         let started = self.gate.elapsed();
         let name = format!("{}-referee", self.state.start.session);
         let progress = |amount| host.streaming(amount);

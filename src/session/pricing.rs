@@ -131,13 +131,13 @@ pub fn payable(info: &ModelInfo, budget: &Budget) -> Result<(), SessionError> {
         return Err(Fault::new(
             ErrorCode::InvalidInput,
             format!(
-                "the budget caps the cost, but the price of `{}` at `{}` is not known",
+                "the budget limits the cost, but the price of `{}` at `{}` is unknown",
                 info.model, info.provider
             ),
         )
         .with(
             "remedy",
-            "give it one in the provider's file of your own (`price = { input = 0.75, output = 4.50, as_of = \"2026-11-21\" }`, US dollars a million tokens; `chemigram providers show NAME` shows the form), or cap `tokens=` in place of `cost=`",
+            "add its price to your own copy of the provider's file (`price = { input = 0.75, output = 4.50, as_of = \"2026-11-21\" }`, US dollars per million tokens), or limit `tokens=` instead of `cost=`",
         )
         .into());
     }
@@ -234,7 +234,9 @@ pub fn settle(info: &ModelInfo, bound: &Bound, usage: &Usage, reported: Option<u
     let by_price = believed.as_ref().map_or(Some(bound.reserved.cost_micro_usd), |usage| priced(info, usage));
     let least = match by_price {
         Some(price) if reported == Some(0) && price > 0 => {
-            notes.push("a cost of 0 is reported although the model has a price; the price counts".to_owned());
+            notes.push(
+                "the provider reported a cost of 0, but the model has a price; the price is used".to_owned(),
+            );
             price
         }
         Some(price) if believed.as_ref() != Some(usage) => price,
@@ -263,7 +265,7 @@ fn believed(
     let cached = [usage.input_cache_read, usage.input_cache_write];
     let cached = cached.into_iter().flatten().fold(0, u64::saturating_add);
     if usage.input_fresh.is_none() || usage.output.is_none() {
-        notes.push("the reported usage is incomplete; what is missing counts at its worst case".to_owned());
+        notes.push("the reported usage is incomplete; the missing part is counted at its maximum".to_owned());
         counts.input_fresh = usage.input_fresh.or(Some(bound.input.most.saturating_sub(cached)));
         counts.output = usage.output.or(Some(u64::from(bound.max_output_tokens)));
     }
@@ -272,7 +274,7 @@ fn believed(
     // What a server of one's own reports costs nothing to believe.
     if !info.free && fresh.saturating_add(cached) < bound.input.least {
         notes.push(format!(
-            "{} input tokens are reported for a request of at least {}; its worst case counts",
+            "{} input tokens are reported for a request of at least {}; the maximum is counted",
             fresh.saturating_add(cached),
             bound.input.least
         ));
@@ -280,7 +282,7 @@ fn believed(
     }
     if let Some(output) = counts.output.filter(|output| !info.free && *output < little_said) {
         notes.push(format!(
-            "{output} output tokens are reported for a reply of at least {little_said}; its worst case counts"
+            "{output} output tokens are reported for a reply of at least {little_said}; the maximum is counted"
         ));
         counts.output = Some(u64::from(bound.max_output_tokens).max(little_said));
     }

@@ -106,9 +106,12 @@ pub fn ready(
 ) -> Result<Ready, SessionError> {
     let declared = asked.declared();
     if !branches.is_empty() && !declared.contains("vectors") {
-        let message = "vectors were given, and the protocol has no variable `vectors`";
+        let message = "directions were given, but the protocol has no variable `vectors`";
         return Err(Fault::new(ErrorCode::InvalidInput, message)
-            .with("remedy", "leave out --vector, or name a protocol that explores vectors: mode_b_explore")
+            .with(
+                "remedy",
+                "leave out --direction, or use a protocol that explores directions: mode_b_explore",
+            )
             .into());
     }
     let values = values(asked, brief, &declared, branches);
@@ -120,8 +123,8 @@ pub fn ready(
     let needed = makes.len() as u64;
     if needed > budget.max_branches {
         let most = budget.max_branches;
-        let message = format!("the protocol makes {needed} branches, and the budget has {most}");
-        let remedy = format!("put `branches={needed}` into the budget");
+        let message = format!("the protocol needs {needed} branches, and the budget allows {most}");
+        let remedy = format!("set `branches={needed}` in the budget");
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
     affordable(&reserve(&protocol), &budget)?;
@@ -136,9 +139,9 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
     let ready = ready(asked, &brief, &branches, &request.budget, &setup.provider.info().model)?;
     for name in &ready.makes {
         if setup.workspace.branch(name)?.is_some() {
-            let message = format!("the protocol makes the branch `{name}`, and there is one already");
+            let message = format!("the branch `{name}`, which the protocol creates, already exists");
             return Err(Fault::new(ErrorCode::StateError, message)
-                .with("remedy", "give the variable that names it another value, with --var")
+                .with("remedy", "use --var to give it another name")
                 .into());
         }
     }
@@ -204,9 +207,9 @@ pub fn needs_referee(protocol: &Protocol, referee: &Referee) -> Result<(), Fault
     if protocol.dialect != Dialect::Compat || matches!(referee, Referee::Model(_)) {
         return Ok(());
     }
-    let message = "in the original format a referee names the next state, and there is none that reads";
+    let message = "a protocol in the original format needs a referee that is a model";
     Err(Fault::new(ErrorCode::InvalidInput, message)
-        .with("remedy", "name one: --referee PROVIDER[:MODEL], a model that sees pictures"))
+        .with("remedy", "choose a model that sees pictures: --referee PROVIDER[:MODEL]"))
 }
 
 /// The protocol of a session, loaded as it was when the session began.
@@ -217,7 +220,7 @@ pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>
     let path = workspace.session_folder(&id).join("blobs").join(asked.source.as_str());
     let text = files::read_text(&path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
     if Hash::of(&text) != asked.source {
-        let message = format!("the protocol of session {id} is not the one that it began with");
+        let message = format!("the protocol of session {id} was changed after the session started");
         return Err(Fault::new(ErrorCode::VersioningError, message).into());
     }
     let mut values = Values::default();
@@ -295,9 +298,10 @@ fn affordable(reserve: &ReserveSpec, budget: &Budget) -> Result<(), SessionError
     ];
     for (what, kept, cap, name) in rows {
         let Some(cap) = cap.filter(|cap| kept >= *cap) else { continue };
-        let message = format!("the protocol keeps {kept} {what} for its wrap-up, and there are {cap} in all");
+        let message =
+            format!("the protocol reserves {kept} {what} for its wrap-up, but the budget has only {cap}");
         return Err(Fault::new(ErrorCode::InvalidInput, message)
-            .with("remedy", format!("give more `{name}=` in the budget, or keep less in the protocol"))
+            .with("remedy", format!("raise `{name}=` in the budget, or reserve less in the protocol"))
             .into());
     }
     Ok(())

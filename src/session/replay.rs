@@ -328,7 +328,7 @@ fn again(
     intent: &ToolIntent,
 ) -> Result<Vec<(String, Hash, Hash)>, SessionError> {
     let Some(tool) = tools::find(&intent.call.name) else {
-        let message = format!("this build has no tool `{}`", intent.call.name);
+        let message = format!("this version has no tool `{}`", intent.call.name);
         return Err(Fault::new(ErrorCode::NotFound, message).into());
     };
     let intent = ToolIntent { reserved: Amounts::default(), ..intent.clone() };

@@ -124,11 +124,11 @@ pub(super) fn plan_with(
     let mut names = std::collections::BTreeSet::new();
     for vector in &request.vectors {
         if !names.insert(&vector.name) {
-            return Err(invalid(format!("the vector `{}` is given twice", vector.name)));
+            return Err(invalid(format!("the direction `{}` is given twice", vector.name)));
         }
         if vector.direction.trim().is_empty() {
             return Err(invalid(format!(
-                "the vector `{}` has no direction: write it like --vector {}=\"more dramatic\"",
+                "`{}` has no direction: write it like --direction {}=\"more dramatic\"",
                 vector.name, vector.name
             )));
         }
@@ -136,8 +136,8 @@ pub(super) fn plan_with(
     if request.vectors.len() as u64 > budget.max_branches {
         let (vectors, branches) = (request.vectors.len(), budget.max_branches);
         let message =
-            format!("{vectors} vectors need a budget of at least that many branches; it has {branches}");
-        let remedy = format!("put `branches={vectors}` into the budget, or leave out a vector");
+            format!("{vectors} directions need {vectors} branches, but the budget allows {branches}");
+        let remedy = format!("set `branches={vectors}` in the budget, or leave out a direction");
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into());
     }
     let info = setup.provider.info();
@@ -330,8 +330,8 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let folder = setup.workspace.session_folder(id);
     let path = folder.join("transcript.jsonl");
     if !path.exists() {
-        return Err(Fault::new(ErrorCode::NotFound, format!("there is no session {id} on this photo"))
-            .with("remedy", "`chemigram mode-b list` shows the sessions")
+        return Err(Fault::new(ErrorCode::NotFound, format!("this photo has no session {id}"))
+            .with("remedy", "list the sessions with `chemigram mode-b list`")
             .into());
     }
     setup.workspace.refuse_another_raw()?;
@@ -344,11 +344,11 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let raise;
     let refusal = match ended {
         Some(_) if run_over => Some((
-            "has ended, and its protocol with it",
-            "start a new one, from one of its branches: `--from BRANCH`",
+            "has ended, and so has its protocol",
+            "start a new session from one of its branches: `--from BRANCH`",
         )),
         _ if with.answer.is_some() && state.question.is_none() => {
-            Some(("asks nothing", "leave out `--answer`"))
+            Some(("has asked no question", "leave out `--answer`"))
         }
         Some(Outcome::NeedsClarification) if with.answer.is_none() => {
             Some(("waits for an answer", "give it: `--resume ID --answer TEXT`"))
@@ -358,7 +358,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         {
             let cap = state.end.as_ref().and_then(|end| end.cap);
             let more = cap.map_or("time=10m,iterations=20".into(), |cap| cap.raise());
-            raise = format!("to go on with more budget: `--resume ID --raise {more}`");
+            raise = format!("to resume it with a larger budget: `--resume ID --raise {more}`");
             Some(("has ended", raise.as_str()))
         }
         _ => None,
@@ -421,7 +421,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
 /// A raise such as `time=10m,iterations=20`: what is named is added to the caps that a session has.
 pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
     let refused = |message: String| {
-        let remedy = "name what to add, for example `--raise time=10m,iterations=20`";
+        let remedy = "say what to add, for example `--raise time=10m,iterations=20`";
         Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into())
     };
     let more =
@@ -432,7 +432,7 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
         [("tokens", budget.max_tokens), ("cost", budget.max_cost_micro_usd), ("renders", budget.max_renders)]
     {
         if named.contains(name) && cap.is_none() {
-            return refused(format!("`{spec}` raises the cap on {name}, and this session has none"));
+            return refused(format!("`{spec}` raises the limit on {name}, but this session has none"));
         }
     }
     let more_of =
@@ -452,7 +452,7 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
         ),
     };
     if raised == *budget {
-        return refused(format!("`{spec}` raises no cap that this session has"));
+        return refused(format!("`{spec}` raises none of this session's limits"));
     }
     Ok(raised)
 }
@@ -498,7 +498,7 @@ fn fold_with(
     protocol: Option<Arc<Protocol>>,
 ) -> Result<State, SessionError> {
     let damaged =
-        || Fault::new(ErrorCode::VersioningError, "the transcript does not begin with a session's header");
+        || Fault::new(ErrorCode::VersioningError, "the transcript does not start with a session header");
     let (first, rest) = lines.split_first().ok_or_else(damaged)?;
     let Event::SessionStart(start) = &first.event else { return Err(damaged().into()) };
     let baseline = workspace.commit(&start.baseline)?;
@@ -566,10 +566,10 @@ mod tests {
         assert_eq!((more.time_seconds, more.max_iterations, more.max_branches), (1200, 25, 1));
         assert_eq!(with("tokens=2k").unwrap().max_tokens, Some(3000));
         for (spec, why) in [
-            ("cost=1", "raises the cap on cost, and this session has none"),
-            ("time=10m,renders=5", "raises the cap on renders, and this session has none"),
-            ("lite", "raises no cap"),
-            ("", "raises no cap"),
+            ("cost=1", "raises the limit on cost, but this session has none"),
+            ("time=10m,renders=5", "raises the limit on renders, but this session has none"),
+            ("lite", "raises none of this session's limits"),
+            ("", "raises none of this session's limits"),
         ] {
             let error = with(spec).unwrap_err().to_string();
             assert!(error.contains(why), "{spec}: {error}");

@@ -549,7 +549,7 @@ impl State {
             return finish(Outcome::Cancelled, wording::STOPPED_AT_ONCE);
         }
         if elapsed >= ledger.budget().time() {
-            return finish(self.outcome(Outcome::BudgetExhausted), "the time was up");
+            return finish(self.outcome(Outcome::BudgetExhausted), "the time limit was reached");
         }
         if let Some((seq, intent)) = &self.open_tool
             && self.interrupted
@@ -577,7 +577,10 @@ impl State {
             return finish(self.outcome(Outcome::Completed), "");
         }
         if self.question.is_some() {
-            return finish(Outcome::NeedsClarification, "the agent asks, and nobody was there to answer");
+            return finish(
+                Outcome::NeedsClarification,
+                "the model asks a question, and there was nobody to answer it",
+            );
         }
         if let Some(Command::Finish(ending)) = self.steering.as_ref().and_then(Steering::command) {
             let outcome = steering::outcome(ending.kind);
@@ -594,13 +597,13 @@ impl State {
                 return Effect::WrapUp { reason: exhausted.to_string(), cap: Some(exhausted) };
             }
             if let Some(steering) = self.steering.as_ref().filter(|s| s.run().stage() == Stage::WrapUp) {
-                let reason = format!("the protocol has come to `{}`", steering.state_name());
+                let reason = format!("protocol state `{}`", steering.state_name());
                 return Effect::WrapUp { cap: None, reason };
             }
         } else if bounded && self.wrap_up_replies >= MAX_WRAP_UP_REPLIES {
             return finish(
                 self.outcome(Outcome::BudgetExhausted),
-                "the agent did not end the session itself",
+                "the model did not end the session itself",
             );
         }
         if let Some(command) = self.steering.as_ref().and_then(Steering::command) {

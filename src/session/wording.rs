@@ -135,7 +135,7 @@ pub fn attempt_over(state: &str) -> Fault {
 
 /// What the photographer is asked where a protocol has a gate.
 pub fn may_stand(state: &str) -> String {
-    format!("The protocol asks: may what was done in `{state}` stand? [yes/no]")
+    format!("The protocol asks: keep the changes made in `{state}`? [yes/no]")
 }
 
 /// The photographer's late answer to a question.

@@ -89,7 +89,7 @@ impl Coded for TranscriptError {
             }
             Self::Io { source, .. } => file_remedy(source).into(),
             Self::Damaged { .. } => {
-                "the branches and snapshots are safe: `chemigram fsck` checks them; the session itself cannot be resumed".into()
+                "the session cannot be resumed; its branches and commits are not affected (check them with `chemigram fsck`)".into()
             }
         })
     }
@@ -152,7 +152,7 @@ pub fn read(path: &Path) -> Result<Read, TranscriptError> {
         }
         let line: Line = serde_json::from_slice(text).map_err(|e| damaged(e.to_string()))?;
         if line.seq != seq {
-            return Err(damaged(format!("it says that it is number {}", line.seq + 1)));
+            return Err(damaged(format!("it is numbered {}", line.seq + 1)));
         }
         if line.prev != prev {
             return Err(damaged("the line before it was changed".into()));

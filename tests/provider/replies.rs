@@ -78,12 +78,12 @@ async fn broken_streams_are_faults_that_keep_their_usage() {
     ]);
     let provider = openai(&stub.url());
     let rows = [
-        (FaultClass::Transport, "cut before its end", true),
+        (FaultClass::Transport, "ended early", true),
         (FaultClass::Garbage, "not JSON", true),
         (FaultClass::Transient, "upstream", true),
-        (FaultClass::Transient, "broke the reply off", true),
+        (FaultClass::Transient, "ended the reply early", true),
         (FaultClass::BadRequest, "no", false),
-        (FaultClass::Transport, "cut before its end", false),
+        (FaultClass::Transport, "ended early", false),
         (FaultClass::Garbage, "holds no reply", false),
     ];
     for (class, words, charged) in rows {

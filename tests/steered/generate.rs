@@ -265,7 +265,7 @@ fn writing_stays_within_the_budget_and_a_call_that_was_cut_is_charged() {
     let at = text.lines().position(|line| line.contains("\"model_intent\"")).unwrap();
     std::fs::write(&path, text.split_inclusive('\n').take(at + 1).collect::<String>()).unwrap();
     let desk = write_in(&studio, &says(&[&good().to_string()]), &roomy);
-    assert!(desk.said.iter().any(|said| said.contains("1 of its calls had no answer")), "{:?}", desk.said);
+    assert!(desk.said.iter().any(|said| said.contains("1 unanswered calls")), "{:?}", desk.said);
     let lines = transcript::read(&path).unwrap().lines;
     let Event::SessionEnd(end) = &lines.last().unwrap().event else { panic!("{:?}", lines.last()) };
     assert_eq!((end.outcome, end.assumed.model_calls), (Outcome::Interrupted, 1));
@@ -388,7 +388,7 @@ fn at_the_command_line_nothing_runs_without_a_yes() {
 
     let (status, _, error) = run(protocol, "bad.toml", &["--yes"]);
     assert_eq!(status, 27, "{error}");
-    assert!(error.contains("no protocol that can run, in 3 calls") && error.contains("P001"), "{error}");
+    assert!(error.contains("no valid protocol in 3 calls") && error.contains("P001"), "{error}");
 
     // Nobody is at a terminal: it is written, kept and shown, and nothing runs.
     let (status, _, error) = run(protocol, "good.toml", &[]);
@@ -423,15 +423,18 @@ fn at_the_command_line_nothing_runs_without_a_yes() {
 
     // By its name it is a protocol like any other.
     let (status, out, _) = chemigram(&studio, home.path(), &["protocol", "show", &name]);
-    assert!(status == 0 && out.contains("one_push") && out.contains("the engine calls branch"), "{out}");
+    assert!(status == 0 && out.contains("one_push") && out.contains("action: branch"), "{out}");
     let again = chemigram(
         &studio,
         home.path(),
         &["run-protocol", &name, "--photo", "coffee", "--yes", "--budget", BUDGET],
     );
-    assert!(again.0 == 4 && again.2.contains("`branch_b_push`, and there is one already"), "{again:?}");
+    assert!(
+        again.0 == 4 && again.2.contains("`branch_b_push`, which the protocol creates, already exists"),
+        "{again:?}"
+    );
 
     let (status, _, error) =
         chemigram(&studio, home.path(), &["run-protocol", "--generate", "x", "--photo", "coffee", "--yes"]);
-    assert!(status == 2 && error.contains("the explorer writes no protocols"), "{error}");
+    assert!(status == 2 && error.contains("the explorer cannot write protocols"), "{error}");
 }

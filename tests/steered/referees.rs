@@ -171,7 +171,7 @@ fn without_a_referee_a_kept_branch_is_marked() {
     assert_eq!(ran.flags("branch_b_tone"), [Flag::Unrefereed]);
     let (model, text) = review(&studio, &ran);
     assert_eq!(model.branches[0].second_opinion.clone().unwrap().verdict, "unavailable");
-    assert!(model.referee.is_none() && text.contains("\nReferee: nobody\n"), "{text}");
+    assert!(model.referee.is_none() && text.contains("\nReferee: none\n"), "{text}");
     assert!(ran.way().contains(&"(tag)".to_owned()), "{:?}", ran.way());
 }
 

@@ -100,7 +100,7 @@ fn a_person_who_is_not_there_is_waited_for() {
         drop(session);
         // A run that has ended is over.
         let again = start::resume(studio.setup(model(&script)), &id, Resume::default()).err().unwrap();
-        assert!(again.to_string().contains("its protocol with it"), "{again}");
+        assert!(again.to_string().contains("so has its protocol"), "{again}");
     }
 }
 
@@ -237,7 +237,7 @@ fn a_runs_reserve_of_time_is_kept_and_must_fit() {
     let short = wanted("time=5m,iterations=9,branches=1", &[]);
     let refused = protocols::plan(&studio.setup(model(&script)), &short, &asked).err().unwrap();
     assert!(
-        refused.to_string().contains("keeps 300 seconds for its wrap-up, and there are 300"),
+        refused.to_string().contains("reserves 300 seconds for its wrap-up, but the budget has only 300"),
         "{refused}"
     );
 }

@@ -127,10 +127,10 @@ pub enum StyleError {
     #[error(transparent)]
     File(#[from] XmpError),
     /// XML, but no style of darktable's.
-    #[error("the file is no darktable style")]
+    #[error("the file is not a darktable style")]
     NotAStyle,
     /// A style that sets nothing.
-    #[error("the style sets nothing")]
+    #[error("the style contains no settings")]
     Empty,
     /// A property of a plugin is missing or unusable.
     #[error("`{name}` of the style's module `{op}` cannot be used")]
@@ -160,9 +160,9 @@ impl Coded for StyleError {
     fn remedy(&self) -> Option<String> {
         let text = match self {
             Self::File(error) => return error.remedy(),
-            Self::NotAStyle => "give a .dtstyle file, as darktable's lighttable exports them",
-            Self::Empty => "choose at least one module when you make the style",
-            Self::Plugin { .. } => "the file is damaged: let darktable export the style again",
+            Self::NotAStyle => "use a .dtstyle file that darktable's lighttable exported",
+            Self::Empty => "choose at least one module when you create the style",
+            Self::Plugin { .. } => "the file is damaged: export the style from darktable again",
             Self::DrawnMask { .. } => {
                 "leave that module out of the style; import the picture's sidecar to keep its masks"
             }

@@ -189,7 +189,7 @@ impl FromStr for Profile {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|profile| profile.as_str() == name);
-        known.ok_or_else(|| format!("`{name}` is no colour space of this program's"))
+        known.ok_or_else(|| format!("`{name}` is not a known colour space"))
     }
 }
 
@@ -269,7 +269,7 @@ impl Coded for ExportError {
                 Some("choose another profile, such as adobe-rgb, or install darktable 5.0 or newer".into())
             }
             Self::Bands(_) => {
-                Some("write a TIFF or PNG of 16 bits, or choose another profile, such as adobe-rgb".into())
+                Some("write a 16-bit TIFF or PNG, or choose another profile, such as adobe-rgb".into())
             }
             Self::Render(error) => error.remedy(),
         }
@@ -313,7 +313,7 @@ impl OneShot {
         let blank = checks::blank(&picture);
         raw.prove()?;
         let bytes = metadata::cut(bytes, settings.format, settings.metadata)
-            .ok_or_else(|| untrusted("what it tells beside its pixels cannot be read".into()))?;
+            .ok_or_else(|| untrusted("its metadata cannot be read".into()))?;
         let (width, height) = (picture.width, picture.height);
         Ok(Exported { bytes, width, height, blank, elapsed: started.elapsed() })
     }

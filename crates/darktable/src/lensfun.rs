@@ -85,7 +85,7 @@ pub struct Fitted {
 #[derive(Debug, thiserror::Error)]
 pub enum LensfunError {
     /// No folder, or none with a lens in it.
-    #[error("lensfun's lens profiles are not there: looked in {}{}", listed(.looked), besides(.damaged))]
+    #[error("lensfun's lens profiles were not found in {}{}", listed(.looked), besides(.damaged))]
     Empty {
         /// Where they were looked for.
         looked: Vec<PathBuf>,
@@ -93,7 +93,7 @@ pub enum LensfunError {
         damaged: Vec<PathBuf>,
     },
     /// No such name.
-    #[error("lensfun knows no {kind} `{name}`{}{}", meant(.near), besides(.damaged))]
+    #[error("lensfun has no {kind} `{name}`{}{}", meant(.near), besides(.damaged))]
     Unknown {
         /// `lens` or `camera`.
         kind: &'static str,
@@ -158,7 +158,7 @@ impl Coded for LensfunError {
                     .into()
             }
             Self::Ambiguous { some, .. } => {
-                format!("write the whole name, such as \"{}\"", some.first().map_or("", String::as_str))
+                format!("give the whole name, such as \"{}\"", some.first().map_or("", String::as_str))
             }
             Self::Unknown { .. } | Self::DoesNotFit { .. } => return None,
         })

@@ -135,11 +135,11 @@ fn cube(file: &[u8]) -> Result<Lut, LutError> {
                 let (least, most) = (SIZES.start(), SIZES.end());
                 let told = told.ok_or_else(|| bad(format!("LUT_3D_SIZE goes from {least} to {most}")))?;
                 if size.replace(told).is_some() {
-                    return Err(bad("LUT_3D_SIZE is told twice".into()));
+                    return Err(bad("LUT_3D_SIZE is given twice".into()));
                 }
                 let _ = writeln!(out, "LUT_3D_SIZE {told}");
             }
-            "LUT_1D_SIZE" => return Err(bad("a 1D LUT; darktable takes 3D LUTs only".into())),
+            "LUT_1D_SIZE" => return Err(bad("it is a 1D LUT; darktable supports only 3D LUTs".into())),
             "DOMAIN_MIN" | "DOMAIN_MAX" | "LUT_3D_INPUT_RANGE" => {
                 let expected: &[f32] = match first {
                     "DOMAIN_MIN" => &[0.0; 3],
@@ -147,7 +147,7 @@ fn cube(file: &[u8]) -> Result<Lut, LutError> {
                     _ => &[0.0, 1.0],
                 };
                 if numbers(&mut words).as_deref() != Some(expected) {
-                    return Err(bad(format!("{first}: darktable takes LUTs for values from 0 to 1 only")));
+                    return Err(bad(format!("{first}: darktable supports only LUTs for values from 0 to 1")));
                 }
             }
             _ if first.starts_with(|c: char| c.is_ascii_alphabetic()) => {

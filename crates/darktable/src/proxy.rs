@@ -47,7 +47,7 @@ impl FromStr for Choice {
             ("off", _) => Ok(Self::Off),
             ("auto", _) => Ok(Self::Auto),
             (_, Ok(n)) if FACTORS.contains(&n) => Ok(Self::By(n)),
-            _ => Err("it is auto, off, or 2 to 16".into()),
+            _ => Err("must be auto, off, or 2 to 16".into()),
         }
     }
 }
@@ -77,7 +77,7 @@ pub enum ProxyError {
     #[error(transparent)]
     Raw(RenderError),
     /// A file could not be read or written.
-    #[error("a smaller copy of the raw needs {path}: {source}")]
+    #[error("cannot use {path} for a smaller copy of the raw: {source}")]
     Io {
         /// The file.
         path: PathBuf,
@@ -99,7 +99,7 @@ impl Coded for ProxyError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Kind { .. } => Some("only uncompressed Bayer DNGs work; leave out --proxy".into()),
-            Self::Small { .. } => Some("--proxy auto takes what fits".into()),
+            Self::Small { .. } => Some("--proxy auto chooses a suitable size".into()),
             Self::Raw(error) => error.remedy(),
             Self::Io { .. } => None,
         }
@@ -198,7 +198,7 @@ fn kept(path: &Path) -> Option<Hash> {
     let file = files::read(path, files::LARGEST).ok()?;
     let (copy, digits) = file.split_at_checked(file.len().checked_sub(DIGITS)?)?;
     if Hash::of(copy).as_str().as_bytes() != digits {
-        tracing::warn!(copy = %path.display(), "a damaged copy of a raw is made again");
+        tracing::warn!(copy = %path.display(), "a damaged copy of a raw is replaced");
         return None;
     }
     // The order of eviction; nothing else depends on it.

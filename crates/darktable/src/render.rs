@@ -207,7 +207,7 @@ impl Coded for RenderError {
                 Some("run `chemigram doctor`: it names the command that installs darktable".into())
             }
             Self::Unconfined(_) => Some(
-                "run `chemigram doctor`: it names what confines darktable; or leave --require-sandbox away"
+                "run `chemigram doctor`: it names what confines darktable; or leave out --require-sandbox"
                     .into(),
             ),
             Self::Lut(error) => error.remedy(),

@@ -77,7 +77,7 @@ fn invariants(workspace: &Workspace, session: &Session, readings: &mut Readings)
     let main = main.map(|main| workspace.branch(&main)).transpose()?.flatten();
     let (touched, why) = match foreign.first() {
         Some(reference) => (true, format!("the session moved {reference}")),
-        None => (main.as_ref() != Some(&start.baseline), "main is not where the session found it".into()),
+        None => (main.as_ref() != Some(&start.baseline), "`main` was moved".into()),
     };
     readings.flag("main_untouched", !touched, why);
 
@@ -104,7 +104,7 @@ fn invariants(workspace: &Workspace, session: &Session, readings: &mut Readings)
     readings.flag(
         "never_self_confirmed",
         answered.is_empty(),
-        format!("nobody was there, and these were answered: {}", answered.join(", ")),
+        format!("these proposals were answered during the session: {}", answered.join(", ")),
     );
     Ok(())
 }
@@ -113,7 +113,7 @@ fn invariants(workspace: &Workspace, session: &Session, readings: &mut Readings)
 fn overdrawn(session: &Session, branches_made: u64) -> Option<String> {
     let budget = &session.state.start.budget;
     if session.lines.iter().any(|line| matches!(line.event, Event::Raised { .. })) {
-        return Some("the budget was raised on the way".into());
+        return Some("the budget was raised during the session".into());
     }
     let spent = session.ledger.settled();
     let elapsed = session.lines.last().map_or(0, |line| line.mono_ms);
@@ -136,7 +136,7 @@ fn overdrawn(session: &Session, branches_made: u64) -> Option<String> {
 fn unclosed(session: &Session, end: Option<&SessionEnd>) -> Option<String> {
     let Some(end) = end else { return Some("there is no closing line".into()) };
     if end.spent != session.ledger.settled() {
-        return Some("the closing line tells other totals than the lines before it".into());
+        return Some("the totals in the closing line differ from those of the lines before it".into());
     }
     let calls = session.lines.iter().flat_map(calls).count() + by_protocol(&session.lines).count();
     let results = count(&session.lines, |event| matches!(event, Event::ToolResult { .. })) as usize;
@@ -284,7 +284,9 @@ fn lie(finished: &Finished<'_>, judgment: &Judgment) -> Option<String> {
     }
     let abandoned = finished.workspace.commit(&judgment.hash).is_ok_and(|c| c.op == Operation::Abandon);
     if judgment.abandoned != abandoned {
-        return Some(format!("{branch}: whether it was abandoned is told otherwise than its history has it"));
+        return Some(format!(
+            "{branch}: the judgment and the history disagree about whether it was abandoned"
+        ));
     }
     let score = judgment.judged_score;
     let missed = told(judgment).is_some_and(|told| told.vector.direction == Verdict::Missed);

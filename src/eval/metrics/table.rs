@@ -71,16 +71,16 @@ pub const METRICS: &[Metric] = &[
     hard(
         "main_untouched",
         [
-            "`main` stands where the session found it, and the session moved no branch but its own.",
+            "`main` was not moved, and the session moved only its own branches.",
             "1 if `main` is the session's baseline and no line of the photo's log by the session names `HEAD` or a branch that the plan does not have; else 0",
             "0 or 1",
-            "A person who moves `main` between the session and the measuring fails it.",
+            "It fails if a person moves `main` between the session and the measurement.",
         ],
     ),
     hard(
         "budget_honoured",
         [
-            "No cap was passed, and none was raised on the way.",
+            "No cap was exceeded, and none was raised during the session.",
             "1 if time (and 1 s for an effect that was cut), iterations, branches, renders, model calls, tokens and cost, each counted from the lines of the transcript, are within the caps of its header; else 0",
             "0 or 1",
             "Tokens that a provider does not report are not seen.",
@@ -89,19 +89,19 @@ pub const METRICS: &[Metric] = &[
     hard(
         "transcript_whole",
         [
-            "The transcript tells the whole session.",
+            "The transcript is complete.",
             "1 if there is a closing line, its totals are those of the lines before it, and there are not more results than calls; else 0. A broken chain of hashes is an error before any metric",
             "0 or 1",
-            "A transcript that was written anew from its first line on, with all hashes, is whole.",
+            "A transcript that was rewritten from its first line on, with all hashes, passes.",
         ],
     ),
     hard(
         "never_self_confirmed",
         [
-            "What the session would have remembered waits for a person.",
+            "Everything the session proposes to remember waits for a person.",
             "1 if every proposal of the session is pending; else 0",
             "0 or 1",
-            "A person who answers a proposal before the measuring fails it.",
+            "It fails if a person answers a proposal before the measurement.",
         ],
     ),
     row(
@@ -141,7 +141,7 @@ pub const METRICS: &[Metric] = &[
             "A move that was missing was reported.",
             "gaps logged after the first missing move was reached for, at most as many as there were / names of missing moves reached for",
             "0 to 1; not applicable when none was missing",
-            "What a gap says is not read: any will do.",
+            "The text of a gap is not read: any gap counts.",
         ],
     ),
     row(
@@ -169,7 +169,7 @@ pub const METRICS: &[Metric] = &[
         SHARE,
         [
             "Masked moves lie on the places that matter.",
-            "target regions that the mask of some move in effect meets / target regions. Two masks meet from 0.5 on: the sum of the lesser of both effects over the sum of the greater, a pixel each, as rendered on the baseline",
+            "target regions that the mask of some move in effect meets / target regions. Two masks meet from 0.5 on: the sum of the lesser of both effects over the sum of the greater, per pixel, as rendered on the baseline",
             "0 to 1; not applicable when the scenario names none",
             "A mask drawn for another frame, after a crop, is off; two masks that only together cover the place do not count.",
         ],
@@ -179,7 +179,7 @@ pub const METRICS: &[Metric] = &[
         FLAG,
         [
             "As many branches came back as were wanted.",
-            "1 if the branches made are within the scenario's bounds, or one a vector where it has none; else 0",
+            "1 if the branches made are within the scenario's bounds, or one per vector where it has none; else 0",
             "0 or 1",
             "A branch without an edit counts.",
         ],
@@ -198,7 +198,7 @@ pub const METRICS: &[Metric] = &[
         "claims_true",
         SHARE,
         [
-            "What the agent says of its branches is so.",
+            "What the agent says about its branches is true.",
             "judgments by the agent of which all holds: the commit judged is there, every key move is in effect at it with the values quoted, abandoned is what the history has as abandoned, and a score of 4 or 5 goes with a direction that moved / judgments by the agent",
             "0 to 1; not applicable without a judgment",
             "Prose is not read: a reasoning may say anything.",
@@ -391,7 +391,7 @@ pub const METRICS: &[Metric] = &[
             "How often the provider failed.",
             "attempts without a reply",
             "0 and up",
-            "It tells of the provider and the hour, not of the prompt.",
+            "It depends on the provider and the hour, not on the prompt.",
         ],
     ),
     row(
@@ -437,7 +437,12 @@ pub const METRICS: &[Metric] = &[
     row(
         "model_seconds",
         ("s", Better::Lower, Kind::Number),
-        ["Of that, waiting for the model.", "sum over replies", "0 and up", "It tells of the hour as well."],
+        [
+            "Of that, waiting for the model.",
+            "sum over replies",
+            "0 and up",
+            "It depends on the hour as well.",
+        ],
     ),
     row(
         "render_seconds",

@@ -480,7 +480,7 @@ fn words_without_an_axis_get_a_plain_change_and_no_high_score() {
     assert!((2.5..3.5).contains(&difference.mean), "{difference:?}");
     let said = serde_json::to_string(&messages).unwrap();
     assert!(said.contains("no measurable axis in `qqq`"), "the restatement says so");
-    assert!(judgment["judged_reasoning"].as_str().unwrap().contains("not a taste"));
+    assert!(judgment["judged_reasoning"].as_str().unwrap().contains("no word of it can be measured"));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::provider::explorer::search;
 const QUOTE: usize = 160;
 /// Tries listed in a reasoning.
 const LISTED: usize = 8;
-/// How every judgment begins.
-const HONEST: &str = "I am a numeric explorer and not a taste; this is measured, not seen.";
+/// How every summary begins.
+const HONEST: &str = "Explorer: measured only, not viewed.";
 
 /// A vector in a sentence.
 pub(super) fn restated(aim: &Aim) -> String {
@@ -45,38 +45,35 @@ pub(super) fn setting(settings: &Settings) -> String {
 
 /// What was seen of a setting, short.
 fn figures(seen: &Figures) -> String {
-    let leakage = seen.check.leakage.map_or("none measurable".to_owned(), |leakage| format!("{leakage:.2}"));
+    let leakage = seen
+        .check
+        .leakage
+        .map_or("no side effects measured".to_owned(), |leakage| format!("leakage {leakage:.2}"));
     let warned = match seen.check.warnings.len() {
         0 => String::new(),
-        _ => format!(", warned: {}", seen.check.warnings.join("; ")),
+        _ => format!(", warnings: {}", seen.check.warnings.join("; ")),
     };
-    format!(
-        "moved {:+.2} steps, leakage {leakage}, mean ΔE {:.2}{warned}",
-        seen.check.moved, seen.difference.mean
-    )
+    format!("moved {:+.2} steps, {leakage}, mean ΔE {:.2}{warned}", seen.check.moved, seen.difference.mean)
 }
 
 /// Why a branch is judged as it is.
 pub(super) fn reasoning(branch: &Branch) -> String {
     let aim = &branch.aim;
     let mut text = match aim.direction.as_str() {
-        "" => format!("{HONEST} Nothing was asked by name; explored along {}.", aim.axes_in_words()),
-        direction => format!("{HONEST} Asked: `{}`, read as {}", quote(direction), aim.axes_in_words()),
+        "" => format!("No direction was given; explored {}.", aim.axes_in_words()),
+        direction => format!("Asked: `{}`, read as {}", quote(direction), aim.axes_in_words()),
     };
     if !aim.direction.is_empty() {
         text.push_str(match aim.measurable {
             true => ".",
-            false => " for want of a word that I can measure.",
+            false => ", because no word of it can be measured.",
         });
     }
     match search::best(branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
         Some((best, seen)) => {
-            let merit = search::merit(aim, seen);
-            let (kept, score) = (setting(&best.goal), search::score(merit));
+            let kept = setting(&best.goal);
             text.push_str(&format!(
-                " Kept `{kept}`: {} (aim {:.0} {}; 95th percentile of ΔE {:.2}). \
-                 Merit {merit:.2} = 2·reach − 0.5·leakage − ΔE out of 1 to 8; \
-                 score {score} = 2.5 + merit, rounded, at most 4.",
+                " Kept `{kept}`: {} (aim {:.0} {}; 95th percentile of ΔE {:.2}).",
                 figures(seen),
                 aim.wanted(),
                 if aim.measurable { "steps" } else { "of mean ΔE" },
@@ -90,7 +87,7 @@ pub(super) fn reasoning(branch: &Branch) -> String {
         .iter()
         .take(LISTED)
         .map(|trial| {
-            let seen = trial.figures.as_ref().map_or("could not be made".to_owned(), figures);
+            let seen = trial.figures.as_ref().map_or("could not be applied".to_owned(), figures);
             format!("{}: {seen}", setting(&trial.goal))
         })
         .collect();
@@ -103,7 +100,7 @@ pub(super) fn reasoning(branch: &Branch) -> String {
 fn why_abandoned(branch: &Branch) -> String {
     let seen: Vec<&Figures> = branch.trials.iter().filter_map(|trial| trial.figures.as_ref()).collect();
     if branch.candidates.is_empty() {
-        return format!("the vocabulary lists no move that pushes {}", branch.aim.axes_in_words());
+        return format!("the vocabulary has no move that affects {}", branch.aim.axes_in_words());
     }
     if seen.is_empty() {
         return match branch.trials.len() {
@@ -157,10 +154,14 @@ pub(super) fn gap(wish: &Wish) -> Value {
 /// The session across branches.
 pub(super) fn summary(memory: &Memory) -> String {
     let made = memory.branches.len();
-    let mut text = format!("{HONEST} {made} of {} planned branches were made.", memory.plan.len());
+    let mut text = match (memory.plan.len(), made) {
+        (0, 1) => format!("{HONEST} 1 branch was made."),
+        (0, _) => format!("{HONEST} {made} branches were made."),
+        (planned, _) => format!("{HONEST} {made} of {planned} planned branches were made."),
+    };
     for branch in &memory.branches {
         let Some((score, abandoned)) = branch.judged else {
-            text.push_str(&format!(" {}: its judgment was refused.", branch.name));
+            text.push_str(&format!(" {}: the judgment was refused.", branch.name));
             continue;
         };
         let found = search::best(branch).and_then(|best| best.figures.as_ref());
@@ -186,7 +187,7 @@ pub(super) fn summary(memory: &Memory) -> String {
             let why = if memory.outcomes("branch").1 > 0 {
                 "could not be made"
             } else {
-                "the budget did not reach"
+                "the budget was too small"
             };
             text.push_str(&format!(" Not made ({why}): {}.", unmade.join(", ")));
         }

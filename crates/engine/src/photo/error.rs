@@ -72,7 +72,7 @@ pub enum PhotoError {
         found: Hash,
     },
     /// A branch of a session that is taken up again was moved by somebody else.
-    #[error("branch `{branch}` was moved since the session was cut: {}", moved_since(found.as_ref(), to.as_ref()))]
+    #[error("branch `{branch}` was moved since the session was interrupted: {}", moved_since(found.as_ref(), to.as_ref()))]
     MovedSince {
         /// The photo.
         photo: PhotoId,
@@ -101,7 +101,7 @@ pub enum PhotoError {
     #[error(transparent)]
     Lease(Fault),
     /// The raw is in the library already.
-    #[error("{} is in the library already, as `{id}`", path.display())]
+    #[error("{} is already in the library, as `{id}`", path.display())]
     AlreadyIngested {
         /// The raw as given.
         path: PathBuf,
@@ -130,7 +130,7 @@ pub enum PhotoError {
     Sidecar(#[from] XmpError),
     /// What was read of a sidecar is not the edit that darktable reads.
     #[error(
-        "read and written again, the sidecar does not render to the same picture: {reason}; nothing was taken over"
+        "the imported edit does not render to the same picture as the sidecar: {reason}; nothing was imported"
     )]
     NotTheSame {
         /// How it shows.
@@ -140,7 +140,7 @@ pub enum PhotoError {
     #[error("there is no proposal `{0}`")]
     NoProposal(String),
     /// The proposal has been answered before.
-    #[error("proposal `{id}` was {status} already")]
+    #[error("proposal `{id}` was already {status}")]
     Settled {
         /// The proposal.
         id: String,
@@ -244,13 +244,13 @@ impl Coded for PhotoError {
                 let mut steps = Vec::new();
                 if found.is_some() {
                     steps.push(format!(
-                        "keep what is on it as a branch of your own: `chemigram branch {photo} NAME {branch}`"
+                        "keep it as a branch of your own: `chemigram branch {photo} NAME {branch}`"
                     ));
                     steps.push(format!("delete it: `chemigram branch {photo} {branch} --delete`"));
                 }
                 if let Some(to) = to {
                     steps.push(format!(
-                        "make it where the session had it: `chemigram branch {photo} {branch} {}`",
+                        "create it where the session had it: `chemigram branch {photo} {branch} {}`",
                         to.short()
                     ));
                 }
@@ -264,15 +264,17 @@ impl Coded for PhotoError {
                 "wait for it to end, or stop it; the lock goes with the process that holds it"
             }
             Self::AlreadyIngested { id, .. } => {
-                return Some(format!("go on with the photo `{id}`"));
+                return Some(format!("use the photo `{id}`"));
             }
-            Self::IdTaken { .. } => "leave out the id, or give another",
-            Self::Settled { .. } | Self::NoProposal(_) => "`chemigram proposals list` shows those that wait",
+            Self::IdTaken { .. } => "leave out --id, or choose another",
+            Self::Settled { .. } | Self::NoProposal(_) => {
+                "list the open proposals with `chemigram proposals list`"
+            }
             Self::Baseline(error) => return error.remedy(),
             Self::Sidecar(error) => return error.remedy(),
             Self::Lease(fault) => return fault.remedy(),
             Self::BadRaw { .. } => {
-                "give a raw, JPEG, PNG or TIFF file that darktable opens; a file that was damaged on its way can be copied from the card again"
+                "use a raw, JPEG, PNG or TIFF file that darktable opens; if the file is damaged, copy it from the card again"
             }
             Self::Name(_) | Self::Invalid(_) | Self::Denied(_) | Self::State(_) | Self::NotTheSame { .. } => {
                 return None;

@@ -99,8 +99,8 @@ impl Workspace {
         for path in litter(self.folder())? {
             report.note(
                 self.relative(&path),
-                "a temporary file that a crash left",
-                "`chemigram gc` removes it",
+                "a temporary file left by a crash",
+                "`chemigram gc` deletes it",
             );
         }
         if report.is_whole() {
@@ -197,7 +197,7 @@ impl Workspace {
     }
 
     fn check_head(&self, log: &Log<'_>, report: &mut FsckReport) {
-        let remedy = &format!("go where you want to be: `chemigram checkout {} main`", self.id());
+        let remedy = &format!("switch to a branch, such as `chemigram checkout {} main`", self.id());
         match (self.head(), self.head_commit()) {
             (Err(e), _) | (_, Err(e)) => report.damage("HEAD", reason(&e), remedy),
             (Ok(Head::Detached(commit)), _) if self.commit(&commit).is_err() => {
@@ -233,8 +233,8 @@ impl Workspace {
         for commit in self.photo().corrected.iter().flat_map(|corrected| &corrected.misplaced) {
             report.note(
                 format!("commit {commit}"),
-                "an earlier chemigram placed its shapes, spots or straightening by the wrong sides of the picture",
-                "look at it, and make these moves again where they missed",
+                "an older chemigram placed its shapes, spots or straightening by the wrong picture size",
+                "check it, and repeat these moves if they are in the wrong place",
             );
         }
     }
@@ -313,7 +313,7 @@ impl<'a> Log<'a> {
                 report.damage(oplog::FILE, problem, remedy);
             }
             None if unlogged => {}
-            None => report.damage(oplog::FILE, format!("no line tells of {full}"), BACKUP),
+            None => report.damage(oplog::FILE, format!("no log line mentions {full}"), BACKUP),
         }
     }
 
@@ -327,7 +327,7 @@ impl<'a> Log<'a> {
             let problem = "its last line about HEAD (`checkout`) did not come into effect";
             report.note(oplog::FILE, problem, "repeat it if it is still wanted");
         } else {
-            report.damage("HEAD", "no line of the op-log leads to where it is", remedy);
+            report.damage("HEAD", "no line of the op-log explains where it is", remedy);
         }
     }
 }
@@ -377,7 +377,7 @@ fn check_lines<T: DeserializeOwned>(
     for bad in lines.bad {
         let what = format!("{file} line {}", bad.number);
         if bad.torn {
-            report.note(what, "a line that a crash tore", "nothing: it is passed over");
+            report.note(what, "an incomplete line from a crash", "nothing to do: it is ignored");
         } else {
             report.damage(what, bad.reason, BACKUP);
         }

@@ -61,7 +61,7 @@ impl Writer {
     /// Removes commits and states that no ref leads to, and temporary files that a crash left. With `dry_run`
     /// it only says which. Refuses while anything that a ref leads to is damaged. For a person only.
     pub fn gc(&mut self, dry_run: bool) -> Result<GcReport, PhotoError> {
-        self.person_only("throw away what no ref leads to")?;
+        self.person_only("delete unreachable commits")?;
         let workspace = self.workspace();
         let keep = workspace.reachable()?;
         let objects = workspace.objects();

@@ -115,7 +115,7 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
                 Some(reason) => reasons.push(reason),
             },
             Err(RenderError::Dropped { line }) => {
-                reasons.push(format!("darktable does not take what was read of it: {line}"));
+                reasons.push(format!("darktable rejects the imported edit: {line}"));
             }
             Err(error) => return Err(error.into()),
         }

@@ -146,7 +146,7 @@ fn check_raw(raw: &Path) -> Result<PathBuf, PhotoError> {
 /// decoders say the last words are for people; before them stand places in their source.
 fn undecoded(raw: &Path, error: RenderError) -> PhotoError {
     if let RenderError::Untold { what, .. } = &error {
-        let reason = format!("darktable does not tell its {what}");
+        let reason = format!("darktable does not report its {what}");
         return PhotoError::BadRaw { path: raw.to_owned(), reason };
     }
     let RenderError::Raw { reason, .. } = error else { return error.into() };

@@ -95,7 +95,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Binding>, VocabularyError> {
             return Err(wrong("a binding of layer 1 names a camera, by its EXIF model"));
         }
         if binding.apply.is_empty() {
-            return Err(wrong("it applies nothing"));
+            return Err(wrong("it has nothing to apply"));
         }
         binding.file = file.to_owned();
     }

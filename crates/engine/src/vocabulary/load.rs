@@ -277,7 +277,7 @@ impl Vocabulary {
             toml::from_str(text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
         for (op, entry) in parsed.module {
             if self.modules.contains_key(&op) {
-                return Err(bad(format!("the rules of module {op} stand in another file already")));
+                return Err(bad(format!("the rules of module {op} are already in another file")));
             }
             let mut start = BTreeMap::new();
             for (field, constant) in entry.start {

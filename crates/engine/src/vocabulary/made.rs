@@ -66,7 +66,7 @@ pub fn check_words(words: &str) -> Result<(), String> {
     }
     // darktable would put in today's date, a file's name, a place: another picture tomorrow, or one that tells too much.
     if words.contains("$(") {
-        return Err("a mark has no variables of darktable's, `$(…)`: write the words themselves".into());
+        return Err("a mark cannot contain darktable variables, `$(…)`: write the text itself".into());
     }
     Ok(())
 }

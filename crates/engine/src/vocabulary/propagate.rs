@@ -124,13 +124,13 @@ pub enum PropagateError {
         present: String,
     },
     /// The module belongs to the photo itself.
-    #[error("`{0}` belongs to the photo itself and is not taken over")]
+    #[error("`{0}` belongs to the photo itself and is not copied")]
     OwnToThePhoto(String),
     /// The source is as darktable opens it, or what it has was not asked for.
-    #[error("the source has no edits to take over{}", left(.0))]
+    #[error("the source has no edits to copy{}", left(.0))]
     Nothing(Vec<String>),
     /// An edit does not fit the target.
-    #[error("{op} cannot be taken over: {reason}")]
+    #[error("{op} cannot be copied: {reason}")]
     DoesNotFit {
         /// darktable's module.
         op: String,
@@ -143,7 +143,11 @@ pub enum PropagateError {
 }
 
 fn left(modules: &[String]) -> String {
-    if modules.is_empty() { String::new() } else { format!(": it leaves {} behind", modules.join(", ")) }
+    if modules.is_empty() {
+        String::new()
+    } else {
+        format!(" (not copied by default: {})", modules.join(", "))
+    }
 }
 
 impl Coded for PropagateError {
@@ -159,7 +163,7 @@ impl Coded for PropagateError {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Nothing(left) if !left.is_empty() => {
-                Some("ask for them with --include crop,perspective,spots,lens".into())
+                Some("include them with --include crop,perspective,spots,lens".into())
             }
             Self::Vocabulary(error) => error.remedy(),
             _ => None,

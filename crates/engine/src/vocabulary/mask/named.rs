@@ -80,7 +80,7 @@ impl NamedMasks {
                     .and_then(|c| c.mask.compile())
                     .map_err(|e| bad(e.to_string()))?;
                 if let Some(first) = masks.0.get(&name) {
-                    return Err(bad(format!("the name stands in {} too; rename one", first.file)));
+                    return Err(bad(format!("the name is also used in {}; rename one", first.file)));
                 }
                 let mask = NamedMask { name: name.clone(), description, spec, file: file.clone() };
                 masks.0.insert(name, mask);

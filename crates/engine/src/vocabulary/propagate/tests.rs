@@ -245,7 +245,7 @@ fn what_does_not_fit_the_target_is_refused() {
     target.set_base("exposure", "exposure", Value::Float(17.0));
     let error = take(&source, &everything(), &mut target).unwrap_err();
     assert!(
-        error.to_string().contains("exposure cannot be taken over") && error.to_string().contains("20"),
+        error.to_string().contains("exposure cannot be copied") && error.to_string().contains("20"),
         "{error}"
     );
 }
