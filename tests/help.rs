@@ -79,9 +79,8 @@ fn no_line_of_help_is_wider_than_the_terminal() {
     let mut texts = BTreeMap::new();
     collect(&[], &mut texts);
     for (name, text) in &texts {
-        // What cannot be wrapped is a command's own usage or a value's name.
-        for line in text.lines().filter(|line| line.chars().count() > 80) {
-            panic!("{name}: {line}");
-        }
+        // clap does not wrap a line of usage.
+        let wide = text.lines().find(|line| line.chars().count() > 80 && !line.starts_with("Usage: "));
+        assert_eq!(wide, None, "{name}");
     }
 }
