@@ -28,8 +28,8 @@ use std::process::Command;
 use darktable::checks;
 use darktable::process::{Job, arguments};
 use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use darktable::sandbox::Reach;
-use darktable::scratch::{Base, History, Order, PICTURE, Scratch};
+use darktable::sandbox::SandboxPaths;
+use darktable::scratch::{Base, History, PICTURE, RenderJob, Scratch};
 use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
@@ -46,7 +46,7 @@ impl Studio {
         let scratch = Scratch::new(&base, photo)?;
         let mut sidecar = scratch.write_sidecar(&sidecar(0.0))?;
         change(&scratch, &mut sidecar);
-        let order = Order {
+        let order = RenderJob {
             sidecar: Some(&sidecar),
             long_edge: 64,
             quality: Quality::Preview,
@@ -307,7 +307,7 @@ fn a_darktable_without_memory_fails_instead_of_hanging() {
         temp: studio.dir.path(),
         env: &[("OMP_NUM_THREADS", "2")],
         sandbox: studio.cli.sandbox().ok(),
-        reach: Reach { read: &[], write: &[] },
+        reach: SandboxPaths { read: &[], write: &[] },
         memory,
         watch: checks::is_telling,
     };
