@@ -625,7 +625,7 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn assume_open(&mut self) {
+    pub(crate) fn charge_open(&mut self) {
         for amounts in std::mem::take(&mut self.open).into_values() {
             self.settled = self.settled.plus(amounts);
             self.assumed = self.assumed.plus(amounts);

@@ -198,7 +198,7 @@ impl Gate {
     }
 
     /// The lines written since the last call, for the session's own fold.
-    pub fn take_fresh(&mut self) -> Vec<Line> {
+    pub fn drain_unfolded(&mut self) -> Vec<Line> {
         std::mem::take(&mut self.fresh)
     }
 
@@ -276,7 +276,7 @@ pub fn fold(ledger: &mut Ledger, line: &Line) {
         }
         Event::ToolResult { intent: Some(intent), settled, .. }
         | Event::Render { intent: Some(intent), settled, .. } => ledger.settle(*intent, *settled),
-        Event::Resumed { .. } => ledger.assume_open(),
+        Event::Resumed { .. } => ledger.charge_open(),
         Event::Raised { budget } => ledger.raise(budget.clone()),
         Event::WrapUp { .. } => ledger.wrap_up(),
         // A session that is taken up after its end explores again.

@@ -49,11 +49,11 @@ struct Job {
     key: Key,
     /// Used up by the job: dropped with it.
     permit: Permit,
-    standing: Standing,
+    standing: JobState,
 }
 
-enum Standing {
-    Waiting(Box<Order>),
+enum JobState {
+    Waiting(Box<QueuedRender>),
     Running,
     Done(Rendered),
     /// Whoever wants it after all renders it again, and gets the reason first-hand.
@@ -61,7 +61,7 @@ enum Standing {
 }
 
 /// What a job needs while it waits.
-struct Order {
+struct QueuedRender {
     raw: RawFile,
     state: EditState,
     deadline: Deadline,
@@ -114,16 +114,16 @@ impl Queue {
         finish: impl FnOnce(&Rendered) + Send + 'static,
     ) -> Vec<u64> {
         let key = Key::of(request);
-        let order = Order {
+        let order = QueuedRender {
             raw: request.raw.clone(),
             state: request.state.clone(),
             deadline: deadline.clone().with_cancel(self.shared.closed.clone()),
             finish: Box::new(finish),
         };
         let mut board = self.shared.lock();
-        let stale = |job: &mut Job| matches!(job.standing, Standing::Waiting(_));
+        let stale = |job: &mut Job| matches!(job.standing, JobState::Waiting(_));
         let dropped = board.jobs.extract_if(.., stale).map(|job| job.permit.seq()).collect();
-        board.jobs.push(Job { key, permit, standing: Standing::Waiting(Box::new(order)) });
+        board.jobs.push(Job { key, permit, standing: JobState::Waiting(Box::new(order)) });
         let begin = board.busy < self.lanes;
         board.busy += usize::from(begin);
         drop(board);
@@ -177,7 +177,7 @@ impl Queue {
         let mut board = self.shared.lock();
         loop {
             let at = board.jobs.iter().position(|job| job.key == key)?;
-            if matches!(board.jobs.get(at)?.standing, Standing::Running) {
+            if matches!(board.jobs.get(at)?.standing, JobState::Running) {
                 if deadline.expired() {
                     let cancelled = deadline.is_cancelled();
                     return Some(Err(RenderError::Cut { after: started.elapsed(), cancelled }));
@@ -188,8 +188,8 @@ impl Queue {
             }
             // What waits is taken over: whoever needs it does it at once.
             return match board.jobs.remove(at).standing {
-                Standing::Done(rendered) => Some(Ok(rendered)),
-                Standing::Waiting(_) | Standing::Running | Standing::Failed => None,
+                JobState::Done(rendered) => Some(Ok(rendered)),
+                JobState::Waiting(_) | JobState::Running | JobState::Failed => None,
             };
         }
     }
@@ -237,10 +237,10 @@ impl Shared {
     fn work(&self) {
         loop {
             let mut board = self.lock();
-            let newest = board.jobs.iter_mut().rev().find(|job| matches!(job.standing, Standing::Waiting(_)));
+            let newest = board.jobs.iter_mut().rev().find(|job| matches!(job.standing, JobState::Waiting(_)));
             let taken =
-                newest.map(|job| (job.key.clone(), std::mem::replace(&mut job.standing, Standing::Running)));
-            let Some((key, Standing::Waiting(order))) = taken else {
+                newest.map(|job| (job.key.clone(), std::mem::replace(&mut job.standing, JobState::Running)));
+            let Some((key, JobState::Waiting(order))) = taken else {
                 board.busy -= 1;
                 return;
             };
@@ -252,23 +252,23 @@ impl Shared {
                 quality: key.quality,
             };
             let standing = match caught(|| self.renderer.render(&request, &order.deadline)) {
-                Ok(Ok(rendered)) => Standing::Done(rendered),
+                Ok(Ok(rendered)) => JobState::Done(rendered),
                 Err(fault) => {
                     tracing::error!(%fault, "a render that was begun ahead failed");
-                    Standing::Failed
+                    JobState::Failed
                 }
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "a render that was begun ahead failed");
-                    Standing::Failed
+                    JobState::Failed
                 }
             };
             let rendered =
-                if let Standing::Done(rendered) = &standing { Some(rendered.clone()) } else { None };
+                if let JobState::Done(rendered) = &standing { Some(rendered.clone()) } else { None };
             let mut board = self.lock();
             if let Some(job) = board.jobs.iter_mut().find(|job| job.key == key) {
                 job.standing = standing;
             }
-            let ended = |job: &&Job| !matches!(job.standing, Standing::Waiting(_) | Standing::Running);
+            let ended = |job: &&Job| !matches!(job.standing, JobState::Waiting(_) | JobState::Running);
             let surplus = board.jobs.iter().filter(ended).count().saturating_sub(HELD);
             let oldest = board.jobs.iter().filter(ended).take(surplus).map(|job| job.key.clone());
             let oldest: Vec<Key> = oldest.collect();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use base::ids::Hash;
 use chemigram::eval::golden::Golden;
-use chemigram::eval::manifest::{self, Manifest, Standing};
+use chemigram::eval::manifest::{self, CellStatus, Manifest};
 use chemigram::transcript::Outcome;
 use darktable::dng;
 use home::settle;
@@ -277,7 +277,7 @@ fn ctrl_c_lets_a_session_end_twice_cuts_it_and_the_run_goes_on_to_the_same_figur
     let folder = manifest::find(&home.evaluations(), &run).unwrap();
     let cut = Manifest::read(&folder).unwrap();
     assert_eq!((cut.tally().done, cut.tally().not_run), (1, 2));
-    let Standing::NotRun { why, .. } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
+    let CellStatus::NotRun { why, .. } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
     assert!(why.contains("goes on where it stopped"), "{why}");
 
     let child = home.begin(&["resume", &run]);
@@ -307,7 +307,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     .unwrap();
     let (status, failed) = home.run(&["--provider", "script/down.toml", "--scenarios", "001*"]);
     assert_eq!((status, failed.tally().failed), (12, 1));
-    let Standing::Failed { failures } = &failed.cells[0].standing else { panic!("{:?}", failed.cells[0]) };
+    let CellStatus::Failed { failures } = &failed.cells[0].standing else { panic!("{:?}", failed.cells[0]) };
     assert_eq!(failures.len(), 3, "it is tried again, and not for ever");
     assert!(failures[0].message.contains("no such key"), "{}", failures[0].message);
     assert_eq!(failed.mean(&failed.arms()[0], "recovery"), None, "a failure has no figure");
@@ -342,7 +342,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     let (status, poor) = home.run(&capped);
     assert_eq!((status, poor.tally().done, poor.tally().not_run), (10, 1, 2), "{:?}", poor.spent());
     assert_eq!(poor.spent().0, 60_200);
-    let Standing::NotRun { why, .. } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
+    let CellStatus::NotRun { why, .. } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
     assert!(why.contains("the cost cap has fired"), "{why}");
     let (status, _) = home.eval(&["resume", "last", "--budget", "cost=1"]);
     let rich = Manifest::read(&manifest::find(&home.evaluations(), "last").unwrap()).unwrap();

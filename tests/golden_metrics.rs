@@ -15,7 +15,7 @@ use base::redact::Redactor;
 use chemigram::budget::Ledger;
 use chemigram::conversation::{Finish, Message};
 use chemigram::eval::metrics::conduct::conduct;
-use chemigram::eval::metrics::{Eyes, Finished, METRICS, Measured, measure};
+use chemigram::eval::metrics::{Finished, METRICS, MeasureContext, Measured, measure};
 use chemigram::eval::scenario::{Count, Direction, Scenario};
 use chemigram::eval::{baselines, draft};
 use chemigram::gate;
@@ -157,8 +157,12 @@ fn conducted(scenario: &Scenario, workspace: &Workspace, session: &Session, metr
 
 fn measured(scenario: &Scenario, workspace: &Workspace, session: &Session) -> Measured {
     let deadline = Deadline::never();
-    let eyes =
-        Eyes { vocabulary: vocabulary(), layouts: layouts(), renderer: &**renderer(), deadline: &deadline };
+    let eyes = MeasureContext {
+        vocabulary: vocabulary(),
+        layouts: layouts(),
+        renderer: &**renderer(),
+        deadline: &deadline,
+    };
     measure(scenario, &Finished { workspace, session }, &eyes).unwrap()
 }
 
@@ -420,8 +424,12 @@ fn the_edit_becomes_a_scenario(case: &Case) {
         }],
     };
     let deadline = Deadline::never();
-    let eyes =
-        Eyes { vocabulary: vocabulary(), layouts: layouts(), renderer: &**renderer(), deadline: &deadline };
+    let eyes = MeasureContext {
+        vocabulary: vocabulary(),
+        layouts: layouts(),
+        renderer: &**renderer(),
+        deadline: &deadline,
+    };
     let day = case.scenario.metadata.created;
     let again = draft::draft(&set, words.clone(), &case.workspace, &tip, &eyes, day).unwrap();
     assert_eq!(again.hidden, case.scenario.hidden);

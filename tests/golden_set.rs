@@ -12,7 +12,7 @@ use base::assets::Overlay;
 use base::clock::Deadline;
 use chemigram::eval::golden::{Finding, Golden, Problem};
 use chemigram::eval::metrics::pixels::{Gaze, Yardstick};
-use chemigram::eval::metrics::{self, EDGE, Eyes};
+use chemigram::eval::metrics::{self, EDGE, MeasureContext};
 use chemigram::eval::scenario::Scenario;
 use darktable::baseline;
 use darktable::frame::{Orientation, StoredSize};
@@ -176,8 +176,12 @@ fn doing_nothing_recovers_nothing_and_the_hidden_edit_everything() {
         let encode = layouts.clone();
         let encode = move |state: &_, name: &str| xmp::write(state, &encode, name).map_err(|e| e.to_string());
         let worker = Worker::new(darktable(), &base, Arc::new(encode)).unwrap();
-        let eyes =
-            Eyes { vocabulary: &vocabulary, layouts: &layouts, renderer: &worker, deadline: &deadline };
+        let eyes = MeasureContext {
+            vocabulary: &vocabulary,
+            layouts: &layouts,
+            renderer: &worker,
+            deadline: &deadline,
+        };
         for scenario in hidden.iter().skip(turn).step_by(2) {
             let (id, facts) = (&scenario.id, facts(&baseline, scenario));
             // Half the size at which sessions are measured: a quarter of the arithmetic.

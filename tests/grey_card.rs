@@ -12,7 +12,7 @@ use darktable::dng;
 use darktable::render::Picture;
 use darktable::state::EditState;
 use demo::Demo;
-use engine::vocabulary::grey_card::{MOVE, Place, solve};
+use engine::vocabulary::grey_card::{MOVE, Patch, solve};
 
 /// The card on the picture: left, top, right, bottom in pixels of 600x400.
 const CARD: [u32; 4] = [400, 60, 460, 120];
@@ -27,7 +27,7 @@ fn a_grey_card_under_a_coloured_light_becomes_neutral_wherever_the_frame_puts_it
     // What was set before does not disturb the measurement, and the gains take its place.
     let graded = demo.apply(&cropped, "tint", &[("magenta", 10.0)], None).state;
     let graded = demo.apply(&graded, "contrast", &[("amount", 0.2)], None).state;
-    let at = |left: f64| Place {
+    let at = |left: f64| Patch {
         center: [(430.0 - 600.0 * left) / (600.0 * (1.0 - left)), 90.0 / 400.0],
         radius: 0.05,
     };
@@ -46,7 +46,7 @@ fn a_grey_card_under_a_coloured_light_becomes_neutral_wherever_the_frame_puts_it
         demo.apply(state, MOVE, &values, None).state
     };
     let pictures = demo.render_all(&[baseline.clone(), balance(&baseline), balance(&graded)]);
-    let cast = |picture: &Picture, place: Place| {
+    let cast = |picture: &Picture, place: Patch| {
         let [red, green, blue] = mean(picture, place);
         (red - green).abs().max((blue - green).abs())
     };
@@ -78,7 +78,7 @@ fn tinted() -> Picture {
 }
 
 /// Mean levels of a round place.
-fn mean(picture: &Picture, place: Place) -> [f64; 3] {
+fn mean(picture: &Picture, place: Patch) -> [f64; 3] {
     let (width, height) = (f64::from(picture.width), f64::from(picture.height));
     let radius = place.radius * width.min(height);
     let (mut sum, mut count) = ([0.0; 3], 0.0);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use base::assets::Overlay;
 use base::clock::Deadline;
 use chat_stub::{ChatStub, StubReply};
-use chemigram::overnight::record::{self, Entry, Night};
+use chemigram::overnight::record::{self, Batch, Entry};
 use chemigram::session::listing;
 use chemigram::transcript::{Event, Outcome};
 use darktable::baseline::{self, Untouched};
@@ -104,7 +104,7 @@ impl Home {
         Library::new(self.path("photos"))
     }
 
-    fn night(&self) -> Option<Night> {
+    fn night(&self) -> Option<Batch> {
         record::find(&self.library(), "last").ok()
     }
 
@@ -342,7 +342,7 @@ fn a_night_killed_in_its_second_session_ends_as_the_undisturbed_one() {
     assert_eq!((torn.begun().len(), places), (3, vec![0, 1, 2]));
     assert!(torn.report("report.txt").starts_with("Night ") && torn.night().unwrap().is_over());
     let sittings = torn.night().unwrap().entries;
-    assert_eq!(sittings.iter().filter(|s| matches!(s.entry, Entry::Sitting { .. })).count(), 2);
+    assert_eq!(sittings.iter().filter(|s| matches!(s.entry, Entry::RunStarted { .. })).count(), 2);
 }
 
 #[test]

@@ -117,7 +117,7 @@ proptest! {
                 }
             }
         }
-        ledger.assume_open();
+        ledger.charge_open();
         let spent = ledger.settled();
         prop_assert!(spent.iterations <= budget.max_iterations);
         prop_assert!(spent.branches <= budget.max_branches);

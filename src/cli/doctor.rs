@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::setup::{App, patience};
+use super::setup::{App, interactive_deadline};
 use crate::review::line;
 use base::error::{Coded as _, ErrorCode};
 use base::ids::Hash;
@@ -29,7 +29,7 @@ struct Check {
 
 /// Looks at everything; the status is 6 when something needed is missing.
 pub fn doctor(app: &App) -> Result<u8, Failure> {
-    let darktable = probe::doctor(app.isolation, &patience());
+    let darktable = probe::doctor(app.isolation, &interactive_deadline());
     let mut checks = vec![of_darktable(&darktable)];
     checks.extend(of_sandbox(&darktable, app.isolation == Isolation::Required));
     if darktable.supported {
@@ -131,7 +131,7 @@ fn render_tiny(app: &App) -> Result<Picture, Failure> {
     let state = app.ask()?(&path)?.state;
     let raw = RawFile { path, sha256: Hash::of(&bytes) };
     let request = RenderRequest { raw: &raw, state: &state, long_edge: 64, quality: Quality::Preview };
-    let rendered = app.uncached_renderer()?.render(&request, &patience())?;
+    let rendered = app.uncached_renderer()?.render(&request, &interactive_deadline())?;
     Ok((*rendered.picture).clone())
 }
 

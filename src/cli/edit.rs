@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::history::current_branch;
 use super::photos::{self, refuse_existing, write_new};
 use super::resolve;
-use super::setup::{App, patience};
+use super::setup::{App, interactive_deadline};
 use super::signals;
 use base::error::ErrorCode;
 use base::ids::PhotoId;
@@ -20,7 +20,7 @@ use darktable::proxy::Choice;
 use darktable::render::{Picture, Quality, RenderRequest};
 use darktable::state::EditState;
 use engine::photo::Operation;
-use engine::vocabulary::grey_card::{self as card, Place};
+use engine::vocabulary::grey_card::{self as card, Patch};
 use engine::vocabulary::{ApplyRequest, MaskSpec};
 
 /// Quality of JPEG files.
@@ -70,11 +70,11 @@ pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> R
     let raw = workspace.raw();
     let look = |state| {
         let request = RenderRequest { raw: &raw, state, long_edge: MEASURED_EDGE, quality: Quality::Preview };
-        renderer.render(&request, &patience()).map(|rendered| rendered.picture)
+        renderer.render(&request, &interactive_deadline()).map(|rendered| rendered.picture)
     };
     let [plain, red, blue] = &probes;
     let (plain, red, blue) = (look(plain)?, look(red)?, look(blue)?);
-    let values = card::solve([&plain, &red, &blue], &Place { center, radius })?;
+    let values = card::solve([&plain, &red, &blue], &Patch { center, radius })?;
     let values: Vec<(String, f64)> = values.into_iter().collect();
     apply(app, photo, card::MOVE, &values, None, Some("grey card"))
 }
@@ -87,7 +87,7 @@ fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
 }
 
 /// How a state is to be looked at.
-pub struct Look<'a> {
+pub struct PreviewRequest<'a> {
     /// Longest side in pixels.
     pub size: u32,
     /// The level.
@@ -104,7 +104,7 @@ pub fn render(
     photo: &PhotoId,
     at: &str,
     file: &Path,
-    look: &Look<'_>,
+    look: &PreviewRequest<'_>,
     force: bool,
 ) -> Result<(), Failure> {
     let mask = resolve::optional_text(look.mask)?.map(|text| mask_spec(&text)).transpose()?;
@@ -126,7 +126,7 @@ pub fn render(
     let (_heard, cancel) = signals::cancelling()?;
     let develop = |state: &EditState| {
         let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };
-        renderer.render(&request, &patience().with_cancel(cancel.clone()))
+        renderer.render(&request, &interactive_deadline().with_cancel(cancel.clone()))
     };
     let probe = match &mask {
         Some(mask) => {

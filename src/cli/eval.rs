@@ -20,10 +20,10 @@ use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::budget::Budget;
-use crate::eval::cells::Surroundings;
+use crate::eval::cells::EvalContext;
 use crate::eval::compare::{self, Comparison, Gate, Side};
 use crate::eval::golden::Golden;
-use crate::eval::manifest::{self, Arm, Asked, CellRecord, Checkout, Manifest, Standing};
+use crate::eval::manifest::{self, Arm, CellRecord, CellStatus, Checkout, Manifest, RunRequest};
 use crate::eval::report;
 use crate::eval::run::{self, Plan, Progress};
 use crate::eval::steering::FREE;
@@ -62,7 +62,7 @@ fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
     let golden = eval_golden::set_folder(app, &args.golden)?;
     let golden = std::path::absolute(&golden).map_err(|e| Failure::file("find", &golden, &e))?;
     let (cost_micro_usd, time_seconds) = caps(args.sitting.budget.as_deref())?;
-    let asked = Asked {
+    let asked = RunRequest {
         golden,
         scenarios: args.scenarios.clone(),
         prompts: args.prompt.clone(),
@@ -83,7 +83,7 @@ fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
     }
     app.output.remark(&announcement(&plan));
     let folder = plan.begin(&surroundings.home)?;
-    sit(app, &surroundings, &mut plan, &folder, args.sitting.jobs)
+    run_pending(app, &surroundings, &mut plan, &folder, args.sitting.jobs)
 }
 
 fn resume(app: &App, args: &ResumeArgs) -> Result<u8, Failure> {
@@ -98,7 +98,7 @@ fn resume(app: &App, args: &ResumeArgs) -> Result<u8, Failure> {
     let mut plan = run::plan(&surroundings, asked, binary()?, None, Timestamp::now())?;
     plan.go_on(begun)?;
     app.output.remark(&announcement(&plan));
-    sit(app, &surroundings, &mut plan, &folder, args.sitting.jobs)
+    run_pending(app, &surroundings, &mut plan, &folder, args.sitting.jobs)
 }
 
 /// A protocol as the manifest asks for it: a file by its whole path, so that `resume` finds it from anywhere.
@@ -150,7 +150,7 @@ fn checkout() -> Option<Checkout> {
 }
 
 /// Everything that cells need.
-fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surroundings, Failure> {
+fn surroundings(app: &App, asked: &RunRequest, sitting: &SittingArgs) -> Result<EvalContext, Failure> {
     let golden = Golden::load(&asked.golden)?;
     let mut protocols = BTreeMap::new();
     for named in asked.protocols.iter().filter(|named| *named != FREE) {
@@ -158,7 +158,7 @@ fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surro
     }
     let prompts = asked.prompt_folder.clone().unwrap_or_else(|| app.folders.prompts());
     let layouts = Arc::new(app.layouts());
-    Ok(Surroundings {
+    Ok(EvalContext {
         home: home(app, &sitting.home),
         golden,
         raws: sitting.raws.clone(),
@@ -176,9 +176,9 @@ fn surroundings(app: &App, asked: &Asked, sitting: &SittingArgs) -> Result<Surro
 }
 
 /// One sitting, with its progress, its signals and its summary.
-fn sit(
+fn run_pending(
     app: &App,
-    surroundings: &Surroundings,
+    surroundings: &EvalContext,
     plan: &mut Plan,
     folder: &Path,
     jobs: u8,
@@ -217,7 +217,7 @@ fn sit(
             bar.suspend(|| app.output.remark(&text));
         }
     };
-    let sat = plan.sit(surroundings, folder, jobs.into(), &stop.soft, &execute, &watch);
+    let sat = plan.run_pending(surroundings, folder, jobs.into(), &stop.soft, &execute, &watch);
     bar.finish_and_clear();
     sat?;
     let manifest = &plan.manifest;
@@ -228,7 +228,7 @@ fn sit(
 /// The status of a run, and the reason for it where it is not 0.
 fn status(app: &App, manifest: &Manifest, stopped: bool) -> Result<u8, Failure> {
     let failed = manifest.cells.iter().find_map(|cell| match &cell.standing {
-        Standing::Failed { failures } => failures.last(),
+        CellStatus::Failed { failures } => failures.last(),
         _ => None,
     });
     let tally = manifest.tally();
@@ -261,17 +261,17 @@ fn doing(progress: &Progress) -> String {
 /// The line about a cell that has ended.
 fn ended(progress: &Progress, cell: &CellRecord) -> String {
     let what = match &cell.standing {
-        Standing::Done(done) => {
+        CellStatus::Done(done) => {
             let seconds = done.wall_ms.div_ceil(1000);
             let recovery = done.measured.get("recovery");
             let recovery = recovery.map(|r| format!(", recovery {r:.2}")).unwrap_or_default();
             format!("{} in {seconds} s{recovery}", done.outcome.as_str())
         }
-        Standing::Failed { failures } => {
+        CellStatus::Failed { failures } => {
             let why = failures.last().map(|f| one_line(&f.message)).unwrap_or_default();
             format!("failed, through no fault of its own: {why}")
         }
-        Standing::NotRun { why, .. } => why.clone(),
+        CellStatus::NotRun { why, .. } => why.clone(),
     };
     let CellRecord { scenario, repeat, .. } = cell;
     format!("{}/{} {scenario} #{repeat} {}: {what}", progress.settled, progress.total, cell.arm())
@@ -387,9 +387,11 @@ fn told(manifest: &Manifest, folder: &Path) -> String {
     }
     for cell in &manifest.cells {
         let why = match &cell.standing {
-            Standing::Failed { failures } => failures.last().map(|f| f.message.as_str()).unwrap_or_default(),
-            Standing::NotRun { why, .. } => why,
-            Standing::Done(_) => continue,
+            CellStatus::Failed { failures } => {
+                failures.last().map(|f| f.message.as_str()).unwrap_or_default()
+            }
+            CellStatus::NotRun { why, .. } => why,
+            CellStatus::Done(_) => continue,
         };
         let _ =
             writeln!(text, "  missing: {} #{} {}: {}", cell.scenario, cell.repeat, cell.arm(), one_line(why));
@@ -541,7 +543,7 @@ fn comparison(c: &Comparison) -> String {
     );
     for other in &c.others {
         let verdict = match other.verdict {
-            crate::eval::stats::Verdict::Inconclusive => "",
+            crate::eval::stats::Conclusion::Inconclusive => "",
             told => told.as_str(),
         };
         let (a, b, gain) = (other.mean_a, other.mean_b, other.paired.mean + 0.0);

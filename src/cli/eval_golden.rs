@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::setup::{App, patience};
+use super::setup::{App, interactive_deadline};
 use crate::eval::draft::{Words, draft};
 use crate::eval::golden::Golden;
-use crate::eval::metrics::Eyes;
+use crate::eval::metrics::MeasureContext;
 use crate::review::line;
 use crate::transcript::Vector;
 use base::error::ErrorCode;
@@ -168,8 +168,13 @@ fn new_scenario(app: &App, new: &NewScenario) -> Result<(), Failure> {
     let workspace = app.photo(&new.photo)?;
     let commit = workspace.resolve(&new.at)?;
     let (vocabulary, layouts, renderer) = (app.vocabulary()?, app.layouts(), app.renderer()?);
-    let deadline = patience();
-    let eyes = Eyes { vocabulary: &vocabulary, layouts: &layouts, renderer: &*renderer, deadline: &deadline };
+    let deadline = interactive_deadline();
+    let eyes = MeasureContext {
+        vocabulary: &vocabulary,
+        layouts: &layouts,
+        renderer: &*renderer,
+        deadline: &deadline,
+    };
     let words = Words {
         id: new.id.clone(),
         title: new.title.clone(),

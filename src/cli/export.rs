@@ -8,7 +8,7 @@ use super::export_args::{ExportArgs, FileFormat, Keep};
 use super::failure::Failure;
 use super::photos::{self, refuse_existing, write_new};
 use super::progress;
-use super::setup::{App, patience};
+use super::setup::{App, interactive_deadline};
 use super::signals;
 use crate::review::line as plain_line;
 use crate::session::listing;
@@ -74,7 +74,7 @@ pub fn export(app: &App, args: &ExportArgs) -> Result<(), Failure> {
     for (at, commit, file) in work {
         bar.set_message(format!("exporting {} ({} of {all})", plain_line(&at), written.len() + 1));
         let state = workspace.state_of(&commit)?;
-        let deadline = patience().with_cancel(cancel.clone());
+        let deadline = interactive_deadline().with_cancel(cancel.clone());
         let exported = renderer.export(&workspace.raw(), &state, &settings, &deadline)?;
         write_new(&file, &exported.bytes, args.force)?;
         if let Some(blank) = exported.blank {

@@ -11,8 +11,8 @@ use super::signals;
 use crate::protocol::schema::Trust;
 use crate::protocol::variables::Values;
 use crate::review::{line, plain};
-use crate::session::generate::{self, GenerateError, UNUSABLE_STATUS, Watcher, Wish, Written};
-use crate::session::protocols::Asked;
+use crate::session::generate::{self, GenerateError, GenerateRequest, UNUSABLE_STATUS, Watcher, Written};
+use crate::session::protocols::ProtocolSource;
 use crate::session::start::{Request, Setup};
 use base::error::ErrorCode;
 
@@ -32,12 +32,12 @@ impl Watcher for Spinner<'_> {
     }
 }
 
-fn wish(app: &App, goal: &str, vars: &[(String, String)]) -> Wish {
+fn wish(app: &App, goal: &str, vars: &[(String, String)]) -> GenerateRequest {
     let mut values = Values::default();
     for (name, value) in vars {
         values.set(name, value.as_str(), Trust::User);
     }
-    Wish { goal: goal.to_owned(), values, allowed: None, folder: app.folders.protocols() }
+    GenerateRequest { goal: goal.to_owned(), values, allowed: None, folder: app.folders.protocols() }
 }
 
 /// Prints what the model would be sent, and spends nothing.
@@ -67,7 +67,7 @@ pub fn write(
     request: &mut Request,
     goal: &str,
     args: &RunOptions,
-) -> Result<Asked, Failure> {
+) -> Result<ProtocolSource, Failure> {
     let runtime = signals::runtime()?;
     let bar = progress::waiting(&app.output);
     let (output, above) = (app.output.clone(), bar.clone());

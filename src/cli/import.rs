@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::import_args::ImportArgs;
-use super::setup::{App, patience};
+use super::setup::{App, interactive_deadline};
 use crate::review::line;
 use base::error::ErrorCode;
 use base::files;
@@ -104,7 +104,7 @@ fn read(app: &App, raw: &Path, file: &Path) -> Result<ImportedEdit, Failure> {
     let sidecar = bytes(file)?;
     app.output.remark(&format!("rendering {} twice, to see that nothing is lost", file.display()));
     let (cli, layouts, base, deadline) =
-        (app.darktable()?, app.layouts(), app.folders.darktable(), patience());
+        (app.darktable()?, app.layouts(), app.folders.darktable(), interactive_deadline());
     let luts = app.folders.luts();
     let judge = Judge { cli: &cli, base: &base, luts: &luts, layouts: &layouts, deadline: &deadline };
     let edit = read_sidecar(&sidecar, raw, &judge)?;

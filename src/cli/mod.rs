@@ -131,7 +131,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Fsck { photo, .. } => history::fsck(app, photo.as_ref()),
         Verb::Gc { photo, yes } => done(history::gc(app, photo, *yes)),
         Verb::Render { photo, at, output, size, quality, proxy, show_mask, force } => {
-            let look = edit::Look {
+            let look = edit::PreviewRequest {
                 size: *size,
                 quality: *quality,
                 proxy: proxy.unwrap_or_default(),

@@ -11,7 +11,7 @@ use crate::review::{ReviewModel, line as plain, summary_line, text};
 use crate::session;
 use crate::session::listing::{self, Condition};
 use crate::session::replay::{Difference, Proof, Replay};
-use crate::session::state::Halt;
+use crate::session::state::StopRequest;
 use base::clock::{Cancel, Stop};
 use base::error::ErrorCode;
 use base::ids::SessionId;
@@ -111,7 +111,7 @@ fn stop(app: &App, part: &str) -> Result<(), Failure> {
         let message = format!("session {id} does not run: it is {}", condition.word());
         return Err(Failure::new(ErrorCode::StateError, message));
     };
-    let at_once = listing::ask_to_stop(&workspace, &id)? == Halt::Now;
+    let at_once = listing::ask_to_stop(&workspace, &id)? == StopRequest::Now;
     app.output.result(&json!({ "session": id, "asked": true, "at_once": at_once, "pid": pid }), || {
         let what = if at_once { "to stop at once" } else { "to wrap up" };
         format!(

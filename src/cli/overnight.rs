@@ -14,16 +14,16 @@ use super::failure::Failure;
 use super::overnight_args::OvernightArgs;
 use super::progress::{self, Watch};
 use super::resolve;
-use super::run::{self, Anew, DEFAULT_PROVIDER, DEFAULT_SEED, Wish};
+use super::run::{self, Anew, DEFAULT_PROVIDER, DEFAULT_SEED, SessionSpec};
 use super::run_args::ChoiceArgs;
 use super::setup::App;
 use super::signals;
 use super::steering;
 use crate::budget::{Budget, usd};
-use crate::overnight::night::{self, House};
+use crate::overnight::night::{self, BatchHost};
 use crate::overnight::plan::{self, Draft, EXAMPLE, Mistake, Wanted};
-use crate::overnight::record::{self, Entry, Night, Order, Stamped};
-use crate::overnight::report::Morning;
+use crate::overnight::record::{self, Batch, Entry, PlannedSession, Stamped};
+use crate::overnight::report::BatchReport;
 use crate::overnight::share::{self, clock, words};
 use crate::provider::{Choice, ModelInfo, connect};
 use crate::review::line as one_line;
@@ -31,7 +31,7 @@ use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::opinion::Referee;
-use crate::session::protocols::Asked;
+use crate::session::protocols::ProtocolSource;
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use base::clock::{Clock as _, Stop, SystemClock};
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -74,11 +74,11 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
 }
 
 /// One sitting of a night, with its progress, its signals and its report.
-fn spend(app: &App, mut night: Night, jobs: usize) -> Result<u8, Failure> {
+fn spend(app: &App, mut night: Batch, jobs: usize) -> Result<u8, Failure> {
     // Held until the report is written.
     let _lock = night.lock()?;
     // Somebody may have worked on it until now.
-    night = Night::read(&night.folder)?;
+    night = Batch::read(&night.folder)?;
     let runtime = signals::runtime()?;
     let (stop, lines, output) = (Stop::default(), progress::lines(&app.output), app.output.clone());
     let (heard, bars) = (stop.clone(), lines.clone());
@@ -91,15 +91,15 @@ fn spend(app: &App, mut night: Night, jobs: usize) -> Result<u8, Failure> {
             bars.suspend(|| output.remark(text));
         })
     })?;
-    let crew = Crew {
+    let crew = CliHost {
         app,
         handle: runtime.handle().clone(),
         stop: stop.clone(),
         lines,
         folder: &night.folder.clone(),
     };
-    night::sit(&mut night, &app.library, &crew, &SystemClock, jobs, &stop.soft)?;
-    let morning = Morning::of(&app.library, &night);
+    night::run_pending(&mut night, &app.library, &crew, &SystemClock, jobs, &stop.soft)?;
+    let morning = BatchReport::of(&app.library, &night);
     morning.write()?;
     let report = night.folder.join("report.html");
     if app.output.json {
@@ -113,14 +113,14 @@ fn spend(app: &App, mut night: Night, jobs: usize) -> Result<u8, Failure> {
 }
 
 /// Everything looked up and read that a plan names; all mistakes are one failure.
-fn orders(app: &App, path: &Path, draft: &Draft) -> Result<Vec<Order>, Failure> {
-    let mut desk = Desk {
+fn orders(app: &App, path: &Path, draft: &Draft) -> Result<Vec<PlannedSession>, Failure> {
+    let mut desk = PlanResolver {
         app,
         folder: path.parent().unwrap_or(Path::new(".")),
         mistakes: draft.mistakes.clone(),
         models: BTreeMap::new(),
     };
-    let orders: Vec<Order> =
+    let orders: Vec<PlannedSession> =
         draft.sessions.iter().filter_map(|wanted| desk.order(&draft.caps, wanted)).collect();
     let mut mistakes = desk.mistakes;
     mistakes.sort();
@@ -140,7 +140,7 @@ fn orders(app: &App, path: &Path, draft: &Draft) -> Result<Vec<Order>, Failure> 
 }
 
 /// Where orders are made of wishes.
-struct Desk<'a> {
+struct PlanResolver<'a> {
     app: &'a App,
     /// The plan's folder, from which its files are named.
     folder: &'a Path,
@@ -149,7 +149,7 @@ struct Desk<'a> {
     models: BTreeMap<(String, Option<String>), Result<ModelInfo, String>>,
 }
 
-impl Desk<'_> {
+impl PlanResolver<'_> {
     fn say(&mut self, line: usize, message: impl Into<String>) {
         self.mistakes.push(Mistake { line, message: message.into() });
     }
@@ -166,7 +166,7 @@ impl Desk<'_> {
     }
 
     /// A session, everything looked up; what is wrong with it is added to the mistakes.
-    fn order(&mut self, caps: &plan::Caps, wanted: &Wanted) -> Option<Order> {
+    fn order(&mut self, caps: &plan::Caps, wanted: &Wanted) -> Option<PlannedSession> {
         let before = self.mistakes.len();
         let photo = wanted.text("photo");
         let subject = photo.and_then(|photo| {
@@ -182,7 +182,7 @@ impl Desk<'_> {
             let asked = steering::asked(self.app, named, &vars);
             self.tried(wanted.line_of("protocol"), asked)
         });
-        let wishes = asked.as_ref().map(Asked::wishes).unwrap_or_default();
+        let wishes = asked.as_ref().map(ProtocolSource::wishes).unwrap_or_default();
         let seed = wanted.seed.as_ref().map_or(DEFAULT_SEED, |seed| seed.value);
         let typed = ChoiceArgs { provider: wanted.value("provider"), model: self.model(wanted) };
         // Who is named in a plan has the address of its file.
@@ -225,7 +225,7 @@ impl Desk<'_> {
         }
         let (raw, sha256, workspace) = subject?;
         let info = info?;
-        let order = Order {
+        let order = PlannedSession {
             photo: photo?.value.clone(),
             raw,
             sha256,
@@ -303,7 +303,7 @@ impl Desk<'_> {
 /// An order as a session on a photo, planned; nothing is written.
 fn planned(
     app: &App,
-    order: &Order,
+    order: &PlannedSession,
     workspace: &Workspace,
     budget: &Budget,
 ) -> Result<(Setup, Plan), Failure> {
@@ -314,7 +314,7 @@ fn planned(
     let provider = connect(&app.registry(), &choice)?;
     let referee = Referee::named(order.referee.as_deref(), &app.registry(), &app.prompts(None)?, order.seed)?;
     let prompt = order.prompt.clone().unwrap_or_else(|| run::usual_prompt(asked.is_some()).into());
-    let wish = Wish {
+    let wish = SessionSpec {
         request: Request {
             brief: order.brief.clone(),
             vectors: order.vectors.clone(),
@@ -339,7 +339,7 @@ fn planned(
 }
 
 /// Who carries out what a night asks for.
-struct Crew<'a> {
+struct CliHost<'a> {
     app: &'a App,
     handle: Handle,
     /// What was asked of the night. Each session has a stop of its own, for `mode-b stop` ends one and not all.
@@ -348,8 +348,8 @@ struct Crew<'a> {
     folder: &'a Path,
 }
 
-impl House for Crew<'_> {
-    fn photo(&self, order: &Order) -> Result<Workspace, Fault> {
+impl BatchHost for CliHost<'_> {
+    fn photo(&self, order: &PlannedSession) -> Result<Workspace, Fault> {
         let library = &self.app.library;
         let known = library.find_raw(&order.sha256).map_err(|e| Fault::from(&e))?;
         if let Some(id) = known {
@@ -367,11 +367,16 @@ impl House for Crew<'_> {
         }
     }
 
-    fn plan(&self, order: &Order, workspace: &Workspace, budget: &Budget) -> Result<(Setup, Plan), Fault> {
+    fn plan(
+        &self,
+        order: &PlannedSession,
+        workspace: &Workspace,
+        budget: &Budget,
+    ) -> Result<(Setup, Plan), Fault> {
         planned(self.app, order, workspace, budget).map_err(Fault::from)
     }
 
-    fn resume(&self, order: &Order, workspace: Workspace, id: &SessionId) -> Result<Session, Fault> {
+    fn resume(&self, order: &PlannedSession, workspace: Workspace, id: &SessionId) -> Result<Session, Fault> {
         let session = listing::read(&workspace, id).map_err(|e| Fault::from(&e))?;
         let anew = Anew {
             choice: ChoiceArgs { provider: None, model: None },
@@ -416,10 +421,10 @@ impl House for Crew<'_> {
         } else if let Some(text) = told(stamped) {
             self.lines.suspend(|| self.app.output.remark(&text));
         }
-        if !matches!(stamped.entry, Entry::Sitting { .. } | Entry::Started { .. }) {
+        if !matches!(stamped.entry, Entry::RunStarted { .. } | Entry::Started { .. }) {
             // A night that is killed has its report up to the last session that ended.
             let written =
-                Night::read(self.folder).and_then(|night| Morning::of(&self.app.library, &night).write());
+                Batch::read(self.folder).and_then(|night| BatchReport::of(&self.app.library, &night).write());
             if let Err(error) = written {
                 tracing::warn!(%error, "the report cannot be written");
             }
@@ -437,14 +442,14 @@ fn told(stamped: &Stamped) -> Option<String> {
         Entry::Ended { place, outcome, .. } => format!("{}. {}", place + 1, outcome.as_str()),
         Entry::Failed { place, message, .. } => format!("{}. failed: {}", place + 1, one_line(message)),
         Entry::NotBegun { place, why } => format!("{}. not begun: {}", place + 1, one_line(why)),
-        Entry::Sitting { .. } | Entry::Closed => return None,
+        Entry::RunStarted { .. } | Entry::Closed => return None,
     })
 }
 
 /// What would be run, what it may take at most, and whether the night has that.
-fn dry_run(app: &App, draft: &Draft, orders: &[Order], jobs: usize) -> Result<(), Failure> {
+fn dry_run(app: &App, draft: &Draft, orders: &[PlannedSession], jobs: usize) -> Result<(), Failure> {
     let given = share::forecast(&draft.caps, orders, jobs);
-    let cost = |order: &Order| (!order.free).then_some(order.budget.max_cost_micro_usd);
+    let cost = |order: &PlannedSession| (!order.free).then_some(order.budget.max_cost_micro_usd);
     let costs: Vec<Option<Option<u64>>> = orders.iter().map(cost).collect();
     // A model that costs something and has no cap on it makes the sum unknown.
     let known = costs.iter().all(|cost| *cost != Some(None));

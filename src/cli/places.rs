@@ -7,7 +7,7 @@ use super::edit_args::{RegionsArgs, RemoveArgs, SpotArgs};
 use super::failure::Failure;
 use super::history::current_branch;
 use super::resolve;
-use super::setup::{App, patience};
+use super::setup::{App, interactive_deadline};
 use base::ids::PhotoId;
 use darktable::render::{Quality, RenderRequest};
 use darktable::state::EditState;
@@ -51,7 +51,10 @@ pub fn spot(app: &App, args: &SpotArgs) -> Result<(), Failure> {
             let probe = fill::probe(state);
             let (long_edge, quality) = (MEASURED_EDGE, Quality::Preview);
             let request = RenderRequest { raw: &raw, state: &probe, long_edge, quality };
-            fill::measure(&mut spots, &app.steady_renderer()?.render(&request, &patience())?.picture);
+            fill::measure(
+                &mut spots,
+                &app.steady_renderer()?.render(&request, &interactive_deadline())?.picture,
+            );
         }
         let applied = vocabulary.apply_spots(&spots, state, facts, &layouts, &version)?;
         Ok((applied.state, Operation::ApplySpot { spots: applied.spots }))

@@ -21,7 +21,7 @@ use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::opinion::Referee;
-use crate::session::protocols::{self, Asked};
+use crate::session::protocols::{self, ProtocolSource};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::transcript;
 use base::clock::{Stop, SystemClock};
@@ -80,7 +80,7 @@ fn session(
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     // Whatever can be wrong with provider and prompt is found before a raw is taken in.
     let mut choice = choice(&args.choice, seed);
-    let wishes = asked.as_ref().map(Asked::wishes).unwrap_or_default();
+    let wishes = asked.as_ref().map(ProtocolSource::wishes).unwrap_or_default();
     if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
         choice.model = wishes.model;
     }
@@ -102,7 +102,7 @@ fn session(
         seed,
     };
     let stop = Stop::default();
-    let mut wish = Wish {
+    let mut wish = SessionSpec {
         request,
         asked,
         provider,
@@ -139,11 +139,11 @@ pub(super) fn usual_prompt(steered: bool) -> &'static str {
 }
 
 /// What is wished of one session, everything looked up but the photo.
-pub(super) struct Wish {
+pub(super) struct SessionSpec {
     /// What the photographer asks for.
     pub request: Request,
     /// What steers it.
-    pub asked: Option<Asked>,
+    pub asked: Option<ProtocolSource>,
     /// Who works.
     pub provider: Arc<dyn Provider>,
     /// Who gives second opinions.
@@ -156,7 +156,7 @@ pub(super) struct Wish {
     pub renderers: u8,
 }
 
-impl Wish {
+impl SessionSpec {
     /// What a session on a photo needs, and the copy of the raw that its previews come from.
     pub(super) fn setup(
         &self,
@@ -292,7 +292,7 @@ fn carry_out(
         watch.catch_up(&transcript::read(&session.folder.join("transcript.jsonl"))?.lines, first);
         let id: SessionId = session.state.start.session.parse()?;
         let end = session.run(&watch).await.map_err(|error| cut_short(&error, &id))?;
-        Ok::<_, Failure>((end, session.state.harvested(), id))
+        Ok::<_, Failure>((end, session.state.has_agent_judgment(), id))
     });
     watch.finish();
     let (end, harvested, id) = ran?;

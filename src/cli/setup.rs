@@ -166,7 +166,7 @@ impl App {
 
     /// The installed darktable. Where nothing confines it, that is said once.
     pub fn darktable(&self) -> Result<DarktableCli, Failure> {
-        let cli = DarktableCli::find_as(self.isolation, &patience())?;
+        let cli = DarktableCli::find_as(self.isolation, &interactive_deadline())?;
         if let Err(reason) = cli.sandbox() {
             self.said.call_once(|| {
                 tracing::warn!("darktable runs without a sandbox ({reason}); `chemigram doctor` says more");
@@ -259,11 +259,11 @@ impl App {
     /// Asks darktable about a raw.
     pub fn ask(&self) -> Result<impl Fn(&Path) -> Result<Untouched, RenderError> + use<>, Failure> {
         let (cli, layouts, base) = (self.darktable()?, self.layouts(), self.folders.darktable());
-        Ok(move |raw: &Path| baseline::ask(&cli, &layouts, raw, &base, &patience()))
+        Ok(move |raw: &Path| baseline::ask(&cli, &layouts, raw, &base, &interactive_deadline()))
     }
 }
 
 /// The time that darktable gets while a person waits.
-pub fn patience() -> Deadline {
+pub fn interactive_deadline() -> Deadline {
     Deadline::after(Arc::new(SystemClock), PATIENCE)
 }

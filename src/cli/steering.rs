@@ -8,7 +8,7 @@ use super::setup::App;
 use crate::protocol::schema::Trust;
 use crate::protocol::store;
 use crate::review::plain;
-use crate::session::protocols::{Asked, needs_referee};
+use crate::session::protocols::{ProtocolSource, needs_referee};
 use crate::session::start::Plan;
 use base::assets::Overlay;
 
@@ -18,7 +18,7 @@ pub fn is_file(named: &str) -> bool {
 }
 
 /// The protocol that is named: by its file, or by its name.
-pub fn asked(app: &App, named: &str, vars: &[(String, String)]) -> Result<Asked, Failure> {
+pub fn asked(app: &App, named: &str, vars: &[(String, String)]) -> Result<ProtocolSource, Failure> {
     let (file, text) = if is_file(named) {
         (named.to_owned(), resolve::file(Path::new(named))?)
     } else {
@@ -26,7 +26,7 @@ pub fn asked(app: &App, named: &str, vars: &[(String, String)]) -> Result<Asked,
         let (entry, text) = store::find(&files, named)?;
         (entry.file, text)
     };
-    let mut asked = Asked { file, text, ..Asked::default() };
+    let mut asked = ProtocolSource { file, text, ..ProtocolSource::default() };
     for (name, value) in vars {
         asked.values.set(name, value.as_str(), Trust::User);
     }

@@ -23,8 +23,8 @@ use serde_json::json;
 use crate::budget::{Amounts, Budget};
 use crate::eval::baselines;
 use crate::eval::golden::Golden;
-use crate::eval::manifest::{CellRecord, Contestant, Done, Failure, MadeWith, Standing};
-use crate::eval::metrics::{EDGE, Eyes, Finished, METRICS_VERSION, measure};
+use crate::eval::manifest::{CellRecord, CellStatus, Contestant, Done, Failure, MadeWith};
+use crate::eval::metrics::{EDGE, Finished, METRICS_VERSION, MeasureContext, measure};
 use crate::eval::scenario::Scenario;
 use crate::eval::steering::{Protocol, Steered};
 use crate::prompts::Store;
@@ -64,7 +64,7 @@ pub type Ask = dyn Fn(&Path) -> Result<Untouched, RenderError> + Send + Sync;
 pub type Execute<'a> = dyn Fn(&mut Session) -> Result<Option<SessionEnd>, SessionError> + Sync + 'a;
 
 /// What every cell needs.
-pub struct Surroundings {
+pub struct EvalContext {
     /// The folder of evaluations.
     pub home: PathBuf,
     /// The set.
@@ -76,7 +76,7 @@ pub struct Surroundings {
     /// The prompts.
     pub prompts: Overlay,
     /// The protocols of the run, by what they are asked for as.
-    pub protocols: BTreeMap<String, protocols::Asked>,
+    pub protocols: BTreeMap<String, protocols::ProtocolSource>,
     /// The files of the vocabulary.
     pub vocabulary_files: Overlay,
     /// The moves.
@@ -123,7 +123,7 @@ impl Inputs {
     pub fn of(
         scenario: &Scenario,
         (prompt, template_sha256): (&str, &Hash),
-        seat: &Seat,
+        seat: &Entrant,
         seed: u64,
         budget: Budget,
         with: &MadeWith,
@@ -158,7 +158,7 @@ impl Inputs {
 
 /// A contestant as it takes part on one scenario.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seat {
+pub struct Entrant {
     /// Its provider, or the baseline's name.
     pub provider: String,
     /// Its model.
@@ -169,7 +169,7 @@ pub struct Seat {
     pub facts: BTreeMap<String, String>,
 }
 
-impl Surroundings {
+impl EvalContext {
     /// The contestant on a scenario with a seed. Reads its key, once for all scenarios (`known` keeps what was
     /// found); sends nothing.
     pub fn seat(
@@ -177,18 +177,23 @@ impl Surroundings {
         who: &Contestant,
         scenario: &Scenario,
         seed: u64,
-        known: &mut BTreeMap<(Contestant, u64), Seat>,
-    ) -> Result<Seat, Fault> {
+        known: &mut BTreeMap<(Contestant, u64), Entrant>,
+    ) -> Result<Entrant, Fault> {
         if let Some(script) = script(who, scenario) {
             let facts = [("script_sha256".to_owned(), Hash::of(script).to_string())].into();
-            return Ok(Seat { provider: who.provider.clone(), model: "baseline".into(), free: true, facts });
+            return Ok(Entrant {
+                provider: who.provider.clone(),
+                model: "baseline".into(),
+                free: true,
+                facts,
+            });
         }
         if let Some(seat) = known.get(&(who.clone(), seed)) {
             return Ok(seat.clone());
         }
         let provider = self.connect(who, seed)?;
         let info = provider.info();
-        let seat = Seat {
+        let seat = Entrant {
             provider: info.provider.clone(),
             model: info.model.clone(),
             free: info.free,
@@ -248,7 +253,7 @@ fn script(who: &Contestant, scenario: &Scenario) -> Option<String> {
 /// What is done about one cell.
 pub struct Job<'a> {
     /// What all cells share.
-    pub surroundings: &'a Surroundings,
+    pub surroundings: &'a EvalContext,
     /// The run that pays.
     pub run: &'a str,
     /// SHA-256 of the executable.
@@ -290,10 +295,10 @@ impl Job<'_> {
     }
 
     /// Runs the cell, as far as it has not been run. Failures of the surroundings are tried again.
-    pub fn run(&self, inputs: &Inputs, execute: &Execute<'_>) -> Standing {
+    pub fn run(&self, inputs: &Inputs, execute: &Execute<'_>) -> CellStatus {
         let before = finished(&self.surroundings.home, &self.cell.key);
         if let Some(done) = before.as_ref().filter(|done| done.measured.version == METRICS_VERSION) {
-            return Standing::Done(Box::new(done.clone()));
+            return CellStatus::Done(Box::new(done.clone()));
         }
         // What is measured anew was paid, and made, by whoever ran it.
         let origin = match before {
@@ -302,10 +307,10 @@ impl Job<'_> {
         };
         for attempt in 1.. {
             match self.attempt(inputs, &origin, execute) {
-                Ok(Some(done)) => return Standing::Done(Box::new(done)),
+                Ok(Some(done)) => return CellStatus::Done(Box::new(done)),
                 Ok(None) => {
                     let why = "it was cut, and goes on where it stopped".into();
-                    return Standing::NotRun { why, failures: self.failures() };
+                    return CellStatus::NotRun { why, failures: self.failures() };
                 }
                 Err((fault, spent)) => {
                     let helps = matches!(
@@ -319,7 +324,7 @@ impl Job<'_> {
                 }
             }
         }
-        Standing::Failed { failures: self.failures() }
+        CellStatus::Failed { failures: self.failures() }
     }
 
     /// One attempt; an error is the surroundings', with what it had spent.
@@ -358,7 +363,7 @@ impl Job<'_> {
         }
         let deadline = Deadline::after(Arc::new(SystemClock), PATIENCE);
         let surroundings = self.surroundings;
-        let eyes = Eyes {
+        let eyes = MeasureContext {
             vocabulary: &surroundings.vocabulary,
             layouts: &surroundings.layouts,
             renderer: surroundings.renderer.as_ref(),
@@ -495,7 +500,7 @@ impl Job<'_> {
     }
 
     /// What becomes of a cell that the program itself broke off.
-    pub fn broke(&self, fault: &Fault) -> Standing {
+    pub fn broke(&self, fault: &Fault) -> CellStatus {
         let session = workspace(&self.surroundings.home, self.cell).and_then(|workspace| {
             let id = listing::of_photo(&workspace).ok()?.into_iter().next()?;
             listing::read(&workspace, &id).ok()
@@ -509,7 +514,7 @@ impl Job<'_> {
             // Best effort: what was spent is written down.
             let _ = self.set_aside();
         }
-        Standing::Failed { failures: self.failures() }
+        CellStatus::Failed { failures: self.failures() }
     }
 
     fn failures(&self) -> Vec<Failure> {
@@ -550,7 +555,7 @@ fn io(doing: &str, path: &Path, error: &std::io::Error) -> Fault {
 }
 
 /// What all sessions of a run are made with.
-pub fn made_with(surroundings: &Surroundings, binary: Hash) -> MadeWith {
+pub fn made_with(surroundings: &EvalContext, binary: Hash) -> MadeWith {
     MadeWith {
         chemigram: env!("CARGO_PKG_VERSION").into(),
         engine: ENGINE,
@@ -584,7 +589,7 @@ mod tests {
 
     fn inputs(with: &MadeWith, steered: Option<Steered>) -> Inputs {
         let facts = BTreeMap::new();
-        let seat = Seat { provider: "explorer".into(), model: "explorer-1".into(), free: true, facts };
+        let seat = Entrant { provider: "explorer".into(), model: "explorer-1".into(), free: true, facts };
         let scenario = cup();
         let budget = scenario.budget.clone();
         Inputs::of(&scenario, ("mode_b/system@v1", &Hash::of("v1")), &seat, 1, budget, with, steered)

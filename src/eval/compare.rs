@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::eval::manifest::{Arm, Broken, CellRecord, Manifest};
 use crate::eval::metrics::{Better, Kind, METRICS, Metric, metric};
-use crate::eval::stats::{self, FEWEST, Paired, Verdict};
+use crate::eval::stats::{self, Conclusion, FEWEST, Paired};
 use base::error::{Coded, ErrorCode};
 use base::hint::did_you_mean;
 
@@ -70,7 +70,7 @@ pub struct Compared {
     /// The p, adjusted for the other comparisons; the deciding metric's own.
     pub p_adjusted: f64,
     /// What may be said.
-    pub verdict: Verdict,
+    pub verdict: Conclusion,
 }
 
 /// A metric that holds or does not. A scenario passes if all its repeats do.
@@ -362,7 +362,7 @@ fn number(metric: &'static Metric, a: Side<'_>, b: Side<'_>) -> Option<Compared>
         mean_a: mean(rows.iter().map(|row| row.a)),
         mean_b: mean(rows.iter().map(|row| row.b)),
         p_adjusted: paired.p,
-        verdict: Verdict::Inconclusive,
+        verdict: Conclusion::Inconclusive,
         paired,
     })
 }
@@ -502,8 +502,8 @@ impl Comparison {
         let verdict = self.primary.verdict;
         self.broken.is_empty()
             && match gate {
-                Gate::NoRegression => verdict != Verdict::Regressed,
-                Gate::Improvement => verdict == Verdict::Improved,
+                Gate::NoRegression => verdict != Conclusion::Regressed,
+                Gate::Improvement => verdict == Conclusion::Improved,
             }
     }
 
@@ -522,12 +522,12 @@ impl Comparison {
         );
         let seen = paired.detectable.map(|d| format!("{d:.3}"));
         match verdict {
-            Verdict::Improved => format!("B is better: {figures}"),
-            Verdict::Regressed => format!("B is worse: {figures}"),
-            Verdict::Equivalent => {
+            Conclusion::Improved => format!("B is better: {figures}"),
+            Conclusion::Regressed => format!("B is worse: {figures}"),
+            Conclusion::Equivalent => {
                 format!("B is as good as A, to within {:.3}: {figures}", self.margin)
             }
-            Verdict::Inconclusive => match seen {
+            Conclusion::Inconclusive => match seen {
                 None => format!(
                     "this cannot tell: {n} scenarios are too few, and no result of fewer than {FEWEST} would be evidence ({figures})"
                 ),
@@ -543,8 +543,8 @@ impl Comparison {
         let hard: Vec<&Metric> = METRICS.iter().filter(|m| m.hard).collect();
         let verdict = self.primary.verdict;
         let metric_fails = match gate {
-            Gate::NoRegression => verdict == Verdict::Regressed,
-            Gate::Improvement => verdict != Verdict::Improved,
+            Gate::NoRegression => verdict == Conclusion::Regressed,
+            Gate::Improvement => verdict != Conclusion::Improved,
         };
         let side = |name: &str, (run, arm): &(String, Arm)| {
             let arm = xml(&arm.to_string());

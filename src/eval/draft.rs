@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::eval::file::FileError;
 use crate::eval::metrics::pixels::Gaze;
-use crate::eval::metrics::{EDGE, Eyes, MeasureError};
+use crate::eval::metrics::{EDGE, MeasureContext, MeasureError};
 use crate::eval::scenario::{
     Brief, Count, Direction, Expected, HiddenMove, Image, Metadata, Region, SCENARIO_FILE, Scenario,
     ScenarioError,
@@ -140,7 +140,7 @@ pub fn draft(
     words: Words,
     workspace: &Workspace,
     commit: &Hash,
-    eyes: &Eyes<'_>,
+    eyes: &MeasureContext<'_>,
     today: Date,
 ) -> Result<Scenario, DraftError> {
     let folder = set.join(&words.id);
@@ -200,7 +200,7 @@ fn reference(file: &File<'_>) -> String {
 fn prove(
     folder: &Path,
     text: &str,
-    eyes: &Eyes<'_>,
+    eyes: &MeasureContext<'_>,
     facts: &engine::vocabulary::PhotoFacts,
     state: &darktable::state::EditState,
 ) -> Result<Scenario, DraftError> {

@@ -28,7 +28,7 @@ pub const HISTORY_FILE: &str = "eval_history.jsonl";
 
 /// What was asked for: enough to plan the same run again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RunRequest {
     /// The folder of the golden set.
     pub golden: PathBuf,
     /// Which scenarios, with `*` for anything; all if empty.
@@ -153,7 +153,7 @@ pub struct Manifest {
     /// Its name: when it was begun.
     pub run: String,
     /// What was asked for.
-    pub asked: Asked,
+    pub asked: RunRequest,
     /// The frozen set.
     pub golden: GoldenRecord,
     /// What the sessions were made with.
@@ -201,13 +201,13 @@ pub struct CellRecord {
     /// The seed of the session.
     pub seed: u64,
     /// What became of it.
-    pub standing: Standing,
+    pub standing: CellStatus,
 }
 
 /// What became of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Standing {
+pub enum CellStatus {
     /// A session ended, well or badly, and was measured.
     Done(Box<Done>),
     /// The surroundings failed: this says nothing of the prompt, and no figure has it in it.
@@ -225,7 +225,7 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl CellStatus {
     /// Every attempt that failed.
     pub fn failures(&self) -> &[Failure] {
         match self {
@@ -422,7 +422,7 @@ impl CellRecord {
     /// The session's end, if it has one.
     pub fn done(&self) -> Option<&Done> {
         match &self.standing {
-            Standing::Done(done) => Some(done),
+            CellStatus::Done(done) => Some(done),
             _ => None,
         }
     }
@@ -430,15 +430,15 @@ impl CellRecord {
     /// It is not run: why. What failed before stays.
     pub fn leave(&mut self, why: &str) {
         let failures = self.standing.failures().to_vec();
-        self.standing = Standing::NotRun { why: why.into(), failures };
+        self.standing = CellStatus::NotRun { why: why.into(), failures };
     }
 
     /// What the run `payer` paid for it, in millionths of a US dollar and in tokens; failed attempts included.
     pub fn spent(&self, payer: &str) -> (u64, u64) {
         let own = match &self.standing {
-            Standing::Done(done) if done.paid_by == payer => done.spent,
-            Standing::Done(_) => return (0, 0),
-            Standing::Failed { .. } | Standing::NotRun { .. } => Amounts::default(),
+            CellStatus::Done(done) if done.paid_by == payer => done.spent,
+            CellStatus::Done(_) => return (0, 0),
+            CellStatus::Failed { .. } | CellStatus::NotRun { .. } => Amounts::default(),
         };
         let all = self.standing.failures().iter().map(|failure| failure.spent).chain([own]);
         all.fold((0, 0), |(cost, tokens), one| (cost + one.cost_micro_usd, tokens + one.tokens))
@@ -451,9 +451,9 @@ impl Manifest {
         let mut tally = Tally::default();
         for cell in &self.cells {
             match cell.standing {
-                Standing::Done(_) => tally.done += 1,
-                Standing::Failed { .. } => tally.failed += 1,
-                Standing::NotRun { .. } => tally.not_run += 1,
+                CellStatus::Done(_) => tally.done += 1,
+                CellStatus::Failed { .. } => tally.failed += 1,
+                CellStatus::NotRun { .. } => tally.not_run += 1,
             }
         }
         tally

@@ -14,11 +14,11 @@ use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::eval::baselines;
-use crate::eval::cells::{self, ATTEMPTS, Execute, Inputs, Job, Seat, Surroundings};
+use crate::eval::cells::{self, ATTEMPTS, Entrant, EvalContext, Execute, Inputs, Job};
 use crate::eval::file::FileError;
 use crate::eval::manifest::{
-    Arm, Asked, CellRecord, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
-    ManifestError, ModelRecord, PromptRecord, Standing,
+    Arm, CellRecord, CellStatus, Checkout, Contestant, FORMAT, GoldenRecord, HistoryLine, MadeWith, Manifest,
+    ManifestError, ModelRecord, PromptRecord, RunRequest,
 };
 use crate::eval::metrics::METRICS_VERSION;
 use crate::eval::scenario::Scenario;
@@ -162,8 +162,8 @@ pub struct Progress {
 
 /// Plans a run: everything is checked, every key is worked out, nothing is written or sent.
 pub fn plan(
-    surroundings: &Surroundings,
-    mut asked: Asked,
+    surroundings: &EvalContext,
+    mut asked: RunRequest,
     binary: Hash,
     checkout: Option<Checkout>,
     now: Timestamp,
@@ -196,7 +196,7 @@ pub fn plan(
                         continue;
                     }
                     let free = seat.free && protocol.is_none_or(Protocol::free);
-                    let budget = Surroundings::budget(scenario, free, asked.cell_cost_micro_usd);
+                    let budget = EvalContext::budget(scenario, free, asked.cell_cost_micro_usd);
                     let fitted = protocol.map(|p| p.on(scenario, &budget, &seat.model)).transpose()?;
                     let narrowed = fitted.as_ref().map_or(&budget, |fitted| &fitted.budget);
                     let cost = most(&seat, protocol, narrowed, scenario)?;
@@ -210,7 +210,7 @@ pub fn plan(
                     let standing = match done {
                         Some(done) if done.measured.version == METRICS_VERSION => {
                             bound.finished += 1;
-                            Standing::Done(Box::new(done))
+                            CellStatus::Done(Box::new(done))
                         }
                         Some(_) => not_begun(),
                         None => {
@@ -276,13 +276,13 @@ fn called(model: &ModelRecord) -> String {
     format!("{}/{}", model.provider, model.model)
 }
 
-fn not_begun() -> Standing {
-    Standing::NotRun { why: "not begun".into(), failures: Vec::new() }
+fn not_begun() -> CellStatus {
+    CellStatus::NotRun { why: "not begun".into(), failures: Vec::new() }
 }
 
 /// The most that a session may cost, what its referee costs included: both are paid from one budget.
 fn most(
-    seat: &Seat,
+    seat: &Entrant,
     protocol: Option<&Protocol>,
     budget: &Budget,
     scenario: &Scenario,
@@ -301,7 +301,7 @@ fn most(
     }
 }
 
-fn remember(models: &mut Vec<ModelRecord>, seat: &Seat) {
+fn remember(models: &mut Vec<ModelRecord>, seat: &Entrant) {
     let known = |m: &&mut ModelRecord| (&m.provider, &m.model) == (&seat.provider, &seat.model);
     match models.iter_mut().find(known) {
         // What changes with seed or scenario is in each cell's inputs.
@@ -396,7 +396,7 @@ impl Plan {
         self.manifest.checkout = begun.checkout;
         self.manifest.seconds = begun.seconds;
         for (cell, before) in self.manifest.cells.iter_mut().zip(&begun.cells) {
-            if let Standing::NotRun { failures, .. } = &mut cell.standing {
+            if let CellStatus::NotRun { failures, .. } = &mut cell.standing {
                 *failures = before.standing.failures().to_vec();
             }
         }
@@ -405,9 +405,9 @@ impl Plan {
 
     /// Works the cells off, `jobs` at a time, until all are done, a cap fires, or `cut` is raised. The manifest in
     /// `folder` is written after every cell, and history gets its line.
-    pub fn sit(
+    pub fn run_pending(
         &mut self,
-        surroundings: &Surroundings,
+        surroundings: &EvalContext,
         folder: &Path,
         jobs: usize,
         cut: &Cancel,
@@ -429,7 +429,7 @@ impl Plan {
         let before = Amounts { cost_micro_usd: self.manifest.spent().0, ..Amounts::default() };
         ledger.reserve(u64::MAX, before);
         ledger.settle(u64::MAX, before);
-        let open = |cell: &CellRecord| !matches!(cell.standing, Standing::Done(_));
+        let open = |cell: &CellRecord| !matches!(cell.standing, CellStatus::Done(_));
         let mut waiting: Vec<usize> =
             self.manifest.cells.iter().enumerate().filter(|(_, cell)| open(cell)).map(|(at, _)| at).collect();
         waiting.reverse();
@@ -441,7 +441,7 @@ impl Plan {
         let run = &self.manifest.run;
         let paid = waiting.iter().filter_map(|&at| Some((at, self.manifest.cells.get(at)?.spent(run).0)));
         let paid = paid.collect();
-        let desk = Desk {
+        let desk = Scheduler {
             surroundings,
             folder,
             cut,
@@ -452,7 +452,7 @@ impl Plan {
             ways: &self.ways,
             began: SystemClock.monotonic(),
             before: Duration::from_secs(self.manifest.seconds),
-            paper: Mutex::new(Paper {
+            paper: Mutex::new(SchedulerState {
                 manifest: &mut self.manifest,
                 ledger,
                 waiting,
@@ -477,8 +477,8 @@ impl Plan {
 }
 
 /// What the workers share.
-struct Desk<'a> {
-    surroundings: &'a Surroundings,
+struct Scheduler<'a> {
+    surroundings: &'a EvalContext,
     folder: &'a Path,
     cut: &'a Cancel,
     execute: &'a Execute<'a>,
@@ -488,13 +488,13 @@ struct Desk<'a> {
     ways: &'a [Way],
     began: Duration,
     before: Duration,
-    paper: Mutex<Paper<'a>>,
+    paper: Mutex<SchedulerState<'a>>,
     /// Told when a cell ends: money may be free again.
     changed: Condvar,
 }
 
 /// What they write on, one at a time.
-struct Paper<'a> {
+struct SchedulerState<'a> {
     manifest: &'a mut Manifest,
     ledger: Ledger,
     /// Cells that wait for their turn, the next one last.
@@ -510,9 +510,9 @@ struct Paper<'a> {
     error: Option<ManifestError>,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Scheduler<'a> {
     /// The paper; a job that panics is a failed cell, and nothing panics while the paper is held.
-    fn paper(&self) -> MutexGuard<'_, Paper<'a>> {
+    fn paper(&self) -> MutexGuard<'_, SchedulerState<'a>> {
         self.paper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -600,13 +600,13 @@ impl<'a> Desk<'a> {
         paper.ledger.settle(at as u64, Amounts { cost_micro_usd, tokens, ..Amounts::default() });
         paper.under_way.remove(&at);
         match &cell.standing {
-            Standing::Done(_) => {
+            CellStatus::Done(_) => {
                 paper.failed_in_a_row = 0;
                 let sum = paper.took.entry(cell.arm()).or_default();
                 sum.0 += took.as_secs_f64();
                 sum.1 += 1;
             }
-            Standing::Failed { failures } => {
+            CellStatus::Failed { failures } => {
                 paper.failed_in_a_row += 1;
                 if paper.failed_in_a_row >= MOST_FAILED_IN_A_ROW {
                     let last = failures.last().map(|f| f.message.clone()).unwrap_or_default();
@@ -615,7 +615,7 @@ impl<'a> Desk<'a> {
                     paper.over.get_or_insert(why);
                 }
             }
-            Standing::NotRun { .. } => {}
+            CellStatus::NotRun { .. } => {}
         }
         let ended = cell.clone();
         if let Some(slot) = paper.manifest.cells.get_mut(at) {
@@ -627,7 +627,7 @@ impl<'a> Desk<'a> {
         self.changed.notify_all();
     }
 
-    fn write(&self, paper: &mut Paper<'_>) {
+    fn write(&self, paper: &mut SchedulerState<'_>) {
         paper.manifest.seconds = self.elapsed().as_secs();
         paper.manifest.ended = Some(Timestamp::now());
         if let Err(error) = paper.manifest.write(self.folder) {
@@ -635,7 +635,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn progress(&self, paper: &Paper<'_>, ended: Option<CellRecord>) -> Progress {
+    fn progress(&self, paper: &SchedulerState<'_>, ended: Option<CellRecord>) -> Progress {
         let left = paper.waiting.len() + paper.under_way.len();
         Progress {
             settled: paper.manifest.cells.len() - left,
@@ -648,7 +648,7 @@ impl<'a> Desk<'a> {
     }
 
     /// What is left, each cell by the mean of its own arm where that is known.
-    fn remaining(&self, paper: &Paper<'_>) -> Option<Duration> {
+    fn remaining(&self, paper: &SchedulerState<'_>) -> Option<Duration> {
         let all = paper.took.values().fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         if all.1 == 0 {
             return None;
@@ -713,7 +713,7 @@ mod tests {
     }
 
     /// A set of two scenarios, and what a run over it needs; no darktable.
-    fn surroundings(folder: &Path) -> Surroundings {
+    fn surroundings(folder: &Path) -> EvalContext {
         let set = folder.join("golden_test");
         std::fs::create_dir_all(set.join("raws")).unwrap();
         std::fs::write(set.join("raws/cup.dng"), "sensor data").unwrap();
@@ -733,7 +733,7 @@ mod tests {
         let today = "2026-11-22".parse().unwrap();
         let golden = Golden::freeze(&set, "recovery", [].into(), "for a test", today).unwrap();
         let (vocabulary, layouts) = rig::moves();
-        Surroundings {
+        EvalContext {
             home: folder.join("evaluations"),
             golden,
             raws: None,
@@ -768,7 +768,7 @@ mod tests {
                      calls = [{ name = \"end_mode_b_session\", arguments = { session_summary = \"Done.\" } }]\n\
                      usage = { input_fresh = 20000, output = 100 }\n";
         std::fs::write(&script, reply).unwrap();
-        let asked = Asked {
+        let asked = RunRequest {
             golden: folder.path().join("golden_test"),
             scenarios: Vec::new(),
             prompts: vec!["mode_b/system@v1".into()],
@@ -788,7 +788,7 @@ mod tests {
         for jobs in [1, 2] {
             let mut plan = plan(
                 &surroundings,
-                Asked { seed: jobs, ..asked.clone() },
+                RunRequest { seed: jobs, ..asked.clone() },
                 Hash::of(""),
                 None,
                 Timestamp::now(),
@@ -800,14 +800,15 @@ mod tests {
                 // As one that was cut: what a session is worth is not the question here.
                 session.run_alone(&Defect(defect)).map(|_| None)
             };
-            plan.sit(&surroundings, &run, jobs as usize, &Cancel::default(), &execute, &|_| {}).unwrap();
+            plan.run_pending(&surroundings, &run, jobs as usize, &Cancel::default(), &execute, &|_| {})
+                .unwrap();
             let cells = Manifest::read(&run).unwrap().cells;
-            let Standing::Failed { failures } = &cells[0].standing else { panic!("{:?}", cells[0]) };
+            let CellStatus::Failed { failures } = &cells[0].standing else { panic!("{:?}", cells[0]) };
             let last = failures.last().unwrap();
             assert!(last.message.contains("a defect of chemigram: "), "{last:?}");
             assert!(last.message.contains("a defect after it was paid"), "{last:?}");
             assert!(last.spent.cost_micro_usd >= 20_400, "{last:?}");
-            assert!(matches!(&cells[1].standing, Standing::NotRun { why, .. } if why.contains("was cut")));
+            assert!(matches!(&cells[1].standing, CellStatus::NotRun { why, .. } if why.contains("was cut")));
         }
     }
 }

@@ -61,7 +61,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
 use crate::eval::file::FileError;
-use crate::eval::metrics::{EDGE, Eyes};
+use crate::eval::metrics::{EDGE, MeasureContext};
 use crate::session::start::Request;
 use crate::transcript::Vector;
 use base::durable;
@@ -521,7 +521,11 @@ impl Scenario {
     }
 
     /// The hidden edit, made on the photo's own default edit; `None` where the scenario has none.
-    pub fn target(&self, eyes: &Eyes<'_>, facts: &PhotoFacts) -> Result<Option<EditState>, ScenarioError> {
+    pub fn target(
+        &self,
+        eyes: &MeasureContext<'_>,
+        facts: &PhotoFacts,
+    ) -> Result<Option<EditState>, ScenarioError> {
         if self.hidden.is_empty() {
             return Ok(None);
         }

@@ -56,7 +56,7 @@ pub struct Paired {
 /// What may be said of two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Conclusion {
     /// The interval is above zero, and p is at most [`ALPHA`].
     Improved,
     /// The interval is below zero, and p is at most [`ALPHA`].
@@ -67,7 +67,7 @@ pub enum Verdict {
     Inconclusive,
 }
 
-impl Verdict {
+impl Conclusion {
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -111,23 +111,23 @@ impl Paired {
     }
 
     /// The verdict by the test's own p. `margin` is the difference that does not matter, in the metric's unit.
-    pub fn verdict(&self, margin: f64) -> Verdict {
+    pub fn verdict(&self, margin: f64) -> Conclusion {
         self.verdict_at(self.p, margin)
     }
 
     /// The verdict by a p that was adjusted for other comparisons ([`holm`]).
-    pub fn verdict_at(&self, p: f64, margin: f64) -> Verdict {
+    pub fn verdict_at(&self, p: f64, margin: f64) -> Conclusion {
         let Some([low, high]) = self.interval.filter(|_| self.n >= FEWEST) else {
-            return Verdict::Inconclusive;
+            return Conclusion::Inconclusive;
         };
         // What lies within the margin is no gain, however sure it is.
         if -margin <= low && high <= margin {
-            return Verdict::Equivalent;
+            return Conclusion::Equivalent;
         }
         match p <= ALPHA {
-            true if low > 0.0 => Verdict::Improved,
-            true if high < 0.0 => Verdict::Regressed,
-            _ => Verdict::Inconclusive,
+            true if low > 0.0 => Conclusion::Improved,
+            true if high < 0.0 => Conclusion::Regressed,
+            _ => Conclusion::Inconclusive,
         }
     }
 }
@@ -437,22 +437,22 @@ mod tests {
     fn the_verdict_needs_interval_and_p_and_six_scenarios() {
         let verdict = |differences: &[f64], margin| Paired::of(differences).unwrap().verdict(margin);
         let gain = [0.3, 0.4, 0.35, 0.5, 0.28, 0.41];
-        assert_eq!(verdict(&gain, 0.02), Verdict::Improved);
-        assert_eq!(verdict(&gain.map(|d| -d), 0.02), Verdict::Regressed);
+        assert_eq!(verdict(&gain, 0.02), Conclusion::Improved);
+        assert_eq!(verdict(&gain.map(|d| -d), 0.02), Conclusion::Regressed);
         // The same gain on five cannot be told from luck, whatever the interval says.
         let five = Paired::of(&gain[..5]).unwrap();
         assert!(five.interval.unwrap()[0] > 0.0 && five.p == 0.0625);
-        assert_eq!((five.verdict(0.02), five.detectable), (Verdict::Inconclusive, None));
+        assert_eq!((five.verdict(0.02), five.detectable), (Conclusion::Inconclusive, None));
         // Sure, and too small to matter.
-        assert_eq!(verdict(&gain.map(|d| d / 100.0), 0.02), Verdict::Equivalent);
-        assert_eq!(verdict(&[0.0; 8], 0.0), Verdict::Equivalent);
-        assert_eq!(verdict(&[0.5, -0.4, 0.3, -0.2, 0.1, -0.35], 0.02), Verdict::Inconclusive);
+        assert_eq!(verdict(&gain.map(|d| d / 100.0), 0.02), Conclusion::Equivalent);
+        assert_eq!(verdict(&[0.0; 8], 0.0), Conclusion::Equivalent);
+        assert_eq!(verdict(&[0.5, -0.4, 0.3, -0.2, 0.1, -0.35], 0.02), Conclusion::Inconclusive);
         // One scenario in eight has changed: that is no proof.
         let one = Paired::of(&[0.9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap();
         assert_eq!((one.p, one.wins, one.ties, one.losses), (1.0, 1, 7, 0));
-        assert_eq!(one.verdict(0.02), Verdict::Inconclusive);
+        assert_eq!(one.verdict(0.02), Conclusion::Inconclusive);
         // An adjusted p takes the claim back.
-        assert_eq!(Paired::of(&gain).unwrap().verdict_at(0.2, 0.02), Verdict::Inconclusive);
+        assert_eq!(Paired::of(&gain).unwrap().verdict_at(0.2, 0.02), Conclusion::Inconclusive);
     }
 
     #[test]
@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(Paired::of(&[]), None);
         assert_eq!(Paired::of(&[0.1, f64::NAN]), None);
         let one = Paired::of(&[0.4]).unwrap();
-        assert_eq!((one.interval, one.p, one.verdict(0.1)), (None, 1.0, Verdict::Inconclusive));
+        assert_eq!((one.interval, one.p, one.verdict(0.1)), (None, 1.0, Conclusion::Inconclusive));
         assert_eq!((wilson(0, 0), wilson(3, 2), mcnemar(0, 0)), (None, None, 1.0));
         assert_eq!(spearman(&[(1.0, 2.0), (2.0, 3.0)]), None);
         assert_eq!(spearman(&[(1.0, 2.0), (1.0, 3.0), (1.0, 4.0)]), None);

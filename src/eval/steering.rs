@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
 use crate::eval::baselines;
-use crate::eval::cells::Surroundings;
-use crate::eval::manifest::{Asked, ModelRecord, PromptRecord, ProtocolRecord};
+use crate::eval::cells::EvalContext;
+use crate::eval::manifest::{ModelRecord, PromptRecord, ProtocolRecord, RunRequest};
 use crate::eval::scenario::Scenario;
 use crate::session::opinion::{Referee, most_questions};
 use crate::session::{pricing, protocols, start};
@@ -99,7 +99,7 @@ pub struct Protocol {
     /// As the manifest names it.
     pub record: ProtocolRecord,
     /// As a session asks for it.
-    pub asked: protocols::Asked,
+    pub asked: protocols::ProtocolSource,
     /// `offline`, or `PROVIDER[:MODEL]`: as typed, else as the file wishes.
     referee: Option<String>,
     /// The same, connected, for what can be checked beforehand.
@@ -127,7 +127,7 @@ pub struct Fitted {
 }
 
 /// The ways of a run, in the order in which they were asked for.
-pub fn ways(surroundings: &Surroundings, asked: &Asked) -> Result<Vec<Way>, SteeringError> {
+pub fn ways(surroundings: &EvalContext, asked: &RunRequest) -> Result<Vec<Way>, SteeringError> {
     let mut free: Vec<PromptRecord> = Vec::new();
     let mut steered: Vec<PromptRecord> = Vec::new();
     for given in &asked.prompts {
@@ -192,14 +192,18 @@ fn prompt(given: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn found(surroundings: &Surroundings, name: &str, version: Option<&str>) -> Result<PromptRecord, Fault> {
+fn found(surroundings: &EvalContext, name: &str, version: Option<&str>) -> Result<PromptRecord, Fault> {
     let template = surroundings.store()?.show(name, version).map_err(|e| Fault::from(&e))?;
     let prompt = format!("{}@{}", template.name, template.version);
     Ok(PromptRecord { prompt, template_sha256: template.template_sha256 })
 }
 
 impl Protocol {
-    fn of(surroundings: &Surroundings, own: &protocols::Asked, asked: &Asked) -> Result<Self, Fault> {
+    fn of(
+        surroundings: &EvalContext,
+        own: &protocols::ProtocolSource,
+        asked: &RunRequest,
+    ) -> Result<Self, Fault> {
         let referee = asked.referee.clone().or_else(|| own.wishes().referee);
         let known = surroundings.referee(referee.as_deref(), asked.seed)?;
         let sha256 = Hash::of(&own.text);
@@ -213,7 +217,7 @@ impl Protocol {
     }
 
     /// Its referee, for one session.
-    pub fn referee(&self, surroundings: &Surroundings, seed: u64) -> Result<Referee, Fault> {
+    pub fn referee(&self, surroundings: &EvalContext, seed: u64) -> Result<Referee, Fault> {
         surroundings.referee(self.referee.as_deref(), seed)
     }
 
@@ -277,7 +281,7 @@ impl Protocol {
 }
 
 /// What identifies a referee: for a model, the prompts that it is asked by too.
-fn identity(surroundings: &Surroundings, referee: &Referee) -> Result<Option<ModelRecord>, Fault> {
+fn identity(surroundings: &EvalContext, referee: &Referee) -> Result<Option<ModelRecord>, Fault> {
     let Some(named) = referee.start() else { return Ok(None) };
     let mut record =
         ModelRecord { provider: named.provider, model: named.model, free: true, facts: BTreeMap::new() };

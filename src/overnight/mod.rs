@@ -26,7 +26,7 @@ use base::error::{Coded, ErrorCode};
 
 /// Why a night cannot begin or go on. What a single session runs into is never among these.
 #[derive(Debug, thiserror::Error)]
-pub enum NightError {
+pub enum BatchError {
     /// There is none of that name.
     #[error("there is no night `{name}`{hint}")]
     Unknown {
@@ -71,17 +71,17 @@ pub enum NightError {
     },
 }
 
-impl NightError {
+impl BatchError {
     pub(crate) fn io(
         doing: &'static str,
         path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> NightError {
+    ) -> impl FnOnce(std::io::Error) -> BatchError {
         let path = path.into();
-        move |source| NightError::Io { doing, path, source }
+        move |source| BatchError::Io { doing, path, source }
     }
 }
 
-impl Coded for NightError {
+impl Coded for BatchError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::Unknown { .. } => ErrorCode::NotFound,

@@ -9,8 +9,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::overnight::NightError;
-use crate::overnight::record::{Entry, Night, Order, Stamped, Standing, Track};
+use crate::overnight::BatchError;
+use crate::overnight::record::{Batch, Entry, PlannedSession, SessionStatus, Stamped, Track};
 use crate::overnight::share;
 use crate::session::driver::Session;
 use crate::session::listing;
@@ -26,13 +26,18 @@ use engine::photo::{Library, Workspace};
 const TICK: Duration = Duration::from_millis(200);
 
 /// What a night needs of its surroundings. Errors are of the one session that is asked about.
-pub trait House: Sync {
+pub trait BatchHost: Sync {
     /// The photo of a session, taken into the library if it is not there yet.
-    fn photo(&self, order: &Order) -> Result<Workspace, Fault>;
+    fn photo(&self, order: &PlannedSession) -> Result<Workspace, Fault>;
     /// A session of this budget, planned; nothing is written.
-    fn plan(&self, order: &Order, workspace: &Workspace, budget: &Budget) -> Result<(Setup, Plan), Fault>;
+    fn plan(
+        &self,
+        order: &PlannedSession,
+        workspace: &Workspace,
+        budget: &Budget,
+    ) -> Result<(Setup, Plan), Fault>;
     /// A session of the night that goes on.
-    fn resume(&self, order: &Order, workspace: Workspace, id: &SessionId) -> Result<Session, Fault>;
+    fn resume(&self, order: &PlannedSession, workspace: Workspace, id: &SessionId) -> Result<Session, Fault>;
     /// Runs a session to its end. It is asked to wrap up when the night is stopped, and after `until`.
     fn run(&self, place: usize, session: &mut Session, until: Option<Duration>) -> Result<(), SessionError>;
     /// Something was written down.
@@ -50,7 +55,7 @@ pub struct Spent {
 
 impl Spent {
     /// Reads the transcripts of every session that was begun. One that cannot be read is charged in full.
-    pub fn of(library: &Library, night: &Night) -> Self {
+    pub fn of(library: &Library, night: &Batch) -> Self {
         let mut spent = Self::default();
         let mut ran = BTreeMap::new();
         for (order, track) in night.record.orders.iter().zip(night.tracks()) {
@@ -65,7 +70,12 @@ impl Spent {
 type Runs = VecDeque<Duration>;
 
 /// What the sessions of one order have spent; how long they ran goes to `ran`.
-fn bill(library: &Library, order: &Order, track: &Track, ran: &mut BTreeMap<SessionId, Runs>) -> Amounts {
+fn bill(
+    library: &Library,
+    order: &PlannedSession,
+    track: &Track,
+    ran: &mut BTreeMap<SessionId, Runs>,
+) -> Amounts {
     let sessions = track.all.iter().map(|(photo, id, budget)| match read(library, photo, id) {
         Ok(Some(session)) => {
             ran.insert(id.clone(), runs(&session.lines));
@@ -149,17 +159,17 @@ enum Claim {
 
 /// Works off what is open: what was cut, what failed and what was not begun. Returns when nothing is left to do,
 /// or, once `cut` is raised, when the sessions under way have ended.
-pub fn sit(
-    night: &mut Night,
+pub fn run_pending(
+    night: &mut Batch,
     library: &Library,
-    house: &dyn House,
+    house: &dyn BatchHost,
     clock: &dyn Clock,
     jobs: usize,
     cut: &Cancel,
-) -> Result<(), NightError> {
+) -> Result<(), BatchError> {
     let jobs = jobs.max(1);
     let before = Spent::of(library, night);
-    house.tell(&night.append(Entry::Sitting { pid: std::process::id(), jobs }, before.time)?);
+    house.tell(&night.append(Entry::RunStarted { pid: std::process::id(), jobs }, before.time)?);
     let waiting = open(night, library, house, before.time)?;
     let caps = night.record.caps.clone();
     let mut ledger = Ledger::new(caps.budget(), Reserve::default());
@@ -168,7 +178,7 @@ pub fn sit(
     let (orders, tracks) = (night.record.orders.clone(), night.tracks());
     let billed =
         orders.iter().zip(&tracks).map(|(order, track)| bill(library, order, track, &mut BTreeMap::new()));
-    let desk = Desk {
+    let desk = Scheduler {
         library,
         house,
         clock,
@@ -179,7 +189,7 @@ pub fn sit(
         cap: caps.time_seconds.map(Duration::from_secs),
         began: clock.monotonic(),
         before: before.time,
-        paper: Mutex::new(Paper { night, ledger, waiting, under_way: BTreeMap::new(), error: None }),
+        paper: Mutex::new(SchedulerState { night, ledger, waiting, under_way: BTreeMap::new(), error: None }),
         changed: Condvar::new(),
     };
     std::thread::scope(|scope| {
@@ -193,8 +203,8 @@ pub fn sit(
         return Err(error);
     }
     let left = |track: &Track| {
-        let cut = matches!(track.standing, Standing::Ended { cut: true, .. });
-        cut || matches!(track.standing, Standing::Waiting | Standing::Begun)
+        let cut = matches!(track.standing, SessionStatus::Ended { cut: true, .. });
+        cut || matches!(track.standing, SessionStatus::Waiting | SessionStatus::Begun)
     };
     if !night.tracks().iter().any(left) {
         house.tell(&night.append(Entry::Closed, elapsed)?);
@@ -205,15 +215,15 @@ pub fn sit(
 /// The places that are open, in the plan's order. A session that ended and of which a kill kept the ledger from
 /// hearing is written down now.
 fn open(
-    night: &mut Night,
+    night: &mut Batch,
     library: &Library,
-    house: &dyn House,
+    house: &dyn BatchHost,
     now: Duration,
-) -> Result<VecDeque<usize>, NightError> {
+) -> Result<VecDeque<usize>, BatchError> {
     let mut places = VecDeque::new();
     for (place, track) in night.tracks().into_iter().enumerate() {
         match (&track.standing, &track.session) {
-            (Standing::Begun | Standing::Failed(_), Some((photo, id, _))) => {
+            (SessionStatus::Begun | SessionStatus::Failed(_), Some((photo, id, _))) => {
                 let session = read(library, photo, id).ok().flatten();
                 let ended = session.as_ref().and_then(|session| session.state.end.as_ref());
                 match (&session, ended) {
@@ -227,7 +237,7 @@ fn open(
                     _ => places.push_back(place),
                 }
             }
-            (Standing::Ended { cut: false, outcome, .. }, _) if !failed(*outcome) => {}
+            (SessionStatus::Ended { cut: false, outcome, .. }, _) if !failed(*outcome) => {}
             _ => places.push_back(place),
         }
     }
@@ -236,17 +246,17 @@ fn open(
 
 fn ended_entry(place: usize, id: &SessionId, state: &State, cut: bool) -> Entry {
     let outcome = state.end.as_ref().map_or(Outcome::Interrupted, |end| end.outcome);
-    let status = outcome.exit_status(state.harvested());
+    let status = outcome.exit_status(state.has_agent_judgment());
     Entry::Ended { place, session: id.clone(), outcome, status, cut }
 }
 
 /// What the workers share.
-struct Desk<'a> {
+struct Scheduler<'a> {
     library: &'a Library,
-    house: &'a dyn House,
+    house: &'a dyn BatchHost,
     clock: &'a dyn Clock,
     cut: &'a Cancel,
-    orders: &'a [Order],
+    orders: &'a [PlannedSession],
     /// As they stood when the sitting began.
     tracks: &'a [Track],
     /// What each had spent by then.
@@ -256,24 +266,24 @@ struct Desk<'a> {
     began: Duration,
     /// Time that earlier sittings took.
     before: Duration,
-    paper: Mutex<Paper<'a>>,
+    paper: Mutex<SchedulerState<'a>>,
     /// Told when a session ends: some of the budget may be free again.
     changed: Condvar,
 }
 
 /// What they write on, one at a time.
-struct Paper<'a> {
-    night: &'a mut Night,
+struct SchedulerState<'a> {
+    night: &'a mut Batch,
     ledger: Ledger,
     waiting: VecDeque<usize>,
     /// Those that run, by place, with the raws that they work on.
     under_way: BTreeMap<usize, Hash>,
-    error: Option<NightError>,
+    error: Option<BatchError>,
 }
 
-impl Paper<'_> {
+impl SchedulerState<'_> {
     /// Writes an entry down; a night whose ledger cannot be written does not go on.
-    fn note(&mut self, entry: Entry, at: Duration, house: &dyn House) {
+    fn note(&mut self, entry: Entry, at: Duration, house: &dyn BatchHost) {
         match self.night.append(entry, at) {
             Ok(stamped) => house.tell(&stamped),
             Err(error) => self.error = self.error.take().or(Some(error)),
@@ -281,8 +291,8 @@ impl Paper<'_> {
     }
 }
 
-impl<'a> Desk<'a> {
-    fn paper(&self) -> MutexGuard<'_, Paper<'a>> {
+impl<'a> Scheduler<'a> {
+    fn paper(&self) -> MutexGuard<'_, SchedulerState<'a>> {
         self.paper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -341,7 +351,7 @@ impl<'a> Desk<'a> {
     }
 
     /// What a session would take, and whether the night has it.
-    fn claim(&self, place: usize, paper: &Paper<'_>) -> Claim {
+    fn claim(&self, place: usize, paper: &SchedulerState<'_>) -> Claim {
         let (Some(order), Some(track)) = (self.orders.get(place), self.tracks.get(place)) else {
             return Claim::No("the plan has no such session".into());
         };
@@ -380,7 +390,7 @@ impl<'a> Desk<'a> {
 
     /// Runs one session, and says how it ended; nothing if the night was stopped before it began. An error is one
     /// of this session alone.
-    fn work(&self, place: usize, order: &Order, turn: Turn) -> Result<Option<Entry>, Fault> {
+    fn work(&self, place: usize, order: &PlannedSession, turn: Turn) -> Result<Option<Entry>, Fault> {
         let begins = |photo: &PhotoId, session: &SessionId, budget: &Budget, again: bool| {
             let (photo, session, budget) = (photo.clone(), session.clone(), budget.clone());
             let mut paper = self.paper();
@@ -469,7 +479,7 @@ mod tests {
         let ms = |entries: &[Stamped], of| worked(entries, ran(of)).as_millis();
         assert_eq!(ms(&[], [&[], &[]]), 0);
         // Two at once, the second killed and taken up in a later sitting.
-        let sitting = |at| entry(Some(at), Entry::Sitting { pid: 1, jobs: 2 });
+        let sitting = |at| entry(Some(at), Entry::RunStarted { pid: 1, jobs: 2 });
         let first = [sitting(0), started(Some(100), &ids[0]), started(Some(200), &ids[1])];
         assert_eq!(ms(&first, [&[5_000], &[7_000]]), 7_200);
         let both = [first.as_slice(), &[sitting(7_200), started(Some(7_300), &ids[1])]].concat();
@@ -487,20 +497,20 @@ mod tests {
         runs: &'a (dyn Fn(usize, &mut Session) -> Result<(), SessionError> + Sync),
     }
 
-    impl House for Defective<'_> {
-        fn photo(&self, order: &Order) -> Result<Workspace, Fault> {
+    impl BatchHost for Defective<'_> {
+        fn photo(&self, order: &PlannedSession) -> Result<Workspace, Fault> {
             assert_ne!(order.photo, "defect", "a defect before the session");
             Ok(rig::photo(&self.rig.library))
         }
 
-        fn plan(&self, _: &Order, _: &Workspace, budget: &Budget) -> Result<(Setup, Plan), Fault> {
+        fn plan(&self, _: &PlannedSession, _: &Workspace, budget: &Budget) -> Result<(Setup, Plan), Fault> {
             let setup = self.rig.setup(&self.script);
             let request = Request { budget: budget.clone(), ..rig::request("lite", &["tone"]) };
             let plan = start::plan(&setup, &request).map_err(|e| Fault::from(&e))?;
             Ok((setup, plan))
         }
 
-        fn resume(&self, _: &Order, _: Workspace, id: &SessionId) -> Result<Session, Fault> {
+        fn resume(&self, _: &PlannedSession, _: Workspace, id: &SessionId) -> Result<Session, Fault> {
             let setup = self.rig.setup(&self.script);
             start::resume(setup, id, Resume::default()).map_err(|e| Fault::from(&e))
         }
@@ -516,7 +526,7 @@ mod tests {
     fn a_defect_in_a_session_of_the_night_ends_that_session_alone_and_the_next_sitting_takes_it_up() {
         let rig = Rig::new();
         let library = Library::new(&rig.library);
-        let order = |photo: &str| Order {
+        let order = |photo: &str| PlannedSession {
             photo: photo.into(),
             raw: None,
             sha256: Hash::of("one raw"),
@@ -542,32 +552,33 @@ mod tests {
         let now = jiff::Timestamp::UNIX_EPOCH;
         let mut night = crate::overnight::record::begin(&library, plan, caps, orders, now).unwrap();
         let script = "[[reply]]\ncalls = [{ name = \"end_mode_b_session\", arguments = { session_summary = \"Done.\" } }]\n";
-        let sit = |night: &mut Night, defect: bool| {
+        let run_pending = |night: &mut Batch, defect: bool| {
             let runs = |place: usize, session: &mut Session| {
                 assert!(!defect || place != 1, "a defect within the session");
                 rig::run(session).map(drop)
             };
             let house = Defective { rig: &rig, script: script.into(), runs: &runs };
             for jobs in [1, 2] {
-                sit(night, &library, &house, &base::clock::SystemClock, jobs, &Cancel::default()).unwrap();
+                run_pending(night, &library, &house, &base::clock::SystemClock, jobs, &Cancel::default())
+                    .unwrap();
             }
         };
-        sit(&mut night, true);
-        let standing = |night: &Night| {
-            let read = Night::read(&night.folder).unwrap();
+        run_pending(&mut night, true);
+        let standing = |night: &Batch| {
+            let read = Batch::read(&night.folder).unwrap();
             assert!(read.is_over());
             read.tracks().into_iter().map(|track| track.standing).collect::<Vec<_>>()
         };
         let told = standing(&night);
         for (place, why) in [(0, "a defect before the session"), (1, "a defect within the session")] {
-            let Standing::Failed(fault) = &told[place] else { panic!("{told:?}") };
+            let SessionStatus::Failed(fault) = &told[place] else { panic!("{told:?}") };
             assert!(fault.message.contains(why), "{fault}");
         }
-        assert!(matches!(told[2], Standing::Ended { outcome: Outcome::Completed, .. }), "{told:?}");
+        assert!(matches!(told[2], SessionStatus::Ended { outcome: Outcome::Completed, .. }), "{told:?}");
         // Somebody mended it.
-        sit(&mut night, false);
+        run_pending(&mut night, false);
         let told = standing(&night);
-        assert!(matches!(told[1], Standing::Ended { outcome: Outcome::Completed, .. }), "{told:?}");
+        assert!(matches!(told[1], SessionStatus::Ended { outcome: Outcome::Completed, .. }), "{told:?}");
         assert_eq!(night.tracks()[1].all.len(), 1, "one session, taken up and not begun again");
     }
 }

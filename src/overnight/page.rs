@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::overnight::report::{Morning, Row, figures, told};
+use crate::overnight::report::{BatchReport, Row, figures, told};
 use crate::overnight::share::words;
 use crate::review::html::{head, text, thumbnail};
 use crate::review::{BranchReview, ReviewModel, flag_words};
@@ -25,7 +25,7 @@ figure img{display:block;border-radius:3px;max-width:100%}figcaption{font-size:1
 h2{border-top:1px solid;padding-top:1rem;margin-top:2.5rem}pre{overflow-x:auto;font-size:13px}";
 
 /// The page.
-pub(super) fn page(morning: &Morning) -> String {
+pub(super) fn page(morning: &BatchReport) -> String {
     let mut page = head(&format!("Night {}", morning.night), STYLE);
     let _ = writeln!(page, "<p>{}.<br>Took {}.</p>", text(&morning.tally()), text(&morning.took()));
     page.push_str(

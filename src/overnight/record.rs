@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
-use crate::overnight::NightError;
+use crate::overnight::BatchError;
 use crate::overnight::plan::Caps;
 use crate::transcript::{Outcome, Vector};
 use base::durable;
@@ -31,7 +31,7 @@ const LOCK: &str = "lock";
 /// One session of a plan, with everything looked up and read: what is in here is what is run, whatever becomes
 /// of the files from which it came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Order {
+pub struct PlannedSession {
     /// The photo as the plan names it.
     pub photo: String,
     /// Its raw file, where the plan names one.
@@ -94,11 +94,11 @@ pub struct Record {
     /// What it may take.
     pub caps: Caps,
     /// The sessions.
-    pub orders: Vec<Order>,
+    pub orders: Vec<PlannedSession>,
 }
 
 /// The hash of what is to be done.
-pub fn hash(caps: &Caps, orders: &[Order]) -> Hash {
+pub fn hash(caps: &Caps, orders: &[PlannedSession]) -> Hash {
     Hash::of(serde_json::to_vec(&(FORMAT, caps, orders)).unwrap_or_default())
 }
 
@@ -107,7 +107,8 @@ pub fn hash(caps: &Caps, orders: &[Order]) -> Hash {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Entry {
     /// Somebody began to work on the night.
-    Sitting {
+    #[serde(rename = "sitting")]
+    RunStarted {
         /// The process.
         pid: u32,
         /// Sessions at once.
@@ -186,7 +187,7 @@ pub struct Stamped {
 
 /// Where a session of a night stands, by the ledger.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum SessionStatus {
     /// Its turn has not come.
     Waiting,
     /// It was begun, and nothing says that it ended: it runs, or was killed.
@@ -214,12 +215,12 @@ pub struct Track {
     /// Every session that was begun for it: each may have spent something.
     pub all: Vec<(PhotoId, SessionId, Budget)>,
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: SessionStatus,
 }
 
 /// A night as it is on disk.
 #[derive(Clone, Debug)]
-pub struct Night {
+pub struct Batch {
     /// Its folder.
     pub folder: PathBuf,
     /// What it is.
@@ -228,12 +229,12 @@ pub struct Night {
     pub entries: Vec<Stamped>,
 }
 
-impl Night {
+impl Batch {
     /// Reads a night from its folder.
-    pub fn read(folder: &Path) -> Result<Self, NightError> {
+    pub fn read(folder: &Path) -> Result<Self, BatchError> {
         let path = folder.join(NIGHT);
-        let bytes = files::read_own(&path, files::LARGEST_LIST).map_err(NightError::io("read", &path))?;
-        let damaged = |path: &Path, reason: String| NightError::Damaged { path: path.to_owned(), reason };
+        let bytes = files::read_own(&path, files::LARGEST_LIST).map_err(BatchError::io("read", &path))?;
+        let damaged = |path: &Path, reason: String| BatchError::Damaged { path: path.to_owned(), reason };
         let record: Record = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
         if record.format > FORMAT {
             let reason = format!("a newer chemigram wrote it (format {})", record.format);
@@ -246,7 +247,7 @@ impl Night {
         let bytes = match files::read_own(&path, files::LARGEST) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(e) => return Err(NightError::io("read", &path)(e)),
+            Err(e) => return Err(BatchError::io("read", &path)(e)),
         };
         let mut entries = Vec::new();
         // As bytes: a line may be torn within a character.
@@ -264,7 +265,7 @@ impl Night {
 
     /// Where each session stands, in the plan's order.
     pub fn tracks(&self) -> Vec<Track> {
-        let fresh = || Track { session: None, all: Vec::new(), standing: Standing::Waiting };
+        let fresh = || Track { session: None, all: Vec::new(), standing: SessionStatus::Waiting };
         let mut tracks: Vec<Track> = self.record.orders.iter().map(|_| fresh()).collect();
         for stamped in &self.entries {
             let (place, standing) = match &stamped.entry {
@@ -276,10 +277,10 @@ impl Night {
                         }
                         track.session = Some(begun);
                     }
-                    (place, Standing::Begun)
+                    (place, SessionStatus::Begun)
                 }
                 Entry::Ended { place, outcome, status, cut, .. } => {
-                    (place, Standing::Ended { outcome: *outcome, status: *status, cut: *cut })
+                    (place, SessionStatus::Ended { outcome: *outcome, status: *status, cut: *cut })
                 }
                 Entry::Failed { place, code, message, remedy } => {
                     let fault = Fault::new(*code, message);
@@ -287,10 +288,10 @@ impl Night {
                         Some(remedy) => fault.with("remedy", remedy.as_str()),
                         None => fault,
                     };
-                    (place, Standing::Failed(fault))
+                    (place, SessionStatus::Failed(fault))
                 }
-                Entry::NotBegun { place, why } => (place, Standing::NotBegun(why.clone())),
-                Entry::Sitting { .. } | Entry::Closed => continue,
+                Entry::NotBegun { place, why } => (place, SessionStatus::NotBegun(why.clone())),
+                Entry::RunStarted { .. } | Entry::Closed => continue,
             };
             if let Some(track) = tracks.get_mut(*place) {
                 track.standing = standing;
@@ -305,35 +306,35 @@ impl Night {
     }
 
     /// Writes down what happened at the night's time `at`, synced.
-    pub(super) fn append(&mut self, entry: Entry, at: Duration) -> Result<Stamped, NightError> {
+    pub(super) fn append(&mut self, entry: Entry, at: Duration) -> Result<Stamped, BatchError> {
         let mono_ms = Some(u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
         let stamped = Stamped { t: Timestamp::now(), mono_ms, entry };
         let path = self.folder.join(LEDGER);
         let line = serde_json::to_string(&stamped).unwrap_or_default();
-        durable::append_line(&path, &line).map_err(NightError::io("append to", &path))?;
+        durable::append_line(&path, &line).map_err(BatchError::io("append to", &path))?;
         self.entries.push(stamped.clone());
         Ok(stamped)
     }
 
     /// Takes the night for this process, if no other one keeps it. It is free again when the lock is dropped.
-    pub fn lock(&self) -> Result<NightLock, NightError> {
+    pub fn lock(&self) -> Result<NightLock, BatchError> {
         let path = self.folder.join(LOCK);
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true);
-        let mut file = files::open_own(&path, &mut options).map_err(NightError::io("lock", &path))?;
+        let mut file = files::open_own(&path, &mut options).map_err(BatchError::io("lock", &path))?;
         match durable::try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let text = files::read_own(&path, 64).unwrap_or_default();
                 let pid = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-                return Err(NightError::Busy { name: self.record.night.clone(), pid });
+                return Err(BatchError::Busy { name: self.record.night.clone(), pid });
             }
-            Err(TryLockError::Error(e)) => return Err(NightError::io("lock", &path)(e)),
+            Err(TryLockError::Error(e)) => return Err(BatchError::io("lock", &path)(e)),
         }
         let signed = file.set_len(0).and_then(|()| file.rewind());
         signed
             .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(NightError::io("lock", &path))?;
+            .map_err(BatchError::io("lock", &path))?;
         Ok(NightLock(file))
     }
 }
@@ -347,11 +348,11 @@ pub fn begin(
     library: &Library,
     plan: (&Path, &str),
     caps: Caps,
-    orders: Vec<Order>,
+    orders: Vec<PlannedSession>,
     now: Timestamp,
-) -> Result<Night, NightError> {
+) -> Result<Batch, BatchError> {
     let nights = library.root().join(FOLDER);
-    durable::make_folder(&nights).map_err(NightError::io("make", &nights))?;
+    durable::make_folder(&nights).map_err(BatchError::io("make", &nights))?;
     let stamp = now.strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
     let (mut name, mut number) = (stamp.clone(), 2);
     // Two nights may begin in one second.
@@ -363,7 +364,7 @@ pub fn begin(
                 name = format!("{stamp}_{number}");
                 number += 1;
             }
-            Err(e) => return Err(NightError::io("make", &folder)(e)),
+            Err(e) => return Err(BatchError::io("make", &folder)(e)),
         }
     };
     let (file, text) = plan;
@@ -377,13 +378,13 @@ pub fn begin(
         orders,
     };
     let json = serde_json::to_vec_pretty(&record).unwrap_or_default();
-    durable::sync_folder(&nights).map_err(NightError::io("write", &nights))?;
+    durable::sync_folder(&nights).map_err(BatchError::io("write", &nights))?;
     // The record last: with it, the folder is a night.
     for (name, bytes) in [(PLAN, text.as_bytes()), (NIGHT, &json)] {
         let path = folder.join(name);
-        durable::write(&path, bytes).map_err(NightError::io("write", &path))?;
+        durable::write(&path, bytes).map_err(BatchError::io("write", &path))?;
     }
-    Ok(Night { folder, record, entries: Vec::new() })
+    Ok(Batch { folder, record, entries: Vec::new() })
 }
 
 /// The names of all nights of a library, oldest first.
@@ -398,7 +399,7 @@ fn names(library: &Library) -> Vec<String> {
 }
 
 /// The night that is named: by its name, the beginning of it, or `last`.
-pub fn find(library: &Library, name: &str) -> Result<Night, NightError> {
+pub fn find(library: &Library, name: &str) -> Result<Batch, BatchError> {
     let all = names(library);
     let found: Vec<&String> = match name {
         "last" => all.last().into_iter().collect(),
@@ -406,21 +407,21 @@ pub fn find(library: &Library, name: &str) -> Result<Night, NightError> {
         _ => all.iter().filter(|night| !name.is_empty() && night.starts_with(name)).collect(),
     };
     match found.as_slice() {
-        [one] => Night::read(&library.root().join(FOLDER).join(one)),
+        [one] => Batch::read(&library.root().join(FOLDER).join(one)),
         [] => {
             let hint = match all.last() {
                 Some(last) => format!("; the newest of {} is {last}", all.len()),
                 None => format!(": there is none in {}", library.root().display()),
             };
-            Err(NightError::Unknown { name: name.to_owned(), hint })
+            Err(BatchError::Unknown { name: name.to_owned(), hint })
         }
-        several => Err(NightError::Ambiguous { name: name.to_owned(), count: several.len() }),
+        several => Err(BatchError::Ambiguous { name: name.to_owned(), count: several.len() }),
     }
 }
 
 /// The newest night of this hash that is not over. Nights that cannot be read are passed over.
-pub fn unfinished(library: &Library, sha256: &Hash) -> Option<Night> {
-    let read = |name: String| Night::read(&library.root().join(FOLDER).join(name)).ok();
+pub fn unfinished(library: &Library, sha256: &Hash) -> Option<Batch> {
+    let read = |name: String| Batch::read(&library.root().join(FOLDER).join(name)).ok();
     let mut nights = names(library).into_iter().rev().filter_map(read);
     nights.find(|night| night.record.sha256 == *sha256 && !night.is_over())
 }
@@ -429,8 +430,8 @@ pub fn unfinished(library: &Library, sha256: &Hash) -> Option<Night> {
 mod tests {
     use super::*;
 
-    fn order(photo: &str) -> Order {
-        Order {
+    fn order(photo: &str) -> PlannedSession {
+        PlannedSession {
             photo: photo.into(),
             raw: None,
             sha256: Hash::of(photo),
@@ -452,7 +453,7 @@ mod tests {
         }
     }
 
-    fn night(library: &Library) -> Night {
+    fn night(library: &Library) -> Batch {
         let caps = Caps { branches: Some(3), ..Caps::default() };
         let orders = vec![order("a"), order("b")];
         begin(library, (Path::new("/plan.toml"), "# plan"), caps, orders, Timestamp::now()).unwrap()
@@ -473,7 +474,7 @@ mod tests {
         text.push_str("{\"t\":\"2026-11-22T01:00:00Z\",\"event\":\"ended\",\"pla");
         fs::write(&ledger, text).unwrap();
         let mut night = find(&library, "last").unwrap();
-        assert_eq!((night.entries.len(), &night.tracks()[0].standing), (1, &Standing::Begun));
+        assert_eq!((night.entries.len(), &night.tracks()[0].standing), (1, &SessionStatus::Begun));
         night
             .append(
                 Entry::failed(1, &Fault::new(ErrorCode::NotFound, "gone").with("remedy", "look")),
@@ -482,7 +483,7 @@ mod tests {
             .unwrap();
         let tracks = find(&library, &night.record.night).unwrap().tracks();
         assert_eq!(tracks[0].session.as_ref().unwrap().1, session);
-        let Standing::Failed(fault) = &tracks[1].standing else { panic!("{tracks:?}") };
+        let SessionStatus::Failed(fault) = &tracks[1].standing else { panic!("{tracks:?}") };
         assert_eq!(
             (fault.code, base::error::Coded::remedy(fault)),
             (ErrorCode::NotFound, Some("look".into()))
@@ -499,7 +500,7 @@ mod tests {
         night.append(Entry::Closed, Duration::ZERO).unwrap();
         assert!(find(&library, "last").unwrap().is_over());
         fs::write(&ledger, "nonsense\n").unwrap();
-        assert!(matches!(find(&library, "last"), Err(NightError::Damaged { .. })));
+        assert!(matches!(find(&library, "last"), Err(BatchError::Damaged { .. })));
     }
 
     #[test]
@@ -519,13 +520,13 @@ mod tests {
     fn a_plan_finds_its_night_until_that_is_over_and_one_process_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let library = Library::new(dir.path());
-        assert!(matches!(find(&library, "last"), Err(NightError::Unknown { .. })));
+        assert!(matches!(find(&library, "last"), Err(BatchError::Unknown { .. })));
         let mut first = night(&library);
         let sha256 = first.record.sha256.clone();
         assert_eq!(unfinished(&library, &sha256).unwrap().record, first.record);
         assert!(unfinished(&library, &Hash::of("another")).is_none());
         let lock = first.lock().unwrap();
-        let Err(NightError::Busy { pid, .. }) = first.lock() else { panic!("it was locked twice") };
+        let Err(BatchError::Busy { pid, .. }) = first.lock() else { panic!("it was locked twice") };
         assert_eq!(pid, std::process::id());
         drop(lock);
         first.lock().unwrap();
@@ -533,10 +534,10 @@ mod tests {
         assert!(unfinished(&library, &sha256).is_none());
         let second = night(&library);
         assert_ne!(second.record.night, first.record.night);
-        assert!(matches!(find(&library, "20"), Err(NightError::Ambiguous { count: 2, .. })));
+        assert!(matches!(find(&library, "20"), Err(BatchError::Ambiguous { count: 2, .. })));
         let path = second.folder.join(NIGHT);
         let text = fs::read_to_string(&path).unwrap().replace("\"seed\": 1", "\"seed\": 2");
         fs::write(&path, text).unwrap();
-        assert!(Night::read(&second.folder).unwrap_err().to_string().contains("not what its hash says"));
+        assert!(Batch::read(&second.folder).unwrap_err().to_string().contains("not what its hash says"));
     }
 }

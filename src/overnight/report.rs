@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::budget::{Amounts, Budget, usd};
 use crate::overnight::night::{self, Spent};
 use crate::overnight::plan::Caps;
-use crate::overnight::record::{Night, Order, Standing, Track};
+use crate::overnight::record::{Batch, PlannedSession, SessionStatus, Track};
 use crate::overnight::share::{clock, words};
-use crate::overnight::{NightError, page};
+use crate::overnight::{BatchError, page};
 use crate::review::{BranchReview, NextStep, ReviewModel, Style, line, text};
 use crate::session::listing;
 use crate::transcript::Outcome;
@@ -28,7 +28,7 @@ const NAME: usize = 32;
 
 /// A night, told.
 #[derive(Clone, Debug, Serialize)]
-pub struct Morning {
+pub struct BatchReport {
     /// Its name.
     pub night: String,
     /// Its folder, where the report is.
@@ -91,9 +91,9 @@ impl Row {
     }
 }
 
-impl Morning {
+impl BatchReport {
     /// Folds a night.
-    pub fn of(library: &Library, night: &Night) -> Self {
+    pub fn of(library: &Library, night: &Batch) -> Self {
         let spent = Spent::of(library, night);
         let rows = night.record.orders.iter().zip(night.tracks());
         Self {
@@ -217,10 +217,10 @@ impl Morning {
     }
 
     /// Writes both reports into the night's folder.
-    pub fn write(&self) -> Result<(), NightError> {
+    pub fn write(&self) -> Result<(), BatchError> {
         for (name, content) in [("report.txt", self.text()), ("report.html", self.html())] {
             let path = self.folder.join(name);
-            durable::write(&path, content.as_bytes()).map_err(NightError::io("write", &path))?;
+            durable::write(&path, content.as_bytes()).map_err(BatchError::io("write", &path))?;
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ fn row_text(row: &Row) -> String {
     text_of
 }
 
-fn row(library: &Library, order: &Order, track: &Track) -> Row {
+fn row(library: &Library, order: &PlannedSession, track: &Track) -> Row {
     let known = track.session.as_ref();
     let read = known.and_then(|(photo, id, _)| {
         let workspace = library.open(photo).ok()?;
@@ -281,15 +281,17 @@ fn row(library: &Library, order: &Order, track: &Track) -> Row {
     let end = session.as_ref().and_then(|session| session.state.end.clone());
     let interrupted = Outcome::Interrupted;
     let (result, status, why, remedy) = match &track.standing {
-        Standing::Waiting => (WAITING, interrupted.exit_status(false), "its turn has not come".into(), None),
-        Standing::Begun => match review.as_ref().map(|review: &ReviewModel| review.condition.word()) {
+        SessionStatus::Waiting => {
+            (WAITING, interrupted.exit_status(false), "its turn has not come".into(), None)
+        }
+        SessionStatus::Begun => match review.as_ref().map(|review: &ReviewModel| review.condition.word()) {
             Some("running") => ("running", interrupted.exit_status(false), "it runs".into(), None),
             _ => {
                 let why = "it was cut in the middle; it goes on with the night".into();
                 (interrupted.as_str(), interrupted.exit_status(false), why, None)
             }
         },
-        Standing::Ended { outcome, status, cut } => {
+        SessionStatus::Ended { outcome, status, cut } => {
             let why = match (cut, &end) {
                 (true, _) => "the night was stopped; it goes on with the night".to_owned(),
                 (false, Some(end)) if *status != 0 => end.reason.clone(),
@@ -297,19 +299,21 @@ fn row(library: &Library, order: &Order, track: &Track) -> Row {
             };
             (outcome.as_str(), *status, why, None)
         }
-        Standing::Failed(fault) => {
+        SessionStatus::Failed(fault) => {
             ("failed", fault.code.exit_status().max(1), fault.message.clone(), fault.remedy())
         }
         // It was begun in an earlier sitting, and the night had nothing left for it.
-        Standing::NotBegun(why) if known.is_some() => {
+        SessionStatus::NotBegun(why) if known.is_some() => {
             (interrupted.as_str(), interrupted.exit_status(false), why.clone(), None)
         }
-        Standing::NotBegun(why) => (NOT_BEGUN, ErrorCode::BudgetExhausted.exit_status(), why.clone(), None),
+        SessionStatus::NotBegun(why) => {
+            (NOT_BEGUN, ErrorCode::BudgetExhausted.exit_status(), why.clone(), None)
+        }
     };
     let open = match &track.standing {
-        Standing::Waiting | Standing::Begun | Standing::Failed(_) => true,
-        Standing::Ended { outcome, cut, .. } => *cut || night::failed(*outcome),
-        Standing::NotBegun(_) => false,
+        SessionStatus::Waiting | SessionStatus::Begun | SessionStatus::Failed(_) => true,
+        SessionStatus::Ended { outcome, cut, .. } => *cut || night::failed(*outcome),
+        SessionStatus::NotBegun(_) => false,
     };
     Row {
         open,

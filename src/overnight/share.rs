@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve, usd};
 use crate::overnight::plan::Caps;
-use crate::overnight::record::Order;
+use crate::overnight::record::PlannedSession;
 
 /// A session that could have less than this share of what it asks for (one in so many) is not begun: it would
 /// spend and bring nothing.
@@ -66,7 +66,7 @@ pub fn in_time(mut budget: Budget, left: Option<Duration>) -> Result<Budget, Str
 
 /// What each session would get if every one before it took all that it may, `jobs` at a time; an error says why
 /// it would not be begun.
-pub fn forecast(caps: &Caps, orders: &[Order], jobs: usize) -> Vec<Result<Budget, String>> {
+pub fn forecast(caps: &Caps, orders: &[PlannedSession], jobs: usize) -> Vec<Result<Budget, String>> {
     let mut night = Ledger::new(caps.budget(), Reserve::default());
     // When each of those that run at once is free again.
     let mut free_at = vec![0u64; jobs.max(1)];

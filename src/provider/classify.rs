@@ -12,7 +12,7 @@ use super::FaultClass;
 
 /// The class of a failed attempt, with what to tell about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Classification {
     /// The class.
     pub class: FaultClass,
     /// The cause in one line.
@@ -77,13 +77,13 @@ const VAGUE_CODES: &[(&str, FaultClass)] = &[
 const MESSAGE: usize = 400;
 
 /// The class of an HTTP answer that is not a success.
-pub fn http(status: u16, headers: &HeaderMap, body: &[u8], now: jiff::Timestamp) -> Verdict {
+pub fn http(status: u16, headers: &HeaderMap, body: &[u8], now: jiff::Timestamp) -> Classification {
     let retry_after = retry_after(headers, now);
     let mut verdict = match serde_json::from_slice::<Value>(body) {
         Ok(value) => judge(Some(status), &value, retry_after.is_some()),
         Err(_) => {
             let text = plain(&String::from_utf8_lossy(body));
-            Verdict { class: by_status(status, false), message: text, retry_after: None }
+            Classification { class: by_status(status, false), message: text, retry_after: None }
         }
     };
     verdict.retry_after = retry_after;
@@ -102,7 +102,7 @@ pub fn http(status: u16, headers: &HeaderMap, body: &[u8], now: jiff::Timestamp)
 }
 
 /// The class of an error object that came inside a success or in the middle of a stream.
-pub fn in_body(body: &Value) -> Verdict {
+pub fn in_body(body: &Value) -> Classification {
     let error = body.get("error").unwrap_or(body);
     let status = error.get("code").or_else(|| error.get("status")).and_then(|code| {
         let number = code.as_u64().or_else(|| code.as_str()?.parse().ok())?;
@@ -113,7 +113,7 @@ pub fn in_body(body: &Value) -> Verdict {
 
 /// Reads an error body in any of the shapes that are about: `{"error": {…}}`, `{"error": "…"}`,
 /// `{"message": …}`, `{"detail": …}`, and lists of one of these.
-fn judge(status: Option<u16>, body: &Value, asks_to_wait: bool) -> Verdict {
+fn judge(status: Option<u16>, body: &Value, asks_to_wait: bool) -> Classification {
     let body = body.get(0).unwrap_or(body);
     let error = body.get("error").filter(|e| !e.is_null()).unwrap_or(body);
     let said = error.as_str().or_else(|| {
@@ -146,7 +146,7 @@ fn judge(status: Option<u16>, body: &Value, asks_to_wait: bool) -> Verdict {
     if let Some(code) = codes.first().filter(|c| !words.contains(c.as_str())) {
         message = format!("{message} ({code})").trim_start().to_owned();
     }
-    Verdict { class, message, retry_after: None }
+    Classification { class, message, retry_after: None }
 }
 
 /// The class by status alone. 402 with a pause is a limit that refills; without one it is no money.

@@ -8,12 +8,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::classify::{self, Verdict};
+use super::classify::{self, Classification};
 use super::json;
 use super::profile::{Profile, SetupError};
 use super::reply::Draft;
 use super::sse::{EVENT, Sse};
-use super::wire::{Manner, request_body};
+use super::wire::{WireConfig, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
@@ -39,7 +39,7 @@ pub struct OpenAiChat {
     headers: HeaderMap,
     redactor: Redactor,
     key_env: Option<String>,
-    manner: Manner,
+    manner: WireConfig,
 }
 
 impl OpenAiChat {
@@ -67,7 +67,7 @@ impl OpenAiChat {
         }
         let client = client(&url).map_err(|e| failed(chain(&e)))?;
         Ok(Self {
-            manner: Manner {
+            manner: WireConfig {
                 origin: format!("{}/{}", info.provider, info.model),
                 vision: info.vision,
                 wire: profile.wire.clone(),
@@ -209,7 +209,7 @@ impl OpenAiChat {
         fault
     }
 
-    fn judged(&self, verdict: Verdict) -> ProviderFault {
+    fn judged(&self, verdict: Classification) -> ProviderFault {
         let remedy = match verdict.class {
             FaultClass::Auth => Some(match &self.key_env {
                 Some(name) => format!("check the key in {name}"),
@@ -305,7 +305,7 @@ struct Incoming {
     draft: Draft,
     /// `[DONE]` was seen.
     done: bool,
-    error: Option<Verdict>,
+    error: Option<Classification>,
     /// The server itself sent an error.
     reported_error: bool,
 }
@@ -386,12 +386,13 @@ impl Incoming {
     }
 
     fn garbage(&mut self, message: String) {
-        self.error = Some(Verdict { class: FaultClass::Garbage, message, retry_after: None });
+        self.error = Some(Classification { class: FaultClass::Garbage, message, retry_after: None });
     }
 
     /// Whether this is a reply, perhaps with a note, or why it is not.
-    fn verdict(&self) -> Result<Option<String>, Verdict> {
-        let fault = |class, message: &str| Verdict { class, message: message.to_owned(), retry_after: None };
+    fn verdict(&self) -> Result<Option<String>, Classification> {
+        let fault =
+            |class, message: &str| Classification { class, message: message.to_owned(), retry_after: None };
         if let Some(error) = &self.error {
             return Err(error.clone());
         }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::profile::micro_usd;
-use super::wire::Manner;
+use super::wire::WireConfig;
 use super::{Finish, Message, ModelRequest, OpaqueBlock, ToolCall, Usage, fenced};
 
 /// The most calls that one reply may make.
@@ -230,7 +230,7 @@ impl Draft {
 
     /// Ends the draft. Ids that are missing or were used before in the conversation are replaced by ids
     /// that follow from the place; calls written as text are accepted if their tool was offered.
-    pub fn decode(self, manner: &Manner, request: &ModelRequest<'_>) -> Decoded {
+    pub fn decode(self, manner: &WireConfig, request: &ModelRequest<'_>) -> Decoded {
         let mut notes = Vec::new();
         let mut text = self.text;
         let mut calls = self.calls;

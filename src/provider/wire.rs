@@ -22,7 +22,7 @@ use super::{ImageRef, Message, ModelRequest, ToolCall, ToolResult};
 
 /// How one model behind one provider wants its requests.
 #[derive(Clone, Debug)]
-pub struct Manner {
+pub struct WireConfig {
     /// Provider and model: the origin of opaque blocks, which go back to no other.
     pub origin: String,
     /// Whether the model sees pictures; one that does not gets none.
@@ -40,7 +40,7 @@ pub struct Manner {
 ///
 /// # Errors
 /// A picture's bytes that cannot be read.
-pub fn request_body(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
+pub fn request_body(manner: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
     let mut body = serde_json::to_vec(&settings(manner, request)?)?;
     // In place of the closing brace.
     body.pop();
@@ -56,7 +56,7 @@ pub fn request_body(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<V
 }
 
 /// Everything of the body but the conversation.
-fn settings(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Map<String, Value>> {
+fn settings(manner: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Map<String, Value>> {
     let wire = &manner.wire;
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
@@ -108,7 +108,7 @@ fn settings(manner: &Manner, request: &ModelRequest<'_>) -> io::Result<Map<Strin
 }
 
 fn each_message(
-    manner: &Manner,
+    manner: &WireConfig,
     request: &ModelRequest<'_>,
     put: &mut dyn FnMut(Value) -> io::Result<()>,
 ) -> io::Result<()> {

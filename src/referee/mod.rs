@@ -13,7 +13,7 @@ pub mod qualify;
 
 use serde::{Deserialize, Serialize};
 
-pub use model::{Asked, ModelReferee, RefereeError, Unreadable};
+pub use model::{ModelReferee, Prompted, RefereeError, Unreadable};
 
 use crate::conversation::ImageRef;
 use crate::protocol::checks::Numbers;
@@ -24,7 +24,7 @@ use pixels::metrics::vectors::vector_axes;
 
 /// What a branch was meant to do, in the photographer's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish<'a> {
+pub struct Goal<'a> {
     /// The vector's name: it may be the object of the direction (`shadows`: `lift them`).
     pub name: &'a str,
     /// Where to push.
@@ -33,14 +33,14 @@ pub struct Wish<'a> {
     pub intensity: Option<&'a str>,
 }
 
-impl Wish<'_> {
+impl Goal<'_> {
     /// The axes that it asks to move, each with +1 or −1; empty when it asks for nothing measurable.
     pub fn axes(&self) -> Vec<(Axis, i8)> {
         vector_axes(self.name, self.direction)
     }
 }
 
-impl<'a> From<&'a Vector> for Wish<'a> {
+impl<'a> From<&'a Vector> for Goal<'a> {
     fn from(vector: &'a Vector) -> Self {
         let Vector { name, direction, intensity } = vector;
         Self { name: name.as_str(), direction, intensity: intensity.as_deref() }
@@ -62,7 +62,7 @@ pub struct Question<'a> {
     /// The photographer's brief.
     pub brief: &'a str,
     /// What the branch at hand is meant to do.
-    pub wish: Option<Wish<'a>>,
+    pub wish: Option<Goal<'a>>,
     /// What is asked.
     pub kind: Kind<'a>,
 }

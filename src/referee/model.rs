@@ -135,7 +135,7 @@ impl From<&Rendered> for PromptId {
 
 /// A request, all but what the session adds to it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct Prompted {
     /// The standing orders: the same text for every question of a kind.
     pub system: String,
     /// One tool: the answer.
@@ -148,7 +148,7 @@ pub struct Asked {
     pub prompts: [PromptId; 2],
 }
 
-impl Asked {
+impl Prompted {
     /// What is sent. `session` should be the referee's own, as a cache key.
     pub fn request<'a>(
         &'a self,
@@ -195,7 +195,7 @@ impl ModelReferee {
     }
 
     /// What a question is on the wire.
-    pub fn request(&self, question: &Question<'_>) -> Result<Asked, RefereeError> {
+    pub fn request(&self, question: &Question<'_>) -> Result<Prompted, RefereeError> {
         let (orders, tool, images) = match question.kind {
             Kind::Pair { a, b, .. } => {
                 ("referee/pair", verdict_tool(), vec![named("Picture A", a), named("Picture B", b)])
@@ -208,7 +208,7 @@ impl ModelReferee {
         };
         let orders = self.prompts.render(orders, &json!({}))?;
         let text = self.prompts.render("referee/question", &context(question))?;
-        Ok(Asked {
+        Ok(Prompted {
             prompts: [(&orders).into(), (&text).into()],
             system: orders.text,
             tools: vec![tool],

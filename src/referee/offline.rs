@@ -23,7 +23,7 @@
 //! A picture whose pattern is not the start's ([`pixels::metrics::likeness`]) is another photograph: off the
 //! brief. Exchanging A and B exchanges the answer, and nothing in either picture can be read as words.
 
-use super::{Opinion, Preference, Wish};
+use super::{Goal, Opinion, Preference};
 use crate::protocol::rules::Ruling;
 use darktable::render::Picture;
 use pixels::metrics::axes::{Axis, Step};
@@ -63,7 +63,7 @@ pub struct Merit {
 
 impl Merit {
     /// Weighs a picture against the one that the work began from.
-    pub fn of(wish: Option<Wish<'_>>, start: &Picture, now: &Picture) -> Result<Self, DifferenceError> {
+    pub fn of(wish: Option<Goal<'_>>, start: &Picture, now: &Picture) -> Result<Self, DifferenceError> {
         if now == start {
             return Ok(Self { moved: 0.0, gain: 0.0, cost: 0.0, alike: true });
         }
@@ -122,7 +122,7 @@ fn steps(axis: Axis, amount: f64) -> f64 {
 
 /// Which of two pictures serves the wish better; `start` is what the work began from, and may be one of them.
 pub fn opinion(
-    wish: Option<Wish<'_>>,
+    wish: Option<Goal<'_>>,
     start: &Picture,
     a: &Picture,
     b: &Picture,
@@ -149,7 +149,7 @@ pub fn opinion(
 /// What numbers can say of criteria: they object to a picture that became worse, or another one, and to
 /// nothing else. They read no prose, so that a next state cannot be had from them (`names_state`).
 pub fn ruling(
-    wish: Option<Wish<'_>>,
+    wish: Option<Goal<'_>>,
     start: &Picture,
     now: &Picture,
     names_state: bool,
@@ -184,10 +184,10 @@ mod tests {
         Picture { width, height, rgb: pixels.flat_map(|(x, y)| pixel(x, y)).collect() }
     }
 
-    fn words(at: usize) -> Option<Wish<'static>> {
+    fn words(at: usize) -> Option<Goal<'static>> {
         let direction =
             ["", "brighter", "warmer, gently", "much more contrast", "black and white"].get(at)?;
-        Some(Wish { name: "v", direction, intensity: None }).filter(|wish| !wish.direction.is_empty())
+        Some(Goal { name: "v", direction, intensity: None }).filter(|wish| !wish.direction.is_empty())
     }
 
     fn edits() -> impl Strategy<Value = Picture> {
@@ -213,7 +213,7 @@ mod tests {
     fn each_term_costs_and_the_gain_bends_where_it_is_said() {
         let start = waves(1.0, 1.0, 1.0, 0.2);
         let merit = |direction: &str, now: &Picture| {
-            Merit::of(Some(Wish { name: "v", direction, intensity: None }), &start, now).unwrap()
+            Merit::of(Some(Goal { name: "v", direction, intensity: None }), &start, now).unwrap()
         };
         // A little light, more than enough, and far too much.
         let (little, enough, much) =

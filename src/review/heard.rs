@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::protocol::finding::Dialect;
 use crate::protocol::rules::{Ruling, Verdict};
 use crate::session::listing::Session;
-use crate::session::steering::{Answered, Opinion, Said};
+use crate::session::steering::{Answered, Opinion, RefereeOutcome};
 use crate::transcript::Event;
 use base::ids::{Hash, RefName};
 
@@ -60,7 +60,9 @@ pub fn opinions(session: &Session) -> BTreeMap<RefName, SecondOpinion> {
             Event::Referee(reply) => reply,
             _ => continue,
         };
-        if let Some(Ok(Said::Verdict { verdict, why })) = reply.opinion.clone().map(serde_json::from_value) {
+        if let Some(Ok(RefereeOutcome::Verdict { verdict, why })) =
+            reply.opinion.clone().map(serde_json::from_value)
+        {
             said.push((verdict, why));
         }
         let opinion = match question.fold(reply) {

@@ -296,7 +296,7 @@ pub fn summary_line(summary: &Summary, style: Style) -> String {
         Some(Outcome::Interrupted) => style.paint(Tone::Bad, &word),
         _ => style.paint(Tone::Doubt, &word),
     };
-    match (&summary.told, &summary.condition) {
+    match (&summary.overview, &summary.condition) {
         (Some(told), _) => format!(
             "{id}  {word}  {:.0}  {}  {} / {} iterations / {} branches, {} judged  {} {}",
             told.started,

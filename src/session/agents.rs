@@ -11,7 +11,7 @@ use crate::budget::{Amounts, Budget, Ledger, Reserve, Stage};
 use crate::conversation::{Finish, Message, ToolCall, ToolResult, Usage};
 use crate::gate;
 use crate::provider::{FaultClass, ModelInfo, Price, ProviderFault};
-use crate::session::effect::{Effect, Halt};
+use crate::session::effect::{Effect, StopRequest};
 use crate::session::pricing;
 use crate::session::state::State;
 use crate::tools;
@@ -65,7 +65,7 @@ struct Agent {
     info: ModelInfo,
     clock_ms: u64,
     ids: u64,
-    halt: Halt,
+    halt: StopRequest,
     /// By how much a call was settled above its reservation at most: tokens, cost.
     excess: (u64, u64),
 }
@@ -159,7 +159,7 @@ impl Agent {
             info,
             clock_ms: 0,
             ids: 0,
-            halt: Halt::No,
+            halt: StopRequest::None,
             excess: (0, 0),
         };
         agent.record(Event::Plan { text: "Push tone.".into() });
@@ -192,7 +192,7 @@ impl Agent {
         for _ in 0..3_000 {
             self.check();
             if self.dice.chance(1) {
-                self.halt = if self.dice.chance(50) { Halt::WrapUp } else { Halt::Now };
+                self.halt = if self.dice.chance(50) { StopRequest::WrapUp } else { StopRequest::Now };
             }
             match self.state.next(&self.ledger, self.elapsed(), self.halt) {
                 Effect::Model { turn, attempt, pause } => self.call(turn, attempt, pause),
@@ -460,7 +460,7 @@ impl Agent {
         self.info = payable(&mut self.dice, &self.ledger.budget().clone());
         let hidden = self.dice.below(2_000);
         self.clock_ms += hidden;
-        self.halt = Halt::No;
+        self.halt = StopRequest::None;
         self.record(Event::Resumed { assumed_ms: hidden, torn: false });
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::conversation::ToolCall;
 use crate::gate::Refusal;
 use crate::protocol::checks::{Check, Measured, Numbers, Report, numbers};
-use crate::protocol::machine::{Command, Event as Happened};
+use crate::protocol::machine::{Command, Event as Input};
 use crate::session::SessionError;
 use crate::session::driver::{Host, Session};
 use crate::session::opinion::Ask;
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Tells the machine something that no other line says.
-    fn happened(&mut self, event: &Happened, text: String) -> Result<(), SessionError> {
+    fn happened(&mut self, event: &Input, text: String) -> Result<(), SessionError> {
         let state = self.state.steering.as_ref().map_or("", |s| s.state_name()).to_owned();
         let event = serde_json::to_value(event)
             .map_err(|e| Fault::new(ErrorCode::StateError, format!("an event cannot be written: {e}")))?;
@@ -69,7 +69,7 @@ impl Session {
     }
 
     fn broken(&mut self, message: String) -> Result<(), SessionError> {
-        self.happened(&Happened::Broken { message }, String::new())
+        self.happened(&Input::Broken { message }, String::new())
     }
 
     /// A tool that the engine itself calls.
@@ -81,8 +81,8 @@ impl Session {
             extra: serde_json::Map::new(),
         };
         let failed = |message: String| match name {
-            tools::ROLLBACK => Happened::Broken { message },
-            _ => Happened::Failed { message },
+            tools::ROLLBACK => Input::Broken { message },
+            _ => Input::Failed { message },
         };
         let Some(tool) = tools::find(name) else {
             return self.happened(&failed(format!("there is no tool `{name}`")), String::new());
@@ -121,16 +121,16 @@ impl Session {
                     (true, misses) => format!("passed, with a warning: {misses}"),
                     (false, misses) => format!("failed: {misses}"),
                 };
-                self.happened(&Happened::Measured(Box::new(measured)), text)
+                self.happened(&Input::Measured(Box::new(measured)), text)
             }
             Err(fault) if fault.halts => Err(fault.into()),
             Err(fault) if fault.code == ErrorCode::BudgetExhausted => {
                 match self.gate.take_refusal().filter(|_| self.state.phase != Phase::WrappingUp) {
                     Some(exhausted) => self.record(Event::CapFired { exhausted }),
-                    None => self.happened(&Happened::Failed { message: fault.to_string() }, String::new()),
+                    None => self.happened(&Input::Failed { message: fault.to_string() }, String::new()),
                 }
             }
-            Err(fault) => self.happened(&Happened::Failed { message: fault.to_string() }, String::new()),
+            Err(fault) => self.happened(&Input::Failed { message: fault.to_string() }, String::new()),
         }
     }
 
@@ -153,7 +153,7 @@ impl Session {
         if let Some(limit) = budget.max_cost_micro_usd {
             left.insert("cost_usd".into(), limit.saturating_sub(spent.cost_micro_usd) as f64 / 1e6);
         }
-        self.happened(&Happened::Left { left }, String::new())
+        self.happened(&Input::Left { left }, String::new())
     }
 }
 

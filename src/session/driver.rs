@@ -13,7 +13,7 @@ use crate::provider::classify::backoff;
 use crate::provider::{Attempt, ModelReply, ModelRequest, Provider, ProviderFault};
 use crate::session::opinion::Referee;
 use crate::session::pricing::{self, Bound};
-use crate::session::state::{Effect, Halt, Phase, REPEATS, State};
+use crate::session::state::{Effect, Phase, REPEATS, State, StopRequest};
 use crate::session::steering::Steering;
 use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
@@ -49,14 +49,14 @@ pub struct Unwatched;
 impl Host for Unwatched {}
 
 /// Waits until then, unless `cut` says so before.
-pub(super) async fn rest(until: &Deadline, cut: impl Fn() -> bool) {
+pub(super) async fn sleep_until(until: &Deadline, cut: impl Fn() -> bool) {
     while !until.expired() && !cut() {
         tokio::time::sleep(TICK.min(until.remaining())).await;
     }
 }
 
 /// Waits for an attempt; nothing, once `expired` says that nobody waits any longer.
-pub(super) async fn before(
+pub(super) async fn run_with_deadline(
     mut call: Attempt<'_>,
     expired: impl Fn() -> bool,
 ) -> Option<Result<ModelReply, ProviderFault>> {
@@ -108,7 +108,7 @@ impl Session {
                 Effect::Redo { seq, intent } => self.redo(seq, &intent, host)?,
                 Effect::Nudge(text) => self.record(Event::Nudge { text })?,
                 Effect::Carry(command) => self.carry(*command, host).await?,
-                Effect::Account => self.account()?,
+                Effect::ReportBudget => self.account()?,
                 Effect::Opinion { branch, commit } => self.second_opinion(branch, &commit, host).await?,
                 Effect::Flag(branch, flag) => self.record(Event::Flagged { branch, flag })?,
                 Effect::WrapUp { cap, reason } => {
@@ -130,7 +130,7 @@ impl Session {
 
     /// Takes what was written into the state: the only way in which it changes.
     pub(super) fn fold(&mut self, host: &dyn Host) {
-        for line in self.gate.take_fresh() {
+        for line in self.gate.drain_unfolded() {
             self.state.fold(&line);
             host.line(&line, &self.state, self.gate.ledger());
         }
@@ -142,16 +142,16 @@ impl Session {
     }
 
     /// What a person asked: by a signal, or by `mode-b stop` from another terminal.
-    fn halt(&self) -> Halt {
+    fn halt(&self) -> StopRequest {
         match listing::asked_to_stop(&self.folder) {
-            Halt::No => {}
-            Halt::WrapUp => self.stop.soft.cancel(),
-            Halt::Now => self.stop.hard.cancel(),
+            StopRequest::None => {}
+            StopRequest::WrapUp => self.stop.soft.cancel(),
+            StopRequest::Now => self.stop.hard.cancel(),
         }
         match (self.stop.hard.is_cancelled(), self.stop.soft.is_cancelled()) {
-            (true, _) => Halt::Now,
-            (false, true) => Halt::WrapUp,
-            (false, false) => Halt::No,
+            (true, _) => StopRequest::Now,
+            (false, true) => StopRequest::WrapUp,
+            (false, false) => StopRequest::None,
         }
     }
 
@@ -201,8 +201,8 @@ impl Session {
             Some(Err(fault)) => self.failed(intent, attempt, &bound, &fault, ms),
             None => {
                 let why = match self.halt() {
-                    Halt::Now => wording::STOPPED_AT_ONCE,
-                    Halt::WrapUp if !self.state.stopped => wording::STOPPED,
+                    StopRequest::Now => wording::STOPPED_AT_ONCE,
+                    StopRequest::WrapUp if !self.state.stopped => wording::STOPPED,
                     _ => "the time for it was up",
                 };
                 self.record(Event::Attempt {
@@ -224,7 +224,7 @@ impl Session {
         if !pause.is_zero() {
             host.busy("waiting to try the model again");
             let until = self.gate.deadline().at_most(pause);
-            rest(&until, || self.halt() != Halt::No).await;
+            sleep_until(&until, || self.halt() != StopRequest::None).await;
         }
     }
 
@@ -266,7 +266,7 @@ impl Session {
             let _ = self.halt();
             deadline.expired()
         };
-        before(call, expired).await
+        run_with_deadline(call, expired).await
     }
 
     fn replied(
@@ -640,7 +640,7 @@ impl Session {
         }
         let busy = |what: &str| host.busy(&format!("darktable renders ({what})"));
         while let Some((branch, _)) = self.state.wants_opinion() {
-            self.unheard(Some(branch), "the session ended before the referee was asked")?;
+            self.record_no_opinion(Some(branch), "the session ended before the referee was asked")?;
             self.fold(host);
         }
         while let Some((branch, flag)) = self.state.owed().cloned() {

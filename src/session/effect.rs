@@ -24,10 +24,10 @@ pub enum Phase {
 
 /// What a person asked of a running session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Halt {
+pub enum StopRequest {
     /// Nothing.
     #[default]
-    No,
+    None,
     /// To stop exploring and wrap up.
     WrapUp,
     /// To stop at once.
@@ -67,7 +67,7 @@ pub enum Effect {
     /// Do what the protocol's machine asks for.
     Carry(Box<Command>),
     /// Tell the machine what is left of the budget.
-    Account,
+    ReportBudget,
     /// Ask the referee about a branch that was judged.
     Opinion {
         /// The branch.

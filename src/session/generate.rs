@@ -21,8 +21,8 @@ use crate::protocol::variables::{Values, fenced};
 use crate::protocol::written::{Limits, tidy};
 use crate::provider::classify::backoff;
 use crate::provider::{Attempt, ModelReply, ModelRequest, ProviderFault};
-use crate::session::driver::{before, rest};
-use crate::session::protocols::{self, Asked};
+use crate::session::driver::{run_with_deadline, sleep_until};
+use crate::session::protocols::{self, ProtocolSource};
 use crate::session::start::{self, Request, Setup};
 use crate::session::{SessionError, pricing};
 use crate::tools::{self, BlobStore, TOOLS};
@@ -44,7 +44,7 @@ const MAX_GOAL: usize = 4_000;
 
 /// What is to be written.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct GenerateRequest {
     /// What the photographer wants, in their words.
     pub goal: String,
     /// Values for variables, as they will be given to the session.
@@ -75,7 +75,7 @@ pub struct Written {
     /// Its file.
     pub path: PathBuf,
     /// The protocol, to be planned.
-    pub asked: Asked,
+    pub asked: ProtocolSource,
     /// The same, loaded.
     pub protocol: Protocol,
     /// What was dropped and clamped, and what a person should look at, each in a sentence.
@@ -139,7 +139,7 @@ pub trait Watcher: Sync {
 }
 
 /// What the model would be sent.
-pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, GenerateError> {
+pub fn orders(setup: &Setup, request: &Request, wish: &GenerateRequest) -> Result<Orders, GenerateError> {
     let goal = wish.goal.trim();
     if goal.is_empty() || goal.chars().count() > MAX_GOAL {
         let message = format!("a goal is a text of 1 to {MAX_GOAL} characters");
@@ -188,7 +188,7 @@ pub fn orders(setup: &Setup, request: &Request, wish: &Wish) -> Result<Orders, G
 pub async fn generate(
     setup: &Setup,
     request: &Request,
-    wish: &Wish,
+    wish: &GenerateRequest,
     watcher: &dyn Watcher,
 ) -> Result<Written, GenerateError> {
     if setup.provider.info().provider == "explorer" {
@@ -247,7 +247,7 @@ fn ended(error: &GenerateError) -> Outcome {
 }
 
 /// The tools that the protocol may name: never more than a session offers.
-fn offered(wish: &Wish) -> BTreeSet<String> {
+fn offered(wish: &GenerateRequest) -> BTreeSet<String> {
     let allowed = |name: &str| wish.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
     TOOLS.iter().map(|tool| tool.name).filter(|name| allowed(name)).map(str::to_owned).collect()
 }
@@ -256,7 +256,7 @@ fn offered(wish: &Wish) -> BTreeSet<String> {
 struct Writing<'a> {
     setup: &'a Setup,
     request: &'a Request,
-    wish: &'a Wish,
+    wish: &'a GenerateRequest,
     gate: Gate,
     blobs: BlobStore,
     path: PathBuf,
@@ -386,7 +386,7 @@ impl Writing<'_> {
                 }
                 let attempt = u32::try_from(turn).unwrap_or(u32::MAX);
                 let pause = backoff(attempt, fault.retry_after, self.request.seed ^ seq);
-                rest(&self.gate.deadline().at_most(pause), || false).await;
+                sleep_until(&self.gate.deadline().at_most(pause), || false).await;
                 Ok(None)
             }
             None => {
@@ -406,7 +406,7 @@ impl Writing<'_> {
     /// Waits for an attempt until the time is up, or a person does not want to wait any longer.
     async fn in_time(&self, _permit: Permit, call: Attempt<'_>) -> Option<Result<ModelReply, ProviderFault>> {
         let deadline = self.gate.deadline();
-        before(call, || deadline.expired()).await
+        run_with_deadline(call, || deadline.expired()).await
     }
 
     /// What came of a reply: a protocol that is kept, or what is wrong with it.
@@ -427,7 +427,7 @@ impl Writing<'_> {
         }
         let name = format!("written_{}", Hash::of(&tidied.text).short());
         let file = format!("{name}.json");
-        let asked = Asked {
+        let asked = ProtocolSource {
             file: file.clone(),
             text: tidied.text.clone(),
             values: self.wish.values.clone(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::budget::{Amounts, Ledger};
 use crate::gate;
-use crate::session::state::{Halt, Phase, State};
+use crate::session::state::{Phase, State, StopRequest};
 use crate::session::{SessionError, start};
 use crate::transcript::{self, Line, Outcome, TranscriptError};
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -76,12 +76,12 @@ pub struct Summary {
     pub condition: Condition,
     /// What its lines tell; absent when they cannot be read.
     #[serde(flatten)]
-    pub told: Option<Told>,
+    pub overview: Option<Overview>,
 }
 
 /// What a transcript tells at a glance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Told {
+pub struct Overview {
     /// When it began.
     pub started: jiff::Timestamp,
     /// Session time in milliseconds.
@@ -121,8 +121,8 @@ impl Session {
     }
 
     /// What it tells at a glance; `None` for a transcript without lines.
-    fn told(&self) -> Option<Told> {
-        Some(Told {
+    fn overview(&self) -> Option<Overview> {
+        Some(Overview {
             started: self.lines.first()?.t,
             elapsed_ms: self.lines.last()?.mono_ms,
             phase: self.state.phase,
@@ -171,11 +171,11 @@ pub(super) fn prove(workspace: &Workspace, report: &mut FsckReport) -> Result<()
 
 /// One session in a line; what cannot be read is told as damaged.
 pub fn summary(workspace: &Workspace, id: &SessionId) -> Summary {
-    let (condition, told) = match read(workspace, id) {
-        Ok(session) => (session.condition.clone(), session.told()),
+    let (condition, overview) = match read(workspace, id) {
+        Ok(session) => (session.condition.clone(), session.overview()),
         Err(error) => (damage(&error), None),
     };
-    Summary { photo: workspace.id().clone(), session: id.clone(), condition, told }
+    Summary { photo: workspace.id().clone(), session: id.clone(), condition, overview }
 }
 
 fn damage(error: &SessionError) -> Condition {
@@ -270,22 +270,22 @@ const STOP_NOW: &[u8] = b"now";
 
 /// Asks a session that runs in another process to stop: the first time to wrap up, the second time at once,
 /// as Ctrl-C does. Tells which of the two was asked.
-pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<Halt, SessionError> {
+pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<StopRequest, SessionError> {
     let folder = workspace.session_folder(id);
     let (halt, text) = match asked_to_stop(&folder) {
-        Halt::No => (Halt::WrapUp, &b""[..]),
-        Halt::WrapUp | Halt::Now => (Halt::Now, STOP_NOW),
+        StopRequest::None => (StopRequest::WrapUp, &b""[..]),
+        StopRequest::WrapUp | StopRequest::Now => (StopRequest::Now, STOP_NOW),
     };
     base::durable::write(&folder.join(STOP_FILE), text).map_err(SessionError::Blob)?;
     Ok(halt)
 }
 
 /// What was asked of the session in `folder` from outside.
-pub fn asked_to_stop(folder: &Path) -> Halt {
+pub fn asked_to_stop(folder: &Path) -> StopRequest {
     match files::read(&folder.join(STOP_FILE), 64) {
-        Ok(text) if text == STOP_NOW => Halt::Now,
-        Ok(_) => Halt::WrapUp,
-        Err(_) => Halt::No,
+        Ok(text) if text == STOP_NOW => StopRequest::Now,
+        Ok(_) => StopRequest::WrapUp,
+        Err(_) => StopRequest::None,
     }
 }
 

@@ -11,12 +11,12 @@ use crate::protocol::schema::{Kind as StateKind, Reference, Validator};
 use crate::protocol::{Dialect, Protocol};
 use crate::provider::classify::backoff;
 use crate::provider::{Choice, Registry, connect};
-use crate::referee::{Answer, Asked, Kind, ModelReferee, Question, Shown, Side, Wish, offline};
+use crate::referee::{Answer, Goal, Kind, ModelReferee, Prompted, Question, Shown, Side, offline};
 use crate::session::SessionError;
 use crate::session::driver::{Host, MAX_ATTEMPTS, Session};
 use crate::session::pricing;
 use crate::session::start::Plan;
-use crate::session::steering::Said;
+use crate::session::steering::RefereeOutcome;
 use crate::tools;
 use crate::transcript::{Event, RefereeIntent, RefereeReply, RefereeStart};
 use base::error::Fault;
@@ -123,7 +123,7 @@ struct Subject {
 }
 
 /// What lies before the referee.
-struct Table {
+struct Exhibits {
     /// The state of the picture that is asked about, and of the one that it is held against.
     states: [Hash; 2],
     new: Rendered,
@@ -135,7 +135,7 @@ impl Session {
     /// Asks what a protocol wants to know of the picture at hand.
     pub(super) async fn consult(&mut self, ask: &Ask, host: &dyn Host) -> Result<(), SessionError> {
         let head = self.state.head.clone();
-        self.put(ask, Subject { branch: head.branch, commit: head.commit }, host).await
+        self.ask_once(ask, Subject { branch: head.branch, commit: head.commit }, host).await
     }
 
     /// Asks about a branch that was judged where no protocol says when.
@@ -146,11 +146,15 @@ impl Session {
         host: &dyn Host,
     ) -> Result<(), SessionError> {
         let ask = Ask::Pair { against: Reference::Baseline, orders: 2, criteria: CRITERIA.into() };
-        self.put(&ask, Subject { branch: Some(branch), commit: commit.clone() }, host).await
+        self.ask_once(&ask, Subject { branch: Some(branch), commit: commit.clone() }, host).await
     }
 
     /// Writes down that nobody could be asked.
-    pub(super) fn unheard(&mut self, branch: Option<RefName>, why: &str) -> Result<(), SessionError> {
+    pub(super) fn record_no_opinion(
+        &mut self,
+        branch: Option<RefName>,
+        why: &str,
+    ) -> Result<(), SessionError> {
         let mut reply = self.blank(branch, self.state.head.state.clone(), 0);
         reply.error = Some(why.into());
         self.record(Event::Referee(Box::new(reply)))
@@ -178,15 +182,15 @@ impl Session {
     }
 
     /// Puts one question, in one order, once.
-    async fn put(&mut self, ask: &Ask, subject: Subject, host: &dyn Host) -> Result<(), SessionError> {
+    async fn ask_once(&mut self, ask: &Ask, subject: Subject, host: &dyn Host) -> Result<(), SessionError> {
         let referee = self.referee.clone();
         if matches!(referee, Referee::Nobody) {
-            return self.unheard(subject.branch, "there is no referee");
+            return self.record_no_opinion(subject.branch, "there is no referee");
         }
         let pair = matches!(ask, Ask::Pair { .. });
         if pair && self.state.referee_calls >= self.most_calls() {
             let why = format!("a referee was asked {} times, which is all it may", self.state.referee_calls);
-            return self.unheard(subject.branch, &why);
+            return self.record_no_opinion(subject.branch, &why);
         }
         let table = match self.table(ask, &subject, host) {
             Ok(table) => table,
@@ -195,7 +199,7 @@ impl Session {
                 self.fold(host);
                 // That it cannot be paid ends no session.
                 self.gate.take_refusal();
-                return self.unheard(subject.branch, &fault.to_string());
+                return self.record_no_opinion(subject.branch, &fault.to_string());
             }
         };
         self.fold(host);
@@ -208,7 +212,7 @@ impl Session {
     }
 
     /// Renders what is put before a referee, at judging quality: after a judgment it is there already.
-    fn table(&mut self, ask: &Ask, subject: &Subject, host: &dyn Host) -> Result<Table, Fault> {
+    fn table(&mut self, ask: &Ask, subject: &Subject, host: &dyn Host) -> Result<Exhibits, Fault> {
         let entry = self.state.steering.as_ref().map(|s| s.run().entry().commit.to_string());
         let other = match ask {
             Ask::Pair { against: Reference::Parent, .. } => entry,
@@ -220,7 +224,7 @@ impl Session {
         let new = context.place(Some(subject.commit.as_str()))?;
         let old = context.place(Some(other.as_deref().unwrap_or("baseline")))?;
         let start = context.place(Some("baseline"))?;
-        Ok(Table {
+        Ok(Exhibits {
             states: [new.state_hash, old.state_hash],
             new: context.render(&new.state, edge, quality)?,
             old: context.render(&old.state, edge, quality)?,
@@ -229,7 +233,7 @@ impl Session {
     }
 
     /// Which side the picture that is asked about lies on: the other one in the second order.
-    fn side(&self, table: &Table) -> Side {
+    fn side(&self, table: &Exhibits) -> Side {
         let first = table.states.first().and_then(|state| state.as_str().bytes().last()).unwrap_or_default();
         match (usize::from(first) + self.state.opinion().verdicts.len()) % 2 {
             0 => Side::A,
@@ -243,7 +247,7 @@ impl Session {
     }
 
     /// The line that announces a question.
-    fn question(&self, ask: &Ask, subject: &Subject, table: &Table) -> RefereeIntent {
+    fn question(&self, ask: &Ask, subject: &Subject, table: &Exhibits) -> RefereeIntent {
         let [state, against] = table.states.clone();
         let (against, orders) = match ask {
             Ask::Pair { orders, .. } => (Some(against), *orders),
@@ -272,7 +276,9 @@ impl Session {
                 Ok(Some((permit, RefereeReply { intent, ..reply })))
             }
             Err(Refusal::Transcript(error)) => Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => self.unheard(branch, &exhausted.to_string()).map(|()| None),
+            Err(Refusal::Exhausted(exhausted)) => {
+                self.record_no_opinion(branch, &exhausted.to_string()).map(|()| None)
+            }
         }
     }
 
@@ -280,7 +286,7 @@ impl Session {
         &mut self,
         ask: &Ask,
         subject: Subject,
-        table: &Table,
+        table: &Exhibits,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
         let (intent, side) = (self.question(ask, &subject, table), self.side(table));
@@ -288,15 +294,15 @@ impl Session {
         self.fold(host);
         let started = self.gate.elapsed();
         let vector = self.wish(subject.branch.as_ref());
-        let wish = vector.as_ref().map(Wish::from);
+        let wish = vector.as_ref().map(Goal::from);
         let (new, old, start) = (&table.new.picture, &table.old.picture, &table.start.picture);
         let said = match ask {
             Ask::Pair { .. } => {
                 let (a, b) = if side == Side::A { (new, old) } else { (old, new) };
-                offline::opinion(wish, start, a, b).map(|opinion| Said::of(opinion, side))
+                offline::opinion(wish, start, a, b).map(|opinion| RefereeOutcome::of(opinion, side))
             }
             Ask::Criteria { legal, .. } => {
-                offline::ruling(wish, start, new, !legal.is_empty()).map(Said::Ruling)
+                offline::ruling(wish, start, new, !legal.is_empty()).map(RefereeOutcome::Ruling)
             }
         };
         drop(permit);
@@ -312,7 +318,7 @@ impl Session {
         &mut self,
         ask: &Ask,
         subject: Subject,
-        table: &Table,
+        table: &Exhibits,
         referee: &ModelReferee,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
@@ -326,11 +332,11 @@ impl Session {
         let brief = self.state.start.brief.clone();
         let ran = self.state.steering.as_ref().map(|s| s.ran().to_vec()).unwrap_or_default();
         let side = self.side(table);
-        let wish = vector.as_ref().map(Wish::from);
+        let wish = vector.as_ref().map(Goal::from);
         let question = Question { brief: &brief, wish, kind: kind(ask, side, &new, &old, &ran) };
         let asked = match referee.request(&question) {
             Ok(asked) => asked,
-            Err(error) => return self.unheard(subject.branch, &error.to_string()),
+            Err(error) => return self.record_no_opinion(subject.branch, &error.to_string()),
         };
         let info = referee.provider().info().clone();
         let input = pricing::tokens(&info, &asked.system, &asked.tools, &asked.messages);
@@ -358,10 +364,10 @@ impl Session {
                 reply.model_served = answer.model_served.clone();
                 match referee.read(&question, &answer) {
                     Ok(Answer::Pair(opinion)) => {
-                        reply.opinion = serde_json::to_value(Said::of(opinion, side)).ok();
+                        reply.opinion = serde_json::to_value(RefereeOutcome::of(opinion, side)).ok();
                     }
                     Ok(Answer::Criteria(ruling)) => {
-                        reply.opinion = serde_json::to_value(Said::Ruling(ruling)).ok();
+                        reply.opinion = serde_json::to_value(RefereeOutcome::Ruling(ruling)).ok();
                     }
                     Err(error) => {
                         reply.error = Some(error.to_string());
@@ -409,7 +415,7 @@ fn kind<'a>(
 }
 
 /// What is sent, for the record; pictures by their hash.
-fn sent(asked: &Asked) -> Vec<u8> {
+fn sent(asked: &Prompted) -> Vec<u8> {
     let prompts = asked
         .prompts
         .each_ref()

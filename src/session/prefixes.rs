@@ -15,7 +15,7 @@ use crate::session::agents::{Dice, answered_once};
 use crate::session::driver::Host;
 use crate::session::rig::{self, Rig, Sums, begin, photo, request};
 use crate::session::start::{self, Resume};
-use crate::session::state::{Effect, Halt, State};
+use crate::session::state::{Effect, State, StopRequest};
 use crate::transcript::{self, Event, Line};
 use base::clock::Stop;
 
@@ -188,7 +188,7 @@ fn every_prefix(lines: &[Line], stops: u64, seen: &mut Seen) {
         }
         closing &= !matches!(line.event, Event::SessionEnd(_) | Event::Resumed { .. });
         // It is asked with the time of the line before or of the line after, or between them.
-        let halt = if line.seq >= stops { Halt::WrapUp } else { Halt::No };
+        let halt = if line.seq >= stops { StopRequest::WrapUp } else { StopRequest::None };
         let asked = [line, next].map(|at| state.next(&ledger, at.at(), halt));
         let told = || format!("after line {}: {:?}, and then {:?}", line.seq, asked, next.event);
         if closing || matches!(line.event, Event::SessionStart(_)) {
@@ -232,7 +232,7 @@ fn every_prefix(lines: &[Line], stops: u64, seen: &mut Seen) {
     // The closing line ends it.
     state.fold(&lines[lines.len() - 1]);
     let last = &lines[lines.len() - 1];
-    assert_eq!(state.next(&ledger, last.at(), Halt::No), Effect::Done);
+    assert_eq!(state.next(&ledger, last.at(), StopRequest::None), Effect::Done);
 }
 
 #[test]

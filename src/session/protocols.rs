@@ -27,7 +27,7 @@ pub const PROMPT: &str = "mode_b/protocol";
 
 /// A protocol as it is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct ProtocolSource {
     /// Its file's name: it says how the text is written.
     pub file: String,
     /// Its text.
@@ -73,7 +73,7 @@ pub struct Wishes {
     pub referee: Option<String>,
 }
 
-impl Asked {
+impl ProtocolSource {
     /// The protocol as far as its file can be read, without its values.
     pub fn draft(&self) -> Option<Protocol> {
         let options = Options { purpose: Purpose::Check, ..Options::default() };
@@ -98,7 +98,7 @@ impl Asked {
 
 /// Loads a protocol with the values of a session that makes these `branches`, one for each vector. Needs no photo.
 pub fn ready(
-    asked: &Asked,
+    asked: &ProtocolSource,
     brief: &str,
     branches: &[PlannedBranch],
     budget: &Budget,
@@ -130,7 +130,7 @@ pub fn ready(
 
 /// Plans a session that a protocol steers: everything is checked and nothing is written. The budget is the
 /// request's, and where the protocol is stricter the protocol's.
-pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, SessionError> {
+pub fn plan(setup: &Setup, request: &Request, asked: &ProtocolSource) -> Result<Plan, SessionError> {
     let branches = vector_branches(setup, request)?;
     let brief = brief(setup, request)?;
     let ready = ready(asked, &brief, &branches, &request.budget, &setup.provider.info().model)?;
@@ -171,7 +171,7 @@ pub fn plan(setup: &Setup, request: &Request, asked: &Asked) -> Result<Plan, Ses
 }
 
 /// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
-pub fn loaded(setup: &Setup, request: &Request, asked: &Asked) -> Result<Loaded, SessionError> {
+pub fn loaded(setup: &Setup, request: &Request, asked: &ProtocolSource) -> Result<Loaded, SessionError> {
     let branches = vector_branches(setup, request)?;
     let values = values(asked, &brief(setup, request)?, &asked.declared(), &branches);
     let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
@@ -237,7 +237,12 @@ fn options(values: Values, tools: Option<BTreeSet<String>>, model: &str) -> Opti
 }
 
 /// The values that were given, and those that the session knows itself.
-fn values(asked: &Asked, brief: &str, declared: &BTreeSet<String>, branches: &[PlannedBranch]) -> Values {
+fn values(
+    asked: &ProtocolSource,
+    brief: &str,
+    declared: &BTreeSet<String>,
+    branches: &[PlannedBranch],
+) -> Values {
     let mut values = asked.values.clone();
     let given: BTreeSet<String> = values.iter().map(|(name, ..)| name.to_owned()).collect();
     let wanted = |name: &str| declared.contains(name) && !given.contains(name);

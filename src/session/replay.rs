@@ -344,7 +344,7 @@ fn again(
         Event::SnapshotCreated { name, commit, state, .. } => Some((name, commit, state)),
         _ => None,
     };
-    Ok(session.gate.take_fresh().into_iter().filter_map(made).collect())
+    Ok(session.gate.drain_unfolded().into_iter().filter_map(made).collect())
 }
 
 /// What is different between the snapshots that were recorded and those that were made now.

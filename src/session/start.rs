@@ -268,7 +268,7 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
             return Err(error);
         }
     };
-    let lines = gate.take_fresh();
+    let lines = gate.drain_unfolded();
     let protocol = plan.protocol.map(|steered| steered.protocol);
     let state = fold_with(&setup.workspace, &lines, protocol)?;
     let mut session = Session {

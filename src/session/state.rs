@@ -10,11 +10,11 @@ use std::time::Duration;
 use crate::budget::{Cap, Exhausted, Ledger, Stage};
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::protocol::Protocol;
-use crate::protocol::machine::{Command, Phase as Waits};
-pub use crate::session::effect::{Effect, Halt, Phase};
-use crate::session::steering::{self, Around, Opinion, Steering};
+use crate::protocol::machine::{Command, Phase as WaitState};
+pub use crate::session::effect::{Effect, Phase, StopRequest};
+use crate::session::steering::{self, FoldContext, Opinion, Steering};
 use crate::session::wording;
-use crate::tools::{BranchView, Look};
+use crate::tools::{BranchView, RenderKey};
 use crate::transcript::{
     EffectClass, Event, Flag, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
 };
@@ -84,7 +84,7 @@ pub struct State {
     /// Time spent waiting for darktable, in milliseconds.
     pub render_ms: u64,
     /// Pictures that were begun before anyone asked for them and are not paid for, by the line of their intent.
-    pub ahead: BTreeMap<Look, u64>,
+    pub ahead: BTreeMap<RenderKey, u64>,
     /// The protocol's machine, where one steers.
     pub steering: Option<Steering>,
     /// Questions to the referee that were let through.
@@ -173,16 +173,21 @@ impl State {
             Event::ToolResult { result, .. } => self.pending.iter().find(|c| c.id == result.call_id).cloned(),
             _ => None,
         };
-        self.take_in(line);
+        self.apply(line);
         if let Some(steering) = &mut self.steering {
-            let asked = steering.run().phase() == Waits::Asking;
-            let around =
-                Around { open: open.as_deref(), call: call.as_ref(), head: &self.head, cap: self.cap, asked };
+            let asked = steering.run().phase() == WaitState::Asking;
+            let around = FoldContext {
+                open: open.as_deref(),
+                call: call.as_ref(),
+                head: &self.head,
+                cap: self.cap,
+                asked,
+            };
             steering.fold(line, &around);
         }
     }
 
-    fn take_in(&mut self, line: &Line) {
+    fn apply(&mut self, line: &Line) {
         match &line.event {
             Event::SessionStart(_) | Event::Protocol { .. } => {}
             Event::Brief { text, .. } => {
@@ -223,7 +228,7 @@ impl State {
             Event::Clarification { answer: Some(answer), .. } => {
                 // An answer at once is part of the tool's result; a late one needs a message of its own, unless
                 // it is the machine that asked.
-                let asks = |s: &Steering| s.run().phase() == Waits::Asking;
+                let asks = |s: &Steering| s.run().phase() == WaitState::Asking;
                 let machine = self.steering.as_ref().is_some_and(asks);
                 if self.question.take().is_some() && self.open_tool.is_none() && !machine {
                     self.say(&wording::answer(answer));
@@ -266,7 +271,7 @@ impl State {
                 self.answered(result, *code, head);
             }
             Event::RenderIntent { ahead: true, state, long_edge, quality, .. } => {
-                self.ahead.insert(Look::new(state, *long_edge, quality), line.seq);
+                self.ahead.insert(RenderKey::new(state, *long_edge, quality), line.seq);
             }
             Event::RenderIntent { joins: Some(ahead), .. } => self.ahead.retain(|_, seq| seq != ahead),
             Event::Render { intent, ms, .. } => {
@@ -306,7 +311,7 @@ impl State {
             }
             Event::Resumed { .. } => {
                 self.interrupted = true;
-                self.take_back();
+                self.undo_open_call();
                 // Whoever takes it up wants the model asked again, whatever became of the last attempt.
                 self.retry = None;
                 if self.end.take().is_some() || self.phase == Phase::Ended {
@@ -349,7 +354,7 @@ impl State {
     }
 
     /// Forgets what a call did that a crash cut: it will be made again from where it began.
-    fn take_back(&mut self) {
+    fn undo_open_call(&mut self) {
         // Or it would be refused for what it did itself.
         if let Some((id, taste)) = self.proposing.take() {
             self.proposal_ids.remove(&id);
@@ -529,7 +534,7 @@ impl State {
     }
 
     /// Whether the agent itself judged at least one branch: what makes a spent budget a harvest.
-    pub fn harvested(&self) -> bool {
+    pub fn has_agent_judgment(&self) -> bool {
         self.judged_by_agent() > 0
     }
 
@@ -540,12 +545,12 @@ impl State {
     }
 
     /// What to do next at session time `elapsed`, given what a person at the keyboard has asked for.
-    pub fn next(&self, ledger: &Ledger, elapsed: Duration, halt: Halt) -> Effect {
+    pub fn next(&self, ledger: &Ledger, elapsed: Duration, halt: StopRequest) -> Effect {
         let finish = |outcome, reason: &str| Effect::Finish { outcome, reason: reason.into() };
         if self.phase == Phase::Ended {
             return Effect::Done;
         }
-        if halt == Halt::Now {
+        if halt == StopRequest::Now {
             return finish(Outcome::Cancelled, wording::STOPPED_AT_ONCE);
         }
         if elapsed >= ledger.budget().time() {
@@ -568,7 +573,7 @@ impl State {
         if let Some(steering) = self.steering.as_ref().filter(|s| s.wants_account())
             && (!self.pending.is_empty() || steering.command().is_some_and(decides))
         {
-            return Effect::Account;
+            return Effect::ReportBudget;
         }
         if let Some(call) = self.pending.front() {
             return Effect::Tool(call.clone());
@@ -587,7 +592,7 @@ impl State {
         // A protocol bounds its own wrap-up, unless something has cut the work short.
         let bounded = self.steering.is_none() || self.cap.is_some() || self.stopped;
         if self.phase != Phase::WrappingUp {
-            if halt == Halt::WrapUp {
+            if halt == StopRequest::WrapUp {
                 return Effect::WrapUp { cap: None, reason: wording::STOPPED.into() };
             }
             if let Some(exhausted) = self.fired(ledger, elapsed) {
@@ -607,7 +612,8 @@ impl State {
             return Effect::Carry(Box::new(command.clone()));
         }
         if self.silent >= MAX_SILENT_REPLIES && self.steering.is_none() {
-            let outcome = if self.harvested() { Outcome::Completed } else { Outcome::ProviderFailed };
+            let outcome =
+                if self.has_agent_judgment() { Outcome::Completed } else { Outcome::ProviderFailed };
             return finish(self.outcome(outcome), "the model stopped calling tools");
         }
         let spoke_last = matches!(self.messages.last(), Some(Message::Assistant { .. }));

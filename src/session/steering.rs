@@ -16,7 +16,7 @@ use crate::budget::{Amounts, Exhausted, Stage};
 use crate::conversation::ToolCall;
 use crate::protocol::checks::Numbers;
 use crate::protocol::finding::Dialect;
-use crate::protocol::machine::{Command, EndKind, Ending, Event as Happened, Phase as Waits, Run};
+use crate::protocol::machine::{Command, EndKind, Ending, Event as Input, Phase as WaitState, Run};
 use crate::protocol::model::{Guard, Operand, Protocol};
 use crate::protocol::rules::{Ruling, Verdict};
 use crate::protocol::schema::{Flag as Remark, Output};
@@ -28,7 +28,7 @@ use crate::transcript::{
 };
 
 /// What is known of the line's surroundings: the state before it.
-pub(super) struct Around<'a> {
+pub(super) struct FoldContext<'a> {
     /// The call that was under way.
     pub open: Option<&'a ToolIntent>,
     /// The call that a result belongs to.
@@ -72,7 +72,7 @@ pub struct Opinion {
 /// What a referee says, as its line has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Said {
+pub enum RefereeOutcome {
     /// Of a pair, told of the new picture.
     Verdict {
         /// The verdict.
@@ -84,7 +84,7 @@ pub enum Said {
     Ruling(Ruling),
 }
 
-impl Said {
+impl RefereeOutcome {
     /// An opinion on a pair, told of the picture that lay at `side`.
     pub fn of(opinion: crate::referee::Opinion, side: Side) -> Self {
         Self::Verdict { verdict: opinion.verdict(side), why: opinion.why }
@@ -124,9 +124,9 @@ impl Opinion {
             return Answered::Unavailable(reply.error.clone().unwrap_or_default());
         };
         (self.failures, self.pause) = (0, Duration::ZERO);
-        let verdict = match serde_json::from_value::<Said>(opinion.clone()) {
-            Ok(Said::Ruling(ruling)) => return Answered::Ruling(ruling),
-            Ok(Said::Verdict { verdict, .. }) => verdict,
+        let verdict = match serde_json::from_value::<RefereeOutcome>(opinion.clone()) {
+            Ok(RefereeOutcome::Ruling(ruling)) => return Answered::Ruling(ruling),
+            Ok(RefereeOutcome::Verdict { verdict, .. }) => verdict,
             Err(error) => return Answered::Unavailable(error.to_string()),
         };
         self.verdicts.push(verdict);
@@ -241,7 +241,7 @@ impl Steering {
         if call.name == ATTEMPT_DONE {
             return None;
         }
-        let asked = Happened::ToolAsked { tool: call.name.clone(), args: call.arguments.clone() };
+        let asked = Input::ToolAsked { tool: call.name.clone(), args: call.arguments.clone() };
         let (_, commands) = self.run.clone().step(&self.protocol, asked);
         let refused = commands.iter().find_map(|command| match command {
             Command::Refuse { fault, .. } => Some(fault.clone()),
@@ -252,7 +252,7 @@ impl Steering {
     }
 
     /// Takes a line in.
-    pub(super) fn fold(&mut self, line: &Line, around: &Around<'_>) {
+    pub(super) fn fold(&mut self, line: &Line, around: &FoldContext<'_>) {
         match &line.event {
             Event::Brief { .. } => {
                 self.carried_out(|c| matches!(c, Command::Work(_)));
@@ -260,7 +260,7 @@ impl Steering {
                 self.ran.clear();
             }
             Event::ToolCall(intent) if !intent.engine && intent.call.name != ATTEMPT_DONE => {
-                self.step(Happened::ToolAsked {
+                self.step(Input::ToolAsked {
                     tool: intent.call.name.clone(),
                     args: intent.call.arguments.clone(),
                 });
@@ -285,8 +285,8 @@ impl Steering {
                 if silent && self.commands.is_empty() {
                     // The original knows no tool that says it: a reply in words is the result.
                     self.step(match self.protocol.dialect {
-                        Dialect::Compat => Happened::Finished { fields: Numbers::new() },
-                        Dialect::Strict => Happened::Spoke,
+                        Dialect::Compat => Input::Finished { fields: Numbers::new() },
+                        Dialect::Strict => Input::Spoke,
                     });
                 }
             }
@@ -299,10 +299,10 @@ impl Steering {
                 self.judged = Some(fields(judgment));
             }
             Event::Protocol { event, .. } => {
-                let Ok(event) = serde_json::from_value::<Happened>(event.clone()) else { return };
+                let Ok(event) = serde_json::from_value::<Input>(event.clone()) else { return };
                 match &event {
-                    Happened::Left { .. } => self.stale = false,
-                    Happened::Measured(_) => self.carried_out(|c| matches!(c, Command::Measure { .. })),
+                    Input::Left { .. } => self.stale = false,
+                    Input::Measured(_) => self.carried_out(|c| matches!(c, Command::Measure { .. })),
                     _ => self.carried_out(asks),
                 }
                 self.step(event);
@@ -316,14 +316,14 @@ impl Steering {
             }
             Event::Clarification { answer: Some(answer), .. } if around.asked => {
                 self.carried_out(|c| matches!(c, Command::AskPerson { .. }));
-                self.step(Happened::Answered { accepted: is_yes(answer) });
+                self.step(Input::Answered { accepted: is_yes(answer) });
             }
             Event::WrapUp { reason, .. } if self.run.stage() == Stage::Work => {
                 self.step(if reason == wording::STOPPED {
-                    Happened::Stop { now: false }
+                    Input::Stop { now: false }
                 } else {
                     let cap = around.cap.map_or_else(String::new, |exhausted| exhausted.cap.to_string());
-                    Happened::CapFired { cap }
+                    Input::CapFired { cap }
                 });
             }
             _ => {}
@@ -340,13 +340,13 @@ impl Steering {
             self.carried_out(|c| matches!(c, Command::Rollback { .. }));
             if !ok {
                 let message = "an attempt that failed could not be taken back".to_owned();
-                self.step(Happened::Broken { message });
+                self.step(Input::Broken { message });
             }
             return;
         }
         self.carried_out(|c| matches!(c, Command::Act { .. }));
         let (tool, args) = (call.name.clone(), call.arguments.clone());
-        self.step(Happened::ToolReturned { tool, args, ok, head: Some(head.clone()) });
+        self.step(Input::ToolReturned { tool, args, ok, head: Some(head.clone()) });
     }
 
     fn returned(&mut self, call: &ToolCall, ok: bool, head: &HeadState) {
@@ -357,7 +357,7 @@ impl Steering {
             self.ran.push(call.name.clone());
         }
         let (tool, args) = (call.name.clone(), call.arguments.clone());
-        self.step(Happened::ToolReturned { tool, args, ok, head: Some(head.clone()) });
+        self.step(Input::ToolReturned { tool, args, ok, head: Some(head.clone()) });
     }
 
     /// Whether a call that came back is the attempt's end: the model says so, ends the session, or has left what
@@ -372,7 +372,7 @@ impl Steering {
         };
         if ok && over && self.commands.is_empty() {
             let fields = self.judged.clone().unwrap_or_default();
-            self.step(Happened::Finished { fields });
+            self.step(Input::Finished { fields });
         }
     }
 
@@ -383,31 +383,31 @@ impl Steering {
         }
         if call.name == ATTEMPT_DONE {
             // It said something, and it is not done.
-            return self.step(Happened::Spoke);
+            return self.step(Input::Spoke);
         }
         let (tool, args) = (call.name.clone(), call.arguments.clone());
-        self.step(Happened::ToolAsked { tool: tool.clone(), args: args.clone() });
+        self.step(Input::ToolAsked { tool: tool.clone(), args: args.clone() });
         let allowed = self.commands.iter().any(|c| matches!(c, Command::RunTool { .. }));
         self.carried_out(|c| matches!(c, Command::RunTool { .. } | Command::Refuse { .. }));
         if allowed {
-            self.step(Happened::ToolReturned { tool, args, ok: false, head: None });
+            self.step(Input::ToolReturned { tool, args, ok: false, head: None });
         }
     }
 
     fn spent(&mut self, amounts: &Amounts, ms: u64) {
         self.stale |= self.accounts;
         let limited = self.protocol.state(self.run.state()).is_some_and(|state| state.budget.is_some());
-        if limited && self.run.phase() != Waits::Ended {
-            self.step(Happened::Spent { amounts: *amounts, ms });
+        if limited && self.run.phase() != WaitState::Ended {
+            self.step(Input::Spent { amounts: *amounts, ms });
         }
     }
 
     fn heard(&mut self, reply: &RefereeReply) {
         let event = match self.opinion.fold(reply) {
             Answered::NotYet => return,
-            Answered::Verdict(verdict) => Happened::Judged { verdict },
-            Answered::Ruling(ruling) => Happened::Ruled(ruling),
-            Answered::Unavailable(message) => Happened::Failed { message },
+            Answered::Verdict(verdict) => Input::Judged { verdict },
+            Answered::Ruling(ruling) => Input::Ruled(ruling),
+            Answered::Unavailable(message) => Input::Failed { message },
         };
         self.carried_out(|c| matches!(c, Command::Compare { .. } | Command::AskReferee { .. }));
         self.step(event);
@@ -420,7 +420,7 @@ impl Steering {
         }
     }
 
-    fn step(&mut self, event: Happened) {
+    fn step(&mut self, event: Input) {
         let (run, commands) = self.run.clone().step(&self.protocol, event);
         self.run = run;
         // Whatever leads on makes what was asked for before pointless; what was to be said and taken back stays.

@@ -51,13 +51,13 @@ impl Engine {
 
 /// What decides a picture of a session's photo: state, size and level.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Look {
+pub struct RenderKey {
     pub(super) state: Hash,
     pub(super) long_edge: u32,
     pub(super) quality: String,
 }
 
-impl Look {
+impl RenderKey {
     /// The picture of that state, longest side and level of quality.
     pub fn new(state: &Hash, long_edge: u32, quality: &str) -> Self {
         Self { state: state.clone(), long_edge, quality: quality.into() }
@@ -89,7 +89,7 @@ pub struct View {
     /// Proposals made so far, (taste, notes).
     pub proposals: (usize, usize),
     /// Pictures begun ahead and not paid for, by the line of their intent.
-    pub ahead: BTreeMap<Look, u64>,
+    pub ahead: BTreeMap<RenderKey, u64>,
     /// Whether the engine makes this call because the protocol says so, and not the model.
     pub acting: bool,
 }
@@ -156,7 +156,7 @@ impl From<Value> for Answer {
 }
 
 /// A commit with its state, resolved.
-pub struct Place {
+pub struct ResolvedRef {
     /// How it was named.
     pub name: String,
     /// The commit.
@@ -169,7 +169,7 @@ pub struct Place {
 
 impl ToolContext<'_> {
     /// Resolves `baseline`, a branch, tag or commit; nothing is where the session stands.
-    pub fn place(&self, name: Option<&str>) -> Result<Place, Fault> {
+    pub fn place(&self, name: Option<&str>) -> Result<ResolvedRef, Fault> {
         let (name, commit) = match name.map(str::trim) {
             None | Some("" | "HEAD" | "head" | "current") => {
                 let head = &self.view.head;
@@ -182,7 +182,7 @@ impl ToolContext<'_> {
         };
         let info = self.photo.workspace().commit(&commit).map_err(|e| Fault::from(&e))?;
         let state = self.photo.workspace().state(&info.state).map_err(|e| Fault::from(&e))?;
-        Ok(Place { name, commit, state_hash: info.state, state })
+        Ok(ResolvedRef { name, commit, state_hash: info.state, state })
     }
 
     /// A commit, read once a session.

@@ -3,7 +3,7 @@
 use crate::tools::{Answer, ToolContext, args, edit};
 use base::error::Fault;
 use darktable::render::Quality;
-use engine::vocabulary::grey_card::{MOVE, Place, RADIUS, solve};
+use engine::vocabulary::grey_card::{MOVE, Patch, RADIUS, solve};
 
 pub fn grey_card(context: &mut ToolContext<'_>, args: args::GreyCard) -> Result<Answer, Fault> {
     context.branch()?;
@@ -18,7 +18,7 @@ pub fn grey_card(context: &mut ToolContext<'_>, args: args::GreyCard) -> Result<
     let mut look = |probe| context.render(probe, edge, Quality::Preview).map(|rendered| rendered.picture);
     let [plain, red, blue] = &probes;
     let (plain, red, blue) = (look(plain)?, look(red)?, look(blue)?);
-    let place = Place { center: args.center, radius: args.radius.unwrap_or(RADIUS) };
+    let place = Patch { center: args.center, radius: args.radius.unwrap_or(RADIUS) };
     let values = solve([&plain, &red, &blue], &place).map_err(|e| Fault::from(&e))?;
     let args = args::ApplyPrimitive {
         primitive_name: MOVE.to_owned(),

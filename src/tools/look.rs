@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::tools::args;
-use crate::tools::context::Place;
+use crate::tools::context::ResolvedRef;
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, file_remedy};
 use base::error::{Coded, ErrorCode, Fault};
@@ -102,7 +102,7 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
 /// The picture of a place with a mask drawn over it.
 fn mask_on(
     context: &mut ToolContext<'_>,
-    place: &Place,
+    place: &ResolvedRef,
     mask: &args::ShowMask,
     edge: u32,
 ) -> Result<Answer, Fault> {
@@ -196,7 +196,7 @@ pub fn compare(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Ans
 /// The picture of a place with its numbers, and the JPEG for the model.
 fn picture_of(
     context: &mut ToolContext<'_>,
-    place: &Place,
+    place: &ResolvedRef,
     edge: u32,
 ) -> Result<(Value, crate::conversation::ImageRef), Fault> {
     let rendered = context.render(&place.state, edge, Quality::Preview)?;

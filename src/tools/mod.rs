@@ -23,7 +23,7 @@ mod steered;
 use serde_json::Value;
 
 pub use blobs::BlobStore;
-pub use context::{Answer, BranchView, Engine, Look, ToolContext, View, millis};
+pub use context::{Answer, BranchView, Engine, RenderKey, ToolContext, View, millis};
 pub use judge::{Measured, baseline_preview, default_judgment, moves_of, verify_claim};
 pub use measures::Measures;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::budget::Amounts;
 use crate::gate::Permit;
-use crate::tools::context::{Look, Place, ToolContext, millis};
+use crate::tools::context::{RenderKey, ResolvedRef, ToolContext, millis};
 use crate::transcript::Event;
 use base::error::{ErrorCode, Fault};
 use base::ids::RefName;
@@ -26,7 +26,8 @@ impl ToolContext<'_> {
     /// The picture of a state, if it is there already and was asked for before.
     pub fn looked_at(&self, state: &EditState, long_edge: u32, quality: Quality) -> Option<Rendered> {
         // What was begun ahead is no one's picture until it is paid for.
-        let unpaid = self.view.ahead.contains_key(&Look::new(&state.hash(), long_edge, quality.as_str()));
+        let unpaid =
+            self.view.ahead.contains_key(&RenderKey::new(&state.hash(), long_edge, quality.as_str()));
         let request = RenderRequest { raw: &self.engine.raw, state, long_edge, quality };
         (!unpaid).then(|| self.engine.renderer.cached(&request)).flatten()
     }
@@ -98,7 +99,7 @@ impl ToolContext<'_> {
 
     /// Leave for one render that is asked for.
     fn admit(&mut self, state: &EditState, long_edge: u32, quality: Quality) -> Result<Permit, Fault> {
-        let joins = self.view.ahead.remove(&Look::new(&state.hash(), long_edge, quality.as_str()));
+        let joins = self.view.ahead.remove(&RenderKey::new(&state.hash(), long_edge, quality.as_str()));
         let estimate = self.estimate(long_edge, quality).filter(|_| joins.is_none());
         let intent = Event::RenderIntent {
             state: state.hash(),
@@ -139,7 +140,7 @@ impl ToolContext<'_> {
     pub fn render_ahead(&mut self) -> Result<(), Fault> {
         let (long_edge, quality) = (self.view.start.preview_edge, Quality::Preview);
         let place = self.place(None)?;
-        let look = Look::new(&place.state_hash, long_edge, quality.as_str());
+        let look = RenderKey::new(&place.state_hash, long_edge, quality.as_str());
         let request = RenderRequest { raw: &self.engine.raw, state: &place.state, long_edge, quality };
         let estimate = self.estimate(long_edge, quality);
         if self.view.ahead.contains_key(&look)
@@ -167,7 +168,12 @@ impl ToolContext<'_> {
     }
 
     /// The baseline's picture and that of the step before, where they were looked at.
-    fn seen_before(&self, place: &Place, long_edge: u32, quality: Quality) -> Result<Vec<Rendered>, Fault> {
+    fn seen_before(
+        &self,
+        place: &ResolvedRef,
+        long_edge: u32,
+        quality: Quality,
+    ) -> Result<Vec<Rendered>, Fault> {
         let baseline = self.place(Some("baseline"))?;
         let parent = self.commit(&place.commit)?.parents.first().cloned();
         let parent = parent.map(|parent| self.place(Some(parent.as_str()))).transpose()?;
@@ -181,7 +187,7 @@ impl ToolContext<'_> {
         for (look, seq) in self.view.ahead.clone() {
             if which(seq) {
                 self.view.ahead.remove(&look);
-                let Look { state, long_edge, quality } = look;
+                let RenderKey { state, long_edge, quality } = look;
                 let event = Event::Render {
                     intent: Some(seq),
                     state,

@@ -28,7 +28,7 @@ use std::process::Command;
 use darktable::checks;
 use darktable::process::{Job, arguments};
 use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
-use darktable::sandbox::Reach;
+use darktable::sandbox::SandboxPaths;
 use darktable::scratch::{Base, History, Order, PICTURE, Scratch};
 use darktable::worker::Worker;
 
@@ -307,7 +307,7 @@ fn a_darktable_without_memory_fails_instead_of_hanging() {
         temp: studio.dir.path(),
         env: &[("OMP_NUM_THREADS", "2")],
         sandbox: studio.cli.sandbox().ok(),
-        reach: Reach { read: &[], write: &[] },
+        reach: SandboxPaths { read: &[], write: &[] },
         memory,
         watch: checks::is_telling,
     };

@@ -9,7 +9,7 @@ use darktable::baseline;
 use darktable::layout::Layouts;
 use darktable::process::{self, Job, arguments};
 use darktable::render::{Quality, RenderError, RenderRequest, Renderer};
-use darktable::sandbox::{Isolation, Reach, Sandbox};
+use darktable::sandbox::{Isolation, Sandbox, SandboxPaths};
 use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
@@ -89,7 +89,7 @@ fn reached(sandbox: Option<&Sandbox>) -> Vec<String> {
         temp: &temp,
         env: &[(ORDER, &order)],
         sandbox,
-        reach: Reach { read: &[&given], write: &[] },
+        reach: SandboxPaths { read: &[&given], write: &[] },
         memory: process::memory(),
         watch: |line| line.contains("did: "),
     }

@@ -18,7 +18,7 @@ use crate::frame::{Orientation, StoredSize};
 use crate::layout::Layouts;
 use crate::probe::DarktableCli;
 use crate::render::{Picture, Quality, RenderError};
-use crate::scratch::{Base, CARRIER, History, Order, PICTURE, Scratch, at};
+use crate::scratch::{Base, CARRIER, History, PICTURE, RenderJob, Scratch, at};
 use crate::state::{EditState, GroupMember, MaskForm, Module, Params, Shape, Value};
 use crate::{blend, params, xmp};
 use base::clock::Deadline;
@@ -111,7 +111,7 @@ pub fn ask(
     let scratch = Scratch::writable(&base, raw)?;
     let probe = Probe::lay(&scratch, layouts)?;
     let run = |history, script| {
-        let order = Order {
+        let order = RenderJob {
             sidecar: None,
             long_edge: LONG_EDGE,
             quality: Quality::Preview,

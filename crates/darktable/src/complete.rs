@@ -9,7 +9,7 @@ use crate::forms;
 use crate::layout::Layouts;
 use crate::probe::DarktableCli;
 use crate::render::{Quality, RenderError};
-use crate::scratch::{Base, History, Order, PICTURE, Scratch, at};
+use crate::scratch::{Base, History, PICTURE, RenderJob, Scratch, at};
 use crate::state::{EditState, MaskForm, Module, Params, Shape};
 use crate::xmp::{self, Foreign};
 use base::clock::Deadline;
@@ -38,7 +38,7 @@ pub fn complete(
     beside.push(".xmp");
     let beside = Path::new(&beside);
     fs::write(beside, sidecar).map_err(at(beside))?;
-    let order = Order {
+    let order = RenderJob {
         sidecar: None,
         long_edge: LONG_EDGE,
         quality: Quality::Preview,

@@ -18,7 +18,7 @@ use crate::metadata::{self, Metadata};
 use crate::oneshot::OneShot;
 use crate::probe::Version;
 use crate::render::{Picture, Quality, RawFile, RenderError};
-use crate::scratch::{History, LARGEST_EDGE, Order, Scratch};
+use crate::scratch::{History, LARGEST_EDGE, RenderJob, Scratch};
 use crate::state::EditState;
 use base::clock::Deadline;
 use base::error::{Coded, ErrorCode};
@@ -294,7 +294,7 @@ impl OneShot {
         let scratch = Scratch::new(&self.base, &raw.path)?;
         let sidecar = scratch.write_sidecar(&sidecar)?;
         let long_edge = settings.long_edge.unwrap_or(LARGEST_EDGE);
-        let order = Order {
+        let order = RenderJob {
             sidecar: Some(&sidecar),
             long_edge,
             quality: Quality::Judge,

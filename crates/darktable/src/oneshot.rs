@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::checks;
 use crate::probe::DarktableCli;
 use crate::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
-use crate::scratch::{Base, History, Order, PICTURE, Scratch};
+use crate::scratch::{Base, History, PICTURE, RenderJob, Scratch};
 use crate::state::EditState;
 use base::clock::Deadline;
 
@@ -65,7 +65,7 @@ impl OneShot {
         }
         let scratch = Scratch::new(&self.base, raw)?;
         let sidecar = scratch.write_sidecar(sidecar)?;
-        let order = Order {
+        let order = RenderJob {
             sidecar: Some(&sidecar),
             long_edge,
             quality,
@@ -90,8 +90,14 @@ impl OneShot {
         deadline: &Deadline,
     ) -> Result<Picture, RenderError> {
         let scratch = Scratch::new(&self.base, raw)?;
-        let order =
-            Order { sidecar: None, long_edge, quality, history: History::Unsaid, export: None, script: None };
+        let order = RenderJob {
+            sidecar: None,
+            long_edge,
+            quality,
+            history: History::Unsaid,
+            export: None,
+            script: None,
+        };
         let ended = scratch.run(&self.cli, &self.base, &order, deadline)?;
         checks::ending(&ended, raw, &scratch.output())?;
         checks::decoded(&scratch.output(), PICTURE, long_edge)

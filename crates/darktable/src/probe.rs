@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::preload;
 use crate::process::{self, Job, RunError, arguments};
 use crate::render::RenderError;
-use crate::sandbox::{Isolation, Reach, Sandbox};
+use crate::sandbox::{Isolation, Sandbox, SandboxPaths};
 use base::clock::Deadline;
 
 /// The environment variable that names another `darktable-cli`.
@@ -264,7 +264,7 @@ fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<An
             temp: home.path(),
             env,
             sandbox,
-            reach: Reach { read: &[], write: &[] },
+            reach: SandboxPaths { read: &[], write: &[] },
             memory: process::memory(),
             watch: |_| false,
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use crate::sandbox::{Reach, Sandbox};
+use crate::sandbox::{Sandbox, SandboxPaths};
 use base::clock::Deadline;
 
 /// How often a running child is looked at.
@@ -55,7 +55,7 @@ pub struct Job<'a> {
     /// What confines it, if anything does.
     pub sandbox: Option<&'a Sandbox>,
     /// What it may reach then, beside `home` and `temp`, which it may write in.
-    pub reach: Reach<'a>,
+    pub reach: SandboxPaths<'a>,
     /// How many bytes of memory it may map; [`memory`] says how many are sensible.
     pub memory: u64,
     /// Picks the lines of output that are kept whole, however much else is printed.
@@ -150,7 +150,7 @@ impl Job<'_> {
 
     fn start(&self, input: Stdio) -> Result<Group, RunError> {
         let write = [self.reach.write, &[self.home, self.temp]].concat();
-        let reach = Reach { read: self.reach.read, write: &write };
+        let reach = SandboxPaths { read: self.reach.read, write: &write };
         let mut command = match self.sandbox {
             Some(sandbox) => sandbox.command(self.program, &reach),
             None => Command::new(self.program),
@@ -386,7 +386,7 @@ mod tests {
             temp: dir.path(),
             env: &[],
             sandbox: None,
-            reach: Reach { read: &[], write: &[] },
+            reach: SandboxPaths { read: &[], write: &[] },
             memory: 1 << 28,
             watch,
         }

@@ -40,7 +40,7 @@ impl fmt::Display for Sandbox {
 
 /// What a confined child may reach beside the system's programs and libraries.
 #[derive(Clone, Copy, Debug)]
-pub struct Reach<'a> {
+pub struct SandboxPaths<'a> {
     /// Files and folders that it may read.
     pub read: &'a [&'a Path],
     /// Folders that it may read and write.
@@ -79,7 +79,7 @@ impl Sandbox {
     }
 
     /// The command that runs `program` in here, without its arguments.
-    pub(super) fn command(&self, program: &Path, reach: &Reach<'_>) -> Command {
+    pub(super) fn command(&self, program: &Path, reach: &SandboxPaths<'_>) -> Command {
         match self {
             Self::Kernel => Command::new(program),
             Self::Bubblewrap(bwrap) => {
@@ -104,7 +104,7 @@ impl Sandbox {
         &self,
         command: &mut Command,
         program: &Path,
-        reach: &Reach<'_>,
+        reach: &SandboxPaths<'_>,
     ) -> io::Result<Child> {
         match self {
             Self::Bubblewrap(_) => command.spawn(),
@@ -118,7 +118,7 @@ impl Sandbox {
 
 /// Everything that a child may read but not write: the system's folders, where the program is installed, and
 /// what it was given.
-fn readable(program: &Path, reach: &Reach<'_>) -> Vec<PathBuf> {
+fn readable(program: &Path, reach: &SandboxPaths<'_>) -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let given = reach.read.iter().map(|&path| path.to_owned());
     common(program, home.as_deref()).into_iter().chain(given).collect()
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn bubblewrap_gets_nothing_but_what_is_allowed() {
         let sandbox = Sandbox::Bubblewrap("/usr/bin/bwrap".into());
-        let reach = Reach { read: &[Path::new("/given")], write: &[Path::new("/own")] };
+        let reach = SandboxPaths { read: &[Path::new("/given")], write: &[Path::new("/own")] };
         let command = sandbox.command(Path::new("/bin/true"), &reach);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let line = words.join(" ");

@@ -32,7 +32,7 @@ use crate::preload;
 use crate::probe::DarktableCli;
 use crate::process::{self, Ended, Job, RunError, arguments};
 use crate::render::{Quality, RenderError};
-use crate::sandbox::Reach;
+use crate::sandbox::SandboxPaths;
 use crate::state::EditState;
 use base::clock::Deadline;
 use base::files;
@@ -198,7 +198,7 @@ impl Base {
             env: &env,
             sandbox: cli.sandbox().ok(),
             // Whatever it will be asked for.
-            reach: Reach { read: &readable, write: &[&self.scratch(), &config] },
+            reach: SandboxPaths { read: &readable, write: &[&self.scratch(), &config] },
             memory: process::memory(),
             watch,
         })
@@ -247,7 +247,7 @@ pub struct Scratch {
 
 /// What one run is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+pub struct RenderJob<'a> {
     /// The sidecar, or `None` for darktable's own defaults.
     pub sidecar: Option<&'a Path>,
     /// The longest side in pixels.
@@ -350,7 +350,7 @@ impl Scratch {
         &self,
         cli: &DarktableCli,
         base: &Base,
-        order: &Order<'_>,
+        order: &RenderJob<'_>,
         deadline: &Deadline,
     ) -> Result<Ended, RenderError> {
         let config = base.config(cli);
@@ -367,7 +367,7 @@ impl Scratch {
             temp: self.dir.path(),
             env: &env,
             sandbox: cli.sandbox().ok(),
-            reach: Reach { read: &readable, write: &[&config] },
+            reach: SandboxPaths { read: &readable, write: &[&config] },
             memory: process::memory(),
             watch: checks::is_telling,
         };
@@ -379,7 +379,7 @@ impl Scratch {
     }
 
     /// Measured on 4.2.1: `--hq` defaults to true, sidecar writing to the user's taste.
-    fn command_line(&self, order: &Order<'_>, config: &Path) -> Vec<OsString> {
+    fn command_line(&self, order: &RenderJob<'_>, config: &Path) -> Vec<OsString> {
         let edge = order.long_edge.min(LARGEST_EDGE).to_string();
         let (sidecars, picture) = match order.history {
             History::Unsaid => ("write_sidecar_files=never", PICTURE),

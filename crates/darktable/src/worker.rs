@@ -50,7 +50,7 @@ pub struct Worker {
     idle: Mutex<Vec<Child>>,
     /// Process numbers of those at work.
     busy: Mutex<Vec<u32>>,
-    trouble: Mutex<Trouble>,
+    trouble: Mutex<Breaker>,
     notes: Mutex<Vec<String>>,
 }
 
@@ -60,19 +60,19 @@ struct Child {
     /// The level that it renders at: darktable reads that once, at its start.
     quality: Quality,
     /// The photograph that it rendered last.
-    place: Option<Place>,
+    place: Option<LoadedPhoto>,
     /// The script and the picture that it was started with.
     _folder: TempDir,
 }
 
 /// A photograph where a child has it.
-struct Place {
+struct LoadedPhoto {
     scratch: Scratch,
     /// The photograph there, as it was then.
     file: FileIdentity,
 }
 
-impl Place {
+impl LoadedPhoto {
     fn new(base: &Base, raw: &Path) -> Result<Self, RenderError> {
         let scratch = Scratch::new(base, raw)?;
         // Of the link; where the photograph is another file by now, it does not hold that.
@@ -90,7 +90,7 @@ impl Place {
 
 /// What went wrong lately.
 #[derive(Debug, Default)]
-struct Trouble {
+struct Breaker {
     in_a_row: u32,
     last: Option<Instant>,
 }
@@ -188,7 +188,7 @@ impl Worker {
         // Whatever goes wrong below, the next picture has a fresh place.
         let place = match child.place.take().filter(|place| place.holds(raw)) {
             Some(place) => place,
-            None => Place::new(&self.base, raw)?,
+            None => LoadedPhoto::new(&self.base, raw)?,
         };
         let scratch = &place.scratch;
         scratch.write_sidecar_beside(sidecar)?;
@@ -256,7 +256,7 @@ impl Worker {
         }
     }
 
-    fn troubled(&self, error: &LiveError) {
+    fn record_failure(&self, error: &LiveError) {
         let mut trouble = lock(&self.trouble);
         trouble.in_a_row += 1;
         trouble.last = Some(Instant::now());
@@ -290,7 +290,7 @@ impl Renderer for Worker {
         }
         let error = match self.by_child(request, &sidecar, deadline)? {
             Ok(rendered) => {
-                *lock(&self.trouble) = Trouble::default();
+                *lock(&self.trouble) = Breaker::default();
                 return Ok(rendered);
             }
             Err(error) => error,
@@ -298,7 +298,7 @@ impl Renderer for Worker {
         let rendered = oneshot();
         // A picture that nobody can render is not the child's fault.
         if rendered.is_ok() || !matches!(error, LiveError::Refused(_)) {
-            self.troubled(&error);
+            self.record_failure(&error);
         }
         rendered
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::budget::Amounts;
-use crate::eval::manifest::{Asked, Done, FORMAT, Failure, GoldenRecord, MadeWith, Standing};
+use crate::eval::manifest::{CellStatus, Done, FORMAT, Failure, GoldenRecord, MadeWith, RunRequest};
 use crate::eval::metrics::{METRICS_VERSION, Measured, Reading};
 use crate::eval::stats::SplitMix;
 use crate::transcript::Outcome;
@@ -12,15 +12,15 @@ fn reading(value: f64) -> Reading {
 }
 
 /// A finished session of run `a` with these metrics; whatever must hold holds.
-fn done(metrics: &[(&str, f64)]) -> Standing {
+fn done(metrics: &[(&str, f64)]) -> CellStatus {
     done_by("a", metrics)
 }
 
 /// A finished session with these metrics; whatever must hold holds.
-fn done_by(name: &str, metrics: &[(&str, f64)]) -> Standing {
+fn done_by(name: &str, metrics: &[(&str, f64)]) -> CellStatus {
     let hard = METRICS.iter().filter(|m| m.hard).map(|m| (m.name.to_owned(), reading(1.0)));
     let own = metrics.iter().map(|(name, value)| ((*name).to_owned(), reading(*value)));
-    Standing::Done(Box::new(Done {
+    CellStatus::Done(Box::new(Done {
         session: "s".into(),
         outcome: Outcome::Completed,
         cap: None,
@@ -39,14 +39,14 @@ fn done_by(name: &str, metrics: &[(&str, f64)]) -> Standing {
     }))
 }
 
-fn failed() -> Standing {
+fn failed() -> CellStatus {
     let failure = Failure {
         code: ErrorCode::ProviderError,
         message: "down".into(),
         spent: Amounts { cost_micro_usd: 7, ..Amounts::default() },
         at: jiff::Timestamp::UNIX_EPOCH,
     };
-    Standing::Failed { failures: vec![failure] }
+    CellStatus::Failed { failures: vec![failure] }
 }
 
 /// A run of one arm over so many scenarios and repeats.
@@ -54,7 +54,7 @@ fn run(
     name: &str,
     prompt: &str,
     size: (usize, u32),
-    standing: &mut dyn FnMut(usize, u32) -> Standing,
+    standing: &mut dyn FnMut(usize, u32) -> CellStatus,
 ) -> Manifest {
     let (scenarios, repeats) = size;
     let id = |n: usize| format!("{n:03}_scenario");
@@ -75,7 +75,7 @@ fn run(
     Manifest {
         format: FORMAT,
         run: name.into(),
-        asked: Asked {
+        asked: RunRequest {
             golden: "g".into(),
             scenarios: Vec::new(),
             prompts: vec![prompt.into()],
@@ -149,8 +149,8 @@ fn equals_are_told_apart_no_more_often_than_one_time_in_twenty() {
     for size in [(6, 2), (12, 3), (20, 3)] {
         let claims = (0..TRIALS).filter(|_| {
             let verdict = trial(&mut random, size, 0.0).primary.verdict;
-            assert_ne!(verdict, Verdict::Equivalent, "this noise proves nothing equal");
-            verdict != Verdict::Inconclusive
+            assert_ne!(verdict, Conclusion::Equivalent, "this noise proves nothing equal");
+            verdict != Conclusion::Inconclusive
         });
         // 5 % of 400 is 20, give or take 4.4: more than 2.5 of these would be no luck.
         let claims = claims.count();
@@ -166,15 +166,15 @@ fn a_planted_improvement_is_found_with_its_size() {
     let (mut found, mut covered) = (0, 0);
     for _ in 0..TRIALS {
         let Compared { verdict, paired, .. } = trial(&mut random, (20, 3), 0.6).primary;
-        found += usize::from(verdict == Verdict::Improved);
+        found += usize::from(verdict == Conclusion::Improved);
         covered += usize::from(paired.interval.is_some_and(|[low, high]| (low..=high).contains(&0.6)));
-        assert_ne!(verdict, Verdict::Regressed);
+        assert_ne!(verdict, Conclusion::Regressed);
     }
     assert!(found >= 80, "found {found} of {TRIALS}");
     assert!((88..=100).contains(&covered), "the interval holds the truth {covered} times of {TRIALS}");
     // The other way round it is a regression.
     let worse = trial(&mut random, (20, 3), -1.0);
-    assert_eq!(worse.primary.verdict, Verdict::Regressed);
+    assert_eq!(worse.primary.verdict, Conclusion::Regressed);
     assert!(!worse.passes(Gate::NoRegression) && worse.sentence().starts_with("B is worse"));
 }
 
@@ -183,13 +183,13 @@ fn five_scenarios_cannot_tell_and_say_why() {
     let mut random = SplitMix(13);
     for _ in 0..50 {
         let comparison = trial(&mut random, (5, 3), 3.0);
-        assert_eq!(comparison.primary.verdict, Verdict::Inconclusive);
+        assert_eq!(comparison.primary.verdict, Conclusion::Inconclusive);
         assert!(comparison.sentence().contains("5 scenarios are too few"), "{}", comparison.sentence());
         assert!(!comparison.passes(Gate::Improvement) && comparison.passes(Gate::NoRegression));
     }
     // Six can tell, if all agree; where they cannot, the size that could be told is named.
     let twelve = trial(&mut random, (12, 1), 0.05);
-    assert_eq!(twelve.primary.verdict, Verdict::Inconclusive);
+    assert_eq!(twelve.primary.verdict, Conclusion::Inconclusive);
     let seen = format!("{:.3}", twelve.primary.paired.detectable.unwrap());
     assert!(twelve.sentence().contains(&format!("a true difference of {seen}")), "{}", twelve.sentence());
 }
@@ -199,7 +199,7 @@ fn the_same_run_against_itself_is_equivalent() {
     let mut random = SplitMix(14);
     let one = run("a", "p@v1", (8, 2), &mut |_, _| done(&[("recovery", normal(&mut random))]));
     let comparison = compared(&one, &one, None);
-    assert_eq!(comparison.primary.verdict, Verdict::Equivalent);
+    assert_eq!(comparison.primary.verdict, Conclusion::Equivalent);
     assert_eq!((comparison.primary.paired.ties, comparison.cautions.len()), (8, 0));
 }
 
@@ -211,7 +211,7 @@ fn a_metric_where_less_is_better_is_turned_round() {
     let comparison = compared(&tokens(1000.0), &tokens(800.0), None);
     let tokens = comparison.others.iter().find(|o| o.metric == "tokens").unwrap();
     assert_eq!((tokens.paired.mean, tokens.paired.wins), (200.0, 8));
-    assert_eq!(tokens.verdict, Verdict::Improved);
+    assert_eq!(tokens.verdict, Conclusion::Improved);
     assert_eq!((tokens.mean_a, tokens.mean_b), (1003.5, 803.5));
 }
 
@@ -227,13 +227,13 @@ fn many_looks_need_more_evidence_than_one() {
     };
     let (a, b) = (run(0.0), run(1.0));
     let comparison = compared(&a, &b, None);
-    assert_eq!(comparison.primary.verdict, Verdict::Improved);
+    assert_eq!(comparison.primary.verdict, Conclusion::Improved);
     let leakage = comparison.others.iter().find(|o| o.metric == "leakage").unwrap();
     assert!((leakage.paired.p - comparison.primary.paired.p).abs() < 1e-12);
     assert!(leakage.p_adjusted > 4.0 * leakage.paired.p - 1e-12);
     // Chosen after the fact, the same metric decides nothing.
     let looked = compared(&a, &b, Some("leakage"));
-    assert_eq!(looked.primary.verdict, Verdict::Inconclusive);
+    assert_eq!(looked.primary.verdict, Conclusion::Inconclusive);
     assert!(looked.cautions.iter().any(|c| c.contains("after the fact")), "{:?}", looked.cautions);
 }
 
@@ -276,10 +276,10 @@ fn a_broken_promise_fails_the_gate_whatever_the_figures_say() {
     let a = run("a", "p@v1", (6, 1), &mut |_, _| done(&[("recovery", 0.1)]));
     let mut b = run("b", "p@v1", (6, 1), &mut |n, _| done(&[("recovery", 0.5 + n as f64 / 10.0)]));
     let passing = compared(&a, &b, None);
-    assert_eq!(passing.primary.verdict, Verdict::Improved);
+    assert_eq!(passing.primary.verdict, Conclusion::Improved);
     assert!(passing.passes(Gate::Improvement));
     assert!(passing.junit(Gate::Improvement).contains("failures=\"0\""));
-    if let Standing::Done(done) = &mut b.cells[3].standing {
+    if let CellStatus::Done(done) = &mut b.cells[3].standing {
         let reading = done.measured.metrics.get_mut("main_untouched").unwrap();
         *reading = Reading { value: Some(0.0), unit: String::new(), why: "main <moved>".into() };
     }
@@ -328,7 +328,7 @@ fn only_like_is_compared_with_like() {
     let cautions = both.unwrap().cautions;
     assert!(cautions.iter().any(|c| c == "darktable differs: 4.2.1 and 5.0"), "{cautions:?}");
     // A run may have taken sessions that another build left.
-    let Standing::Done(done) = &mut b.cells[5].standing else { panic!() };
+    let CellStatus::Done(done) = &mut b.cells[5].standing else { panic!() };
     done.binary = Some(Hash::of("another build"));
     b.cells.iter_mut().for_each(|cell| {
         cell.prompt = "p@v1".into();

@@ -43,7 +43,7 @@ pub struct Finished<'a> {
 
 /// What pictures are made with.
 #[derive(Clone, Copy)]
-pub struct Eyes<'a> {
+pub struct MeasureContext<'a> {
     /// The moves.
     pub vocabulary: &'a Vocabulary,
     /// Layouts of darktable's parameters.
@@ -208,7 +208,7 @@ impl Readings {
 pub fn measure(
     scenario: &Scenario,
     finished: &Finished<'_>,
-    eyes: &Eyes<'_>,
+    eyes: &MeasureContext<'_>,
 ) -> Result<Measured, MeasureError> {
     let mut readings = Readings(conduct::conduct(scenario, finished, eyes.vocabulary)?);
     let branches = pixels::pixels(scenario, finished, eyes, &mut readings)?;

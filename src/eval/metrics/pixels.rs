@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::eval::metrics::conduct::{judgments, moves_in_effect, told};
-use crate::eval::metrics::{BranchReading, EDGE, Eyes, Finished, MeasureError, Readings};
+use crate::eval::metrics::{BranchReading, EDGE, Finished, MeasureContext, MeasureError, Readings};
 use crate::eval::scenario::{Direction, Region, Scenario};
 use crate::transcript::{Judgment, JudgmentSource, Vector};
 use base::ids::RefName;
@@ -128,7 +128,7 @@ pub fn overlap(a: &[f32], b: &[f32]) -> f64 {
 
 /// A scenario's photo, looked at.
 pub struct Gaze<'a> {
-    eyes: &'a Eyes<'a>,
+    eyes: &'a MeasureContext<'a>,
     raw: RawFile,
     facts: PhotoFacts,
     long_edge: u32,
@@ -136,7 +136,7 @@ pub struct Gaze<'a> {
 
 impl<'a> Gaze<'a> {
     /// At the photo as darktable develops it by default, in pictures of this longest side.
-    pub fn new(eyes: &'a Eyes<'a>, raw: RawFile, facts: PhotoFacts, long_edge: u32) -> Self {
+    pub fn new(eyes: &'a MeasureContext<'a>, raw: RawFile, facts: PhotoFacts, long_edge: u32) -> Self {
         Self { eyes, raw, facts, long_edge }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Gaze<'a> {
 
     /// Where a mask lies on the baseline.
     pub fn cover(&self, mask: &MaskSpec) -> Result<Weights, MeasureError> {
-        let Eyes { vocabulary, layouts, .. } = self.eyes;
+        let MeasureContext { vocabulary, layouts, .. } = self.eyes;
         let probe = vocabulary.mask_probe(mask, &self.facts.baseline, &self.facts, layouts)?;
         let shown = probe.read(&*self.see(&probe.without)?, &*self.see(&probe.with)?);
         Ok(shown.map(|shown| shown.effect().to_vec()).unwrap_or_default())
@@ -181,7 +181,7 @@ struct Seen {
 pub(super) fn pixels(
     scenario: &Scenario,
     finished: &Finished<'_>,
-    eyes: &Eyes<'_>,
+    eyes: &MeasureContext<'_>,
     readings: &mut Readings,
 ) -> Result<Vec<BranchReading>, MeasureError> {
     let Finished { workspace, session } = *finished;

@@ -1,6 +1,6 @@
 //! What a vector asks for, in axes and steps.
 
-use crate::provider::explorer::memory::Wish;
+use crate::provider::explorer::memory::Goal;
 use pixels::metrics::axes::Axis;
 use pixels::metrics::intensity::Intensity;
 use pixels::metrics::vectors::vector_axes;
@@ -29,7 +29,7 @@ pub(super) struct Aim {
 
 impl Aim {
     /// The goal of the branch at `place` in the plan.
-    pub fn of(wish: Option<&Wish>, place: usize) -> Self {
+    pub fn of(wish: Option<&Goal>, place: usize) -> Self {
         let axes = wish.map(|w| vector_axes(&w.name, &w.direction)).unwrap_or_default();
         let measurable = !axes.is_empty();
         let axes = if measurable { axes } else { OPEN.into_iter().cycle().skip(place).take(1).collect() };
@@ -77,8 +77,8 @@ impl Aim {
 mod tests {
     use super::*;
 
-    fn wish(name: &str, direction: &str, intensity: Option<&str>) -> Wish {
-        Wish { name: name.into(), direction: direction.into(), intensity: intensity.map(Into::into) }
+    fn wish(name: &str, direction: &str, intensity: Option<&str>) -> Goal {
+        Goal { name: name.into(), direction: direction.into(), intensity: intensity.map(Into::into) }
     }
 
     #[test]

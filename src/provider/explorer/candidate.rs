@@ -227,7 +227,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::provider::explorer::memory::Wish;
+    use crate::provider::explorer::memory::Goal;
 
     fn dial(min: f64, max: f64, default: f64) -> Value {
         json!({"min": min, "max": max, "default": default, "neutral": 0.0})
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn names(direction: &str, seed: u64) -> Vec<String> {
-        let wish = Wish { name: "v".into(), direction: direction.into(), intensity: None };
+        let wish = Goal { name: "v".into(), direction: direction.into(), intensity: None };
         let found = candidates(&vocabulary(), &Aim::of(Some(&wish), 0), seed);
         found.into_iter().map(|c| c.name).collect()
     }
@@ -319,12 +319,12 @@ mod tests {
 
     #[test]
     fn strength_is_in_defaults_and_stays_in_range() {
-        let wish = Wish { name: "v".into(), direction: "cooler".into(), intensity: None };
+        let wish = Goal { name: "v".into(), direction: "cooler".into(), intensity: None };
         let cool = &candidates(&vocabulary(), &Aim::of(Some(&wish), 0), 0)[0];
         assert_eq!(cool.values(1.0), BTreeMap::from([("amount".to_owned(), -25.0)]));
         assert_eq!(cool.values(9.0)["amount"], -90.0);
         assert_eq!(cool.limit, 3.6);
-        let wish = Wish { name: "v".into(), direction: "deeper blacks".into(), intensity: None };
+        let wish = Goal { name: "v".into(), direction: "deeper blacks".into(), intensity: None };
         let black = &candidates(&vocabulary(), &Aim::of(Some(&wish), 0), 0)[0];
         assert_eq!(black.values(0.77)["amount"], 0.0031);
     }

@@ -33,7 +33,7 @@ const UNSAID_ITERATIONS: u64 = 20;
 
 /// A vector, as the photographer put it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub(super) struct Wish {
+pub(super) struct Goal {
     pub name: String,
     pub direction: String,
     #[serde(default)]
@@ -45,7 +45,7 @@ pub(super) struct Wish {
 pub(super) struct Planned {
     pub name: String,
     /// `None` for an open-ended branch.
-    pub wish: Option<Wish>,
+    pub wish: Option<Goal>,
     /// Whether it was asked for already, with or without success.
     pub tried: bool,
 }
@@ -237,7 +237,7 @@ impl Memory {
     }
 
     /// The vectors of the plan for which the vocabulary has no move.
-    pub fn gaps(&self) -> impl Iterator<Item = &Wish> {
+    pub fn gaps(&self) -> impl Iterator<Item = &Goal> {
         self.plan.iter().filter_map(|planned| planned.wish.as_ref()).filter(|wish| {
             let aim = Aim::of(Some(wish), 0);
             aim.measurable && candidates(&self.moves, &aim, self.seed).is_empty()
@@ -366,7 +366,7 @@ impl Memory {
         let Answer::Good(data) = answer else { return };
         if call.name == "branch" {
             // The engine's own words for the vector are better than those of the plan's prose.
-            let told = Wish::deserialize(&data["vector"]).ok();
+            let told = Goal::deserialize(&data["vector"]).ok();
             let wish = told.or_else(|| self.plan.get(place?)?.wish.clone());
             self.made(asked, wish.as_ref(), place.unwrap_or_default(), share);
         }
@@ -374,7 +374,7 @@ impl Memory {
     }
 
     /// Takes in a branch that was made.
-    fn made(&mut self, asked: &str, wish: Option<&Wish>, place: usize, share: Option<(usize, u64, u64)>) {
+    fn made(&mut self, asked: &str, wish: Option<&Goal>, place: usize, share: Option<(usize, u64, u64)>) {
         let aim = Aim::of(wish, place);
         let (_, share, looks) = share.unwrap_or((0, LEAST_SHARE, 1));
         self.branches.push(Branch {
@@ -457,7 +457,7 @@ impl Memory {
                     let Some(name) = row["branch"].as_str() else { continue };
                     if self.plan.iter().all(|planned| planned.name != name) {
                         let vector = row["vector"].as_str().map(str::to_owned);
-                        let wish = vector.map(|name| Wish { name, ..Wish::default() });
+                        let wish = vector.map(|name| Goal { name, ..Goal::default() });
                         self.plan.push(Planned { name: name.to_owned(), wish, tried: false });
                     }
                 }
@@ -542,7 +542,7 @@ fn planned(line: &str) -> Option<Planned> {
                 Some((direction, intensity)) => (direction.trim(), Some(intensity.to_owned())),
                 None => (words, None),
             };
-        Wish { name: vector.to_owned(), direction: direction.to_owned(), intensity }
+        Goal { name: vector.to_owned(), direction: direction.to_owned(), intensity }
     });
     Some(Planned { name: name.to_owned(), wish, tried: false })
 }

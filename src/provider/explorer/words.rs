@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::provider::explorer::aim::Aim;
-use crate::provider::explorer::memory::{Branch, Figures, Memory, Settings, Wish};
+use crate::provider::explorer::memory::{Branch, Figures, Goal, Memory, Settings};
 use crate::provider::explorer::search;
 
 /// Longest quotation of the photographer's words, in characters.
@@ -144,7 +144,7 @@ pub(super) fn note(memory: &Memory) -> Option<String> {
 }
 
 /// The report of a missing move.
-pub(super) fn gap(wish: &Wish) -> Value {
+pub(super) fn gap(wish: &Goal) -> Value {
     let aim = Aim::of(Some(wish), 0);
     json!({
         "description": format!("No listed move pushes {}, asked for by vector `{}`.", aim.axes_in_words(), wish.name),

@@ -44,7 +44,7 @@ const CARELESS: &str = concat!(
 const CUT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"I\"}}]}\n\ndata: {\"choices\":[{\"del";
 
 /// What is understood of a body that comes in these pieces.
-fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Verdict>, Decoded) {
+fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Classification>, Decoded) {
     struct NoBlobs;
     impl crate::provider::Blobs for NoBlobs {
         fn bytes(&self, _: &base::ids::Hash) -> std::io::Result<Vec<u8>> {
@@ -59,7 +59,7 @@ fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Verdict>, Decoded) {
         }
     }
     incoming.finish();
-    let manner = Manner {
+    let manner = WireConfig {
         origin: "p/m".into(),
         vision: true,
         wire: Wire::default(),

@@ -4,7 +4,7 @@ use super::*;
 use crate::provider::Usage;
 use crate::provider::script::Script;
 use crate::provider::{OpaqueBlock, ToolCall};
-use crate::referee::{Side, Wish};
+use crate::referee::{Goal, Side};
 use base::assets::Overlay;
 
 fn referee() -> ModelReferee {
@@ -29,18 +29,18 @@ fn numbers(shadows: f64) -> Numbers {
         .into()
 }
 
-fn wish() -> Option<Wish<'static>> {
-    Some(Wish { name: "tone", direction: "open the shadows", intensity: Some("gently") })
+fn wish() -> Option<Goal<'static>> {
+    Some(Goal { name: "tone", direction: "open the shadows", intensity: Some("gently") })
 }
 
-fn text(asked: &Asked) -> &str {
+fn text(asked: &Prompted) -> &str {
     match asked.messages.as_slice() {
         [Message::User { text, .. }] => text,
         other => panic!("{other:?}"),
     }
 }
 
-fn everything(asked: &Asked) -> String {
+fn everything(asked: &Prompted) -> String {
     format!("{}{}{}", asked.system, json!(asked.tools), json!(asked.messages))
 }
 
@@ -87,7 +87,7 @@ fn a_pair_is_asked_blind() {
         assert_eq!(asked.tools.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["give_verdict"]);
         assert_eq!(asked.prompts[0].name, "referee/pair@v1");
     }
-    let shown = |asked: &Asked| match asked.messages.as_slice() {
+    let shown = |asked: &Prompted| match asked.messages.as_slice() {
         [Message::User { images, .. }] => {
             images.iter().map(|i| (i.caption.clone(), i.sha256.clone())).collect::<Vec<_>>()
         }
@@ -166,7 +166,7 @@ proptest! {
         let picture = picture("one", "");
         let numbers = numbers(1.0);
         let shown = Shown { picture: &picture, numbers: &numbers };
-        let wish = Wish { name: "v", direction: &words, intensity: Some(&words) };
+        let wish = Goal { name: "v", direction: &words, intensity: Some(&words) };
         let criteria = fenced("criteria", &words);
         let kind = Kind::Pair { criteria: &criteria, a: shown, b: shown };
         let asked = referee().request(&Question { brief: &words, wish: Some(wish), kind }).unwrap();

@@ -46,14 +46,14 @@ const MOST_CLIPPED: f64 = 0.02;
 
 /// A round place on the displayed picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct Patch {
     /// Left to right and top to bottom, 0…1.
     pub center: [f64; 2],
     /// The radius as a share of the picture's shorter side, 0.002…0.5.
     pub radius: f64,
 }
 
-impl Place {
+impl Patch {
     /// Its pixels in a picture, three codes each.
     pub(super) fn pixels<'a>(&self, picture: &'a Picture) -> impl Iterator<Item = &'a [u8; 3]> {
         let (width, height) = (f64::from(picture.width), f64::from(picture.height));
@@ -88,7 +88,7 @@ impl Vocabulary {
 }
 
 /// The values of [`MOVE`] that make the place neutral, from pictures of the three probes in their order.
-pub fn solve(probes: [&Picture; 3], place: &Place) -> Result<BTreeMap<String, f64>, VocabularyError> {
+pub fn solve(probes: [&Picture; 3], place: &Patch) -> Result<BTreeMap<String, f64>, VocabularyError> {
     let [plain, red, blue] = [mean(probes[0], place)?, mean(probes[1], place)?, mean(probes[2], place)?];
     let step = STEP - 1.0;
     // What each channel gets of red, of blue, and whatever the gains are.
@@ -139,7 +139,7 @@ fn linear(state: &EditState, baseline: &EditState) -> EditState {
 }
 
 /// Mean linear light of the place's pixels.
-fn mean(picture: &Picture, place: &Place) -> Result<[f64; 3], VocabularyError> {
+fn mean(picture: &Picture, place: &Patch) -> Result<[f64; 3], VocabularyError> {
     let [x, y] = place.center;
     let inside = [x, y].iter().all(|at| (0.0..=1.0).contains(at)) && (0.002..=0.5).contains(&place.radius);
     if !inside {
@@ -176,7 +176,7 @@ mod tests {
         Picture { width: 40, height: 20, rgb: code.repeat(800) }
     }
 
-    const PLACE: Place = Place { center: [0.5, 0.5], radius: 0.3 };
+    const PLACE: Patch = Patch { center: [0.5, 0.5], radius: 0.3 };
 
     #[test]
     fn mixed_channels_are_solved_exactly() {
@@ -197,13 +197,13 @@ mod tests {
 
     #[test]
     fn a_place_that_is_no_grey_card_is_refused_with_the_reason() {
-        let reason = |pictures: [Picture; 3], place: Place| {
+        let reason = |pictures: [Picture; 3], place: Patch| {
             solve(pictures.each_ref(), &place).unwrap_err().to_string()
         };
         let grey = || [flat([0.2; 3]), flat([0.3, 0.2, 0.2]), flat([0.2, 0.2, 0.3])];
         assert!(solve(grey().each_ref(), &PLACE).is_ok());
-        assert!(reason(grey(), Place { radius: 0.01, ..PLACE }).contains("too small"));
-        assert!(reason(grey(), Place { center: [1.2, 0.5], ..PLACE }).contains("centre"));
+        assert!(reason(grey(), Patch { radius: 0.01, ..PLACE }).contains("too small"));
+        assert!(reason(grey(), Patch { center: [1.2, 0.5], ..PLACE }).contains("centre"));
         assert!(reason([flat([1.0; 3]), flat([1.0; 3]), flat([1.0; 3])], PLACE).contains("clipped"));
         assert!(reason([flat([0.2; 3]), flat([0.2; 3]), flat([0.2; 3])], PLACE).contains("neutral"));
     }

@@ -25,7 +25,7 @@ use darktable::params;
 use darktable::state::{Blend, EditState, GroupMember, MaskForm, Module, Params, Shape, Value};
 
 use outline::{Outline, Picture};
-use place::{BLUR, Place, check, middle};
+use place::{BLUR, SpotShape, check, middle};
 use table::{Row, rows, write};
 
 pub mod fill;
@@ -273,7 +273,7 @@ fn work(
     };
     let picture = Picture::of(&Frame::of(state, facts));
     let places: Vec<_> = spots.iter().map(|spot| check(spot, &picture)).collect();
-    let asked: Vec<&Place> = spots
+    let asked: Vec<&SpotShape> = spots
         .iter()
         .zip(&places)
         .filter(|(spot, _)| spot.action != SpotAction::Remove)
@@ -325,7 +325,7 @@ struct Retouch {
 impl Retouch {
     /// Sets one spot, and returns it with its source; `asked` are the places of the call, which keep clear of each
     /// other.
-    fn put(&mut self, spot: &Spot, place: &Place, asked: &[&Place]) -> Result<Spot, String> {
+    fn put(&mut self, spot: &Spot, place: &SpotShape, asked: &[&SpotShape]) -> Result<Spot, String> {
         if spot.action == SpotAction::Remove {
             return self.remove(spot, place.center());
         }
@@ -406,7 +406,7 @@ impl Retouch {
     fn form(
         &self,
         action: SpotAction,
-        place: &Place,
+        place: &SpotShape,
         shape: &Shape,
         source: Option<[f64; 2]>,
     ) -> Result<MaskForm, String> {
@@ -423,10 +423,10 @@ impl Retouch {
     }
 
     /// How far the first corner of a place is from its middle, in the raw frame: nothing for a circle.
-    fn corner_of(&self, place: &Place) -> [f32; 2] {
+    fn corner_of(&self, place: &SpotShape) -> [f32; 2] {
         match place {
-            Place::Circle { .. } => [0.0, 0.0],
-            Place::Path(corners) => {
+            SpotShape::Circle { .. } => [0.0, 0.0],
+            SpotShape::Path(corners) => {
                 let [x, y] = self.picture.frame.point(corners.first().copied().unwrap_or_default());
                 let [at_x, at_y] = self.picture.frame.point(middle(corners));
                 [x - at_x, y - at_y]
@@ -435,14 +435,19 @@ impl Retouch {
     }
 
     /// The source of a spot that stands.
-    fn source_of(&self, row: &Row, place: &Place) -> [f64; 2] {
+    fn source_of(&self, row: &Row, place: &SpotShape) -> [f64; 2] {
         let [by_x, by_y] = self.corner_of(place);
         let [x, y] = row.form.source;
         seen(&self.picture.frame, [x - by_x, y - by_y]).map(rounded)
     }
 
     /// The place to take from: see the head of this file.
-    fn source(&self, place: &Place, own: Option<usize>, asked: &[&Place]) -> Result<[f64; 2], String> {
+    fn source(
+        &self,
+        place: &SpotShape,
+        own: Option<usize>,
+        asked: &[&SpotShape],
+    ) -> Result<[f64; 2], String> {
         let Picture { size, .. } = self.picture;
         let (outline, step) = (self.picture.outline(place), place.half_width(self.picture.size));
         let standing = self.rows.iter().enumerate().filter(|(row, _)| Some(*row) != own);

@@ -6,7 +6,7 @@
 use pixels::srgb::LINEAR;
 
 use super::{OP, Spot, SpotAction};
-use crate::vocabulary::grey_card::Place;
+use crate::vocabulary::grey_card::Patch;
 use darktable::order;
 use darktable::render::Picture;
 use darktable::state::{EditState, Params, Value};
@@ -41,11 +41,11 @@ pub fn measure(spots: &mut [Spot], picture: &Picture) {
     for spot in spots.iter_mut().filter(|spot| is_wanting(spot)) {
         let [x, y] = spot.source.unwrap_or_default();
         let half = match &spot.path {
-            Some(corners) => super::place::Place::Path(corners.clone()).half_width(size),
+            Some(corners) => super::place::SpotShape::Path(corners.clone()).half_width(size),
             None => spot.radius.unwrap_or(Spot::RADIUS) * size[0].min(size[1]),
         };
         // At least a pixel.
-        let place = Place { center: [x, y], radius: half.max(1.0) / size[0].min(size[1]) };
+        let place = Patch { center: [x, y], radius: half.max(1.0) / size[0].min(size[1]) };
         let mut sum = [0.0; 3];
         let mut count = 0.0;
         for pixel in place.pixels(picture) {

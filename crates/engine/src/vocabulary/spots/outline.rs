@@ -6,7 +6,7 @@ use darktable::forms;
 use darktable::state::{MaskForm, Shape};
 
 use super::FEATHER;
-use super::place::Place;
+use super::place::SpotShape;
 
 /// The displayed picture.
 pub(super) struct Picture {
@@ -35,13 +35,13 @@ impl Picture {
     }
 
     /// A place with its soft edge.
-    pub(super) fn outline(&self, place: &Place) -> Outline {
+    pub(super) fn outline(&self, place: &SpotShape) -> Outline {
         let half = place.half_width(self.size);
         match place {
-            Place::Circle { center, .. } => {
+            SpotShape::Circle { center, .. } => {
                 Outline { corners: vec![self.pixels(*center)], reach: half * (1.0 + FEATHER) }
             }
-            Place::Path(corners) => Outline {
+            SpotShape::Path(corners) => Outline {
                 corners: corners.iter().map(|at| self.pixels(*at)).collect(),
                 reach: half * FEATHER,
             },
@@ -49,9 +49,9 @@ impl Picture {
     }
 
     /// A place in darktable's terms.
-    pub(super) fn shape(&self, place: &Place) -> Shape {
+    pub(super) fn shape(&self, place: &SpotShape) -> Shape {
         match place {
-            Place::Circle { center, radius } => {
+            SpotShape::Circle { center, radius } => {
                 let radius = radius * self.short();
                 Shape::Circle {
                     border: self.frame.length(*center, radius * FEATHER),
@@ -59,7 +59,7 @@ impl Picture {
                     radius: self.frame.length(*center, radius),
                 }
             }
-            Place::Path(corners) => {
+            SpotShape::Path(corners) => {
                 let feather = place.half_width(self.size) * FEATHER / self.short();
                 Drawn::Polygon { corners: corners.clone(), feather }.shape(&self.frame)
             }

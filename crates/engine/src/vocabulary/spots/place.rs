@@ -19,12 +19,12 @@ pub(super) const BLUR: f64 = 0.01;
 const MOST_BLUR: f64 = 200.0;
 
 /// Where a spot is: its shape, checked.
-pub(super) enum Place {
+pub(super) enum SpotShape {
     Circle { center: [f64; 2], radius: f64 },
     Path(Vec<[f64; 2]>),
 }
 
-impl Place {
+impl SpotShape {
     pub(super) fn center(&self) -> [f64; 2] {
         match self {
             Self::Circle { center, .. } => *center,
@@ -57,7 +57,7 @@ pub(super) fn middle(corners: &[[f64; 2]]) -> [f64; 2] {
 }
 
 /// Where a spot is. The error says what is wrong with it.
-pub(super) fn check(spot: &Spot, picture: &Picture) -> Result<Place, String> {
+pub(super) fn check(spot: &Spot, picture: &Picture) -> Result<SpotShape, String> {
     let across = |name: &str, value: f64| match (0.0..=1.0).contains(&value) {
         true => Ok(()),
         false => Err(format!("`{name}` cannot be {value}: it goes from 0 to 1, across the picture")),
@@ -98,7 +98,7 @@ pub(super) fn check(spot: &Spot, picture: &Picture) -> Result<Place, String> {
             across("y", y)?;
             let radius = spot.radius.unwrap_or(Spot::RADIUS);
             within("radius", radius, &RADII)?;
-            Ok(Place::Circle { center: [x, y], radius })
+            Ok(SpotShape::Circle { center: [x, y], radius })
         }
         (None, None, Some(corners)) if spot.action != SpotAction::Remove && spot.radius.is_none() => {
             let count = corners.len();
@@ -107,7 +107,7 @@ pub(super) fn check(spot: &Spot, picture: &Picture) -> Result<Place, String> {
                 return Err(format!("`path` has {count} corners; it needs {least} to {most}"));
             }
             corners.iter().flatten().try_for_each(|value| across("path", *value))?;
-            let place = Place::Path(corners.clone());
+            let place = SpotShape::Path(corners.clone());
             if place.half_width(picture.size) < RADII.start() * picture.short() {
                 return Err("`path` encloses next to nothing: go around the blemish, not along it".into());
             }
