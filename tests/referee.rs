@@ -24,7 +24,7 @@ use chemigram::protocol::rules::{Ruling, Verdict};
 use chemigram::provider::{Choice, Provider, Registry, connect};
 use chemigram::referee::offline;
 use chemigram::referee::qualify::{Tally, cases};
-use chemigram::referee::{Answer, Kind, ModelReferee, Opinion, Question, Shown, Side, Wish};
+use chemigram::referee::{Answer, Kind, ModelReferee, Opinion, Question, Shown, Side, Goal};
 use darktable::render::Picture;
 use demo::Demo;
 use pictures::Pictures;
@@ -34,8 +34,8 @@ use serde_json::json;
 
 const KEY: &str = "sk-canary-5e1d0c8b4a";
 
-fn wish(direction: &str) -> Wish<'_> {
-    Wish { name: "v", direction, intensity: None }
+fn wish(direction: &str) -> Goal<'_> {
+    Goal { name: "v", direction, intensity: None }
 }
 
 /// Every second pixel of every second row: the figures are the same in kind, and four times as quick.
@@ -48,7 +48,7 @@ fn small(picture: &Picture) -> Picture {
 }
 
 /// The offline verdict on `now` against `start`, which must not depend on the order.
-fn offline_verdict(wish: Option<Wish<'_>>, start: &Picture, now: &Picture) -> Verdict {
+fn offline_verdict(wish: Option<Goal<'_>>, start: &Picture, now: &Picture) -> Verdict {
     let first = offline::opinion(wish, start, now, start).unwrap();
     let second = offline::opinion(wish, start, start, now).unwrap();
     let (first, second) = (first.verdict(Side::A), second.verdict(Side::B));

@@ -29,7 +29,7 @@ use darktable::checks;
 use darktable::process::{Job, arguments};
 use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 use darktable::sandbox::SandboxPaths;
-use darktable::scratch::{Base, History, Order, PICTURE, Scratch};
+use darktable::scratch::{Base, History, RenderJob, PICTURE, Scratch};
 use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
@@ -46,7 +46,7 @@ impl Studio {
         let scratch = Scratch::new(&base, photo)?;
         let mut sidecar = scratch.write_sidecar(&sidecar(0.0))?;
         change(&scratch, &mut sidecar);
-        let order = Order {
+        let order = RenderJob {
             sidecar: Some(&sidecar),
             long_edge: 64,
             quality: Quality::Preview,

@@ -19,15 +19,15 @@ use chemigram::protocol::store;
 use chemigram::provider::Provider;
 use chemigram::session::driver::Session;
 use chemigram::session::opinion::Referee;
-use chemigram::session::protocols::{self, Asked};
+use chemigram::session::protocols::{self, ProtocolSource};
 use chemigram::session::start::{self, Request};
 use chemigram::transcript::{Event, Flag, Line, SessionEnd};
 use support::{Studio, request};
 
 /// A protocol that comes along.
-fn named(name: &str) -> Asked {
+fn named(name: &str) -> ProtocolSource {
     let (entry, text) = store::find(&Overlay::protocols(None), name).unwrap();
-    Asked { file: entry.file, text, ..Asked::default() }
+    ProtocolSource { file: entry.file, text, ..ProtocolSource::default() }
 }
 
 fn wanted(budget: &str, vectors: &[(&str, &str)]) -> Request {
@@ -46,14 +46,14 @@ fn begin(
     model: Arc<dyn Provider>,
     referee: Referee,
     request: &Request,
-    asked: &Asked,
+    asked: &ProtocolSource,
 ) -> Session {
     let setup = studio.setup(model);
     let plan = protocols::plan(&setup, request, asked).unwrap().with_referee(referee).unwrap();
     start::start(setup, plan).unwrap()
 }
 
-fn run(studio: &Studio, model: Arc<dyn Provider>, referee: Referee, request: &Request, asked: &Asked) -> Ran {
+fn run(studio: &Studio, model: Arc<dyn Provider>, referee: Referee, request: &Request, asked: &ProtocolSource) -> Ran {
     let mut session = begin(studio, model, referee, request, asked);
     let end = support::run(&mut session);
     let lines = studio.lines(&session.state.start.session);

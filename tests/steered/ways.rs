@@ -10,7 +10,7 @@ use chemigram::protocol::machine::EndKind;
 use chemigram::provider::script::Script;
 use chemigram::provider::{Attempt, ModelInfo, ModelRequest, Provider};
 use chemigram::session::opinion::Referee;
-use chemigram::session::protocols::{self, Asked};
+use chemigram::session::protocols::{self, ProtocolSource};
 use chemigram::session::start::{self, Resume};
 use chemigram::transcript::{Event, Outcome};
 
@@ -22,7 +22,7 @@ fn model(script: &str) -> Arc<Script> {
 }
 
 /// A protocol that looks, with these fields in its one working state.
-fn look(fields: &str) -> Asked {
+fn look(fields: &str) -> ProtocolSource {
     let text = format!(
         r#"
         protocolVersion = 2
@@ -53,7 +53,7 @@ fn look(fields: &str) -> Asked {
         outcome = "failed"
         "#
     );
-    Asked { file: "look.toml".into(), text, ..Asked::default() }
+    ProtocolSource { file: "look.toml".into(), text, ..ProtocolSource::default() }
 }
 
 fn looked() -> String {
@@ -164,7 +164,7 @@ fn a_stop_and_a_cap_lead_to_the_wrap_up() {
 }
 
 /// A protocol that looks, within this budget of the whole run.
-fn within(budget: &str) -> Asked {
+fn within(budget: &str) -> ProtocolSource {
     let mut asked = look(
         r#"maxSteps = 100
         transitions = [{ on = "pass", to = "Close" }]"#,
