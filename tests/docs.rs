@@ -1,6 +1,7 @@
 //! What the documents list is what there is: event kinds, exit codes, tests, dependencies.
 #![allow(clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -123,6 +124,33 @@ fn every_test_behind_a_guarantee_is_there() {
             let (file, test) = name.split_once("::").unwrap_or((name, ""));
             let there = text(file).contains(&format!("fn {test}("));
             assert!(there || test.is_empty(), "{page} names `{name}`, which is not there");
+        }
+    }
+}
+
+/// All Rust code below a folder, in one text.
+fn code(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all += &code(&path);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            all += &std::fs::read_to_string(&path).unwrap();
+        }
+    }
+    all
+}
+
+#[test]
+fn every_dependency_is_used() {
+    for package in [".", "crates/base", "crates/pixels", "crates/darktable", "crates/engine"] {
+        let manifest: toml::Table = text(&format!("{package}/Cargo.toml")).parse().unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("src");
+        let code = code(&folder);
+        let words: BTreeSet<&str> = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        for name in manifest["dependencies"].as_table().unwrap().keys() {
+            assert!(words.contains(name.replace('-', "_").as_str()), "{package} does not use `{name}`");
         }
     }
 }

@@ -24,7 +24,7 @@ use chemigram::protocol::rules::{Ruling, Verdict};
 use chemigram::provider::{Choice, Provider, Registry, connect};
 use chemigram::referee::offline;
 use chemigram::referee::qualify::{Tally, cases};
-use chemigram::referee::{Answer, Kind, ModelReferee, Opinion, Question, Shown, Side, Goal};
+use chemigram::referee::{Answer, Goal, Kind, ModelReferee, Opinion, Question, Shown, Side};
 use darktable::render::Picture;
 use demo::Demo;
 use pictures::Pictures;

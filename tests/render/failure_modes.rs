@@ -29,7 +29,7 @@ use darktable::checks;
 use darktable::process::{Job, arguments};
 use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 use darktable::sandbox::SandboxPaths;
-use darktable::scratch::{Base, History, RenderJob, PICTURE, Scratch};
+use darktable::scratch::{Base, History, PICTURE, RenderJob, Scratch};
 use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};

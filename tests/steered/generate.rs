@@ -7,7 +7,7 @@ use base::error::{Coded, ErrorCode};
 use chemigram::protocol::finding::Dialect;
 use chemigram::provider::Provider;
 use chemigram::provider::script::Script;
-use chemigram::session::generate::{self, GenerateError, MAX_CALLS, Watcher, GenerateRequest, Written};
+use chemigram::session::generate::{self, GenerateError, GenerateRequest, MAX_CALLS, Watcher, Written};
 use chemigram::session::opinion::Referee;
 use chemigram::session::start::Request;
 use chemigram::transcript::{self, Event, Line, Outcome};

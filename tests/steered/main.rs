@@ -53,7 +53,13 @@ fn begin(
     start::start(setup, plan).unwrap()
 }
 
-fn run(studio: &Studio, model: Arc<dyn Provider>, referee: Referee, request: &Request, asked: &ProtocolSource) -> Ran {
+fn run(
+    studio: &Studio,
+    model: Arc<dyn Provider>,
+    referee: Referee,
+    request: &Request,
+    asked: &ProtocolSource,
+) -> Ran {
     let mut session = begin(studio, model, referee, request, asked);
     let end = support::run(&mut session);
     let lines = studio.lines(&session.state.start.session);

@@ -16,7 +16,8 @@ const ORIGIN: &str = include_str!("../protocols/origin_example.json");
 
 /// The origin's own example, with a model that looks once an attempt and a referee that rules like this.
 fn played(rule: impl Fn(usize) -> Value + Send + Sync + 'static) -> Ran {
-    let asked = ProtocolSource { file: "origin.json".into(), text: ORIGIN.into(), ..ProtocolSource::default() };
+    let asked =
+        ProtocolSource { file: "origin.json".into(), text: ORIGIN.into(), ..ProtocolSource::default() };
     let studio = Studio::new();
     let work = reply(&[("get_state", "{}"), ("attempt_done", "{}")])
         .replace("[[reply]]\n", "[[reply]]\nrepeat = \"forever\"\ntext = \"Referee: Passed\"\n");
