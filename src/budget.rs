@@ -173,25 +173,10 @@ fn count(text: &str) -> Option<u64> {
 
 /// A duration such as `30m`, `90s`, `1h30m` or plain seconds, from one second to a week.
 fn seconds(text: &str) -> Option<u64> {
-    let mut total = 0u64;
-    let mut digits = String::new();
-    for c in text.chars() {
-        if c.is_ascii_digit() {
-            digits.push(c);
-            continue;
-        }
-        let unit = match c {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            _ => return None,
-        };
-        total = total.checked_add(digits.parse::<u64>().ok()?.checked_mul(unit)?)?;
-        digits.clear();
-    }
-    if !digits.is_empty() {
-        total = total.checked_add(digits.parse().ok()?)?;
-    }
+    let total = match text.parse::<u64>() {
+        Ok(seconds) => seconds,
+        Err(_) => u64::try_from(text.parse::<jiff::SignedDuration>().ok()?.as_secs()).ok()?,
+    };
     (1..=7 * 24 * 3600).contains(&total).then_some(total)
 }
 

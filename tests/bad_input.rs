@@ -649,8 +649,7 @@ calls = [
     let workspace = Library::new(&home.library).open(&"cup".parse().unwrap()).unwrap();
     let is_whole = || {
         let Ok(workspace) = Library::new(&home.library).open(workspace.id()) else { return false };
-        let mut report = workspace.fsck().unwrap();
-        listing::prove(&workspace, &mut report).unwrap();
+        let report = chemigram::session::fsck::fsck(&workspace).unwrap();
         report.is_whole()
     };
     assert!(is_whole());

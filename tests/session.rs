@@ -246,7 +246,7 @@ fn a_resume_takes_nothing_back_that_a_person_did_on_the_branch_meanwhile() {
     drop(writer);
     assert_eq!(support::run(&mut resume()).outcome, Outcome::Completed);
     assert_eq!(studio.tip("branch_b_tone"), made);
-    assert!(studio.workspace.fsck().unwrap().is_whole());
+    assert!(chemigram::session::fsck::fsck(&studio.workspace).unwrap().is_whole());
 }
 
 #[test]

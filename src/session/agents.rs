@@ -15,7 +15,7 @@ use crate::session::effect::{Effect, StopRequest};
 use crate::session::pricing;
 use crate::session::state::State;
 use crate::tools;
-use crate::transcript::{EffectClass, Event, HeadState, Line, Outcome, SessionEnd, SessionStart, ToolIntent};
+use crate::transcript::{Event, HeadState, Line, Outcome, SessionEnd, SessionStart, ToolIntent};
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
 
@@ -334,10 +334,10 @@ impl Agent {
             return self.result(None, call, Some(ErrorCode::NotFound), Amounts::default());
         };
         let closing = self.ledger.stage() == Stage::WrapUp || self.state.cap.is_some();
-        if closing && !tool.closing {
+        if closing && !tool.phases.closing {
             return self.result(None, call, Some(ErrorCode::BudgetExhausted), Amounts::default());
         }
-        if planned && tool.class == EffectClass::Mutate {
+        if planned && !tool.phases.planned {
             return self.result(None, call, Some(ErrorCode::SessionNotConfirmed), Amounts::default());
         }
         let mut reserved = tool.wants();

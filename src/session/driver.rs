@@ -14,9 +14,8 @@ use crate::provider::{Attempt, ModelReply, ModelRequest, Provider, ProviderFault
 use crate::session::opinion::Referee;
 use crate::session::pricing::{self, Bound};
 use crate::session::state::{Effect, Phase, REPEATS, State, StopRequest};
-use crate::session::steering::Steering;
 use crate::session::{SessionError, listing, wording};
-use crate::tools::{self, Answer, BlobStore, Engine, Tool, ToolContext, View};
+use crate::tools::{self, Answer, BlobStore, Engine, Target, Tool, ToolContext, View};
 use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
 use base::clock::{Deadline, Stop};
 use base::error::{ErrorCode, Fault, caught};
@@ -528,10 +527,11 @@ impl Session {
             let message = format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "));
             return Err(Fault::new(ErrorCode::NotFound, message));
         };
-        if let Some(exhausted) = self.state.cap.filter(|_| !tool.closing) {
+        let phases = tool.phases;
+        if let Some(exhausted) = self.state.cap.filter(|_| !phases.closing) {
             return Err(exhausted.into());
         }
-        if self.state.phase == Phase::WrappingUp && !tool.closing {
+        if self.state.phase == Phase::WrappingUp && !phases.closing {
             return Err(Fault::new(
                 ErrorCode::BudgetExhausted,
                 "exploration is over: only judging and ending are left",
@@ -539,30 +539,22 @@ impl Session {
             .fatal());
         }
         let planned = self.state.phase == Phase::Planned;
-        let before_confirmation = matches!(tool.class, EffectClass::Read | EffectClass::Render)
-            || ["confirm_session", "ask_clarification", "end_mode_b_session"].contains(&tool.name);
         // An attempt may be done before the confirmation unless confirming is what it is for.
-        let done = tool.name == tools::ATTEMPT_DONE
-            && !self
-                .state
-                .steering
-                .as_ref()
-                .and_then(Steering::tools)
-                .is_some_and(|tools| tools.contains(&"confirm_session"));
-        if planned && !before_confirmation && !done {
-            let example = tools::find("confirm_session").map_or("", |t| t.example);
+        let done = tool.name == tools::ATTEMPT_DONE && !self.state.asks_to_confirm();
+        if planned && !phases.planned && !done {
+            let example = tools::find(tools::CONFIRM_SESSION).map_or("", |t| t.example);
             return Err(Fault::new(
                 ErrorCode::SessionNotConfirmed,
                 "confirm the plan with confirm_session first",
             )
             .with("example", format!("confirm_session {example}")));
         }
-        if !planned && ["confirm_session", "ask_clarification"].contains(&tool.name) {
+        if !planned && !phases.running {
             return Err(Fault::new(ErrorCode::StateError, "the plan is confirmed already: go on with it"));
         }
         let arguments = tool.check(call)?;
         let repeats = self.state.repeats(call, tool.class);
-        if repeats + 1 >= REPEATS[1] && tool.name != "mode_b_status" {
+        if repeats + 1 >= REPEATS[1] && !tool.repeatable {
             let message = "this very call was made on this very state before, and nothing has changed since: its result is in the conversation; do something else";
             return Err(Fault::new(ErrorCode::StateError, message));
         }
@@ -572,13 +564,12 @@ impl Session {
     /// The branch that a call will write to, and where it points now.
     fn target(&self, tool: &Tool, arguments: &Value) -> Option<(RefName, Option<Hash>)> {
         let named = |field: &str| arguments.get(field)?.as_str()?.parse::<RefName>().ok();
-        let name = match tool.name {
-            "branch" => named("name")?,
-            "record_judgment" => named("branch")?,
-            tools::ROLLBACK => named("branch").or_else(|| self.state.head.branch.clone())?,
-            "apply_primitive" | "apply_per_region" | "apply_spot" | "remove_module" | "reset"
-            | "snapshot" => self.state.head.branch.clone()?,
-            _ => return None,
+        let current = || self.state.head.branch.clone();
+        let name = match tool.target {
+            Target::Nothing => return None,
+            Target::Current => current()?,
+            Target::Named(field) => named(field)?,
+            Target::NamedOrCurrent(field) => named(field).or_else(current)?,
         };
         let tip = self.state.tip(&name).cloned();
         // A branch that stands but is not the session's own is never put back by it.

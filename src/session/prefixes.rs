@@ -156,7 +156,7 @@ fn within_caps(ledger: &Ledger, excess: u64) {
     assert!(spent.branches <= budget.max_branches, "{spent:?} of {budget:?}");
     assert!(spent.renders <= budget.max_renders.unwrap_or(u64::MAX), "{spent:?} of {budget:?}");
     assert!(spent.model_calls <= budget.max_model_calls(), "{spent:?} of {budget:?}");
-    // What the provider counts above the bound of one call: see the README.
+    // What the provider counts above the bound of one call: see docs/budget.md.
     let most = budget.max_tokens.map_or(u64::MAX, |most| most + excess);
     assert!(spent.tokens <= most, "{spent:?} of {budget:?}, {excess} in excess");
 }

@@ -14,7 +14,7 @@ use crate::protocol::machine::{Command, Phase as WaitState};
 pub use crate::session::effect::{Effect, Phase, StopRequest};
 use crate::session::steering::{self, FoldContext, Opinion, Steering};
 use crate::session::wording;
-use crate::tools::{BranchView, RenderKey};
+use crate::tools::{BranchView, CONFIRM_SESSION, RenderKey};
 use crate::transcript::{
     EffectClass, Event, Flag, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
 };
@@ -485,8 +485,14 @@ impl State {
         }
     }
 
+    /// Whether the protocol's present state is there to have the plan confirmed.
+    pub fn asks_to_confirm(&self) -> bool {
+        let tools = self.steering.as_ref().and_then(Steering::tools);
+        tools.is_some_and(|tools| tools.contains(&CONFIRM_SESSION))
+    }
+
     fn count(&mut self, call: &ToolCall) {
-        let Some(tool) = crate::tools::find(&call.name).filter(|t| t.name != "mode_b_status") else { return };
+        let Some(tool) = crate::tools::find(&call.name).filter(|tool| !tool.repeatable) else { return };
         let count = self.repeats.entry(self.repeat_key(call, tool.class)).or_default();
         *count += 1;
         self.most_repeats = self.most_repeats.max(*count);

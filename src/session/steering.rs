@@ -22,7 +22,7 @@ use crate::protocol::rules::{Ruling, Verdict};
 use crate::protocol::schema::{Flag as Remark, Output};
 use crate::referee::Side;
 use crate::session::wording;
-use crate::tools::{ATTEMPT_DONE, ROLLBACK};
+use crate::tools::{ATTEMPT_DONE, CONFIRM_SESSION, END_SESSION, ROLLBACK};
 use crate::transcript::{
     Event, Flag, HeadState, Judgment, JudgmentSource, Line, Outcome, RefereeReply, ToolIntent,
 };
@@ -229,7 +229,7 @@ impl Steering {
 
     /// Whether some state has the plan confirmed by the model; where none has, it counts as confirmed.
     pub fn confirms(&self) -> bool {
-        let lists = |tools: &std::collections::BTreeSet<String>| tools.contains("confirm_session");
+        let lists = |tools: &std::collections::BTreeSet<String>| tools.contains(CONFIRM_SESSION);
         self.protocol.states.iter().any(|state| state.tools.as_ref().is_some_and(lists))
     }
 
@@ -366,7 +366,7 @@ impl Steering {
         let state = self.protocol.state(self.run.state());
         let wanted = state.is_some_and(|state| state.output == Some(Output::Judgment));
         let over = match call.name.as_str() {
-            ATTEMPT_DONE | "end_mode_b_session" => true,
+            ATTEMPT_DONE | END_SESSION => true,
             "record_judgment" => wanted && self.judged.is_some(),
             _ => false,
         };

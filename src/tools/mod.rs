@@ -1,6 +1,7 @@
 //! What the model may call. A tool is its schema, its effect class and its handler, in one table.
 //!
-//! The schema comes from the Rust type of the arguments; the class decides gate, lease and retry safety.
+//! The schema comes from the Rust type of the arguments; the class decides gate, lease and retry safety; the columns
+//! of a row say when it may be called, what it counts and which branch it writes to.
 //! Handlers run under a permit that the session got for them; a handler that needs a picture asks the gate
 //! for a permit of its own.
 
@@ -43,10 +44,15 @@ pub struct Tool {
     pub description: &'static str,
     /// What it does to the world.
     pub class: EffectClass,
-    /// Whether it costs no iteration.
-    pub free: bool,
-    /// Whether it may still be called in the wrap-up.
-    pub closing: bool,
+    /// When it may be called.
+    pub phases: Phases,
+    /// What a call counts.
+    pub cost: Cost,
+    /// The branch that it writes to.
+    pub target: Target,
+    /// Whether the same call on the same state may have another answer; of every other tool, who repeats a call is
+    /// told so.
+    pub repeatable: bool,
     /// Legal arguments, shown with every argument error.
     pub example: &'static str,
     schema: fn() -> Value,
@@ -54,15 +60,58 @@ pub struct Tool {
     run: Handler,
 }
 
+/// The phases of a session in which a tool may be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phases {
+    /// While the plan waits for its confirmation.
+    pub planned: bool,
+    /// While the session explores.
+    pub running: bool,
+    /// In the wrap-up.
+    pub closing: bool,
+}
+
+const PLAN: Phases = Phases { planned: true, running: false, closing: false };
+const LOOK: Phases = Phases { planned: true, running: true, closing: false };
+const EXPLORE: Phases = Phases { planned: false, running: true, closing: false };
+const JUDGE: Phases = Phases { planned: false, running: true, closing: true };
+const ANY: Phases = Phases { planned: true, running: true, closing: true };
+
+/// What a call counts besides time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Nothing.
+    Free,
+    /// An iteration.
+    Iteration,
+    /// An iteration and a branch.
+    Branch,
+}
+
+/// The branch that a call writes to. Where a crash cuts the call, the branch is put back before the call is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// None.
+    Nothing,
+    /// The one where the session is.
+    Current,
+    /// The one that this argument names.
+    Named(&'static str),
+    /// The one that this argument names, or else where the session is.
+    NamedOrCurrent(&'static str),
+}
+
 /// Builds the table rows: the schema and the check follow from the argument type.
 macro_rules! tool {
-    ($name:expr, $class:ident, $free:literal, $closing:literal, $args:ty, $run:path, $example:literal, $description:literal) => {
+    ($name:expr, $class:ident, $phases:expr, $cost:ident, $target:expr, $args:ty, $run:path, $example:literal, $description:literal) => {
         Tool {
             name: $name,
             description: $description,
             class: EffectClass::$class,
-            free: $free,
-            closing: $closing,
+            phases: $phases,
+            cost: Cost::$cost,
+            target: $target,
+            repeatable: false,
             example: $example,
             schema: args::schema::<$args>,
             check: |value| args::parse::<$args>($name, value).map(|_| ()),
@@ -76,8 +125,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "apply_per_region",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         args::ApplyPerRegion,
         regions::apply_per_region,
         r#"{"primitive_name": "exposure", "regions": [{"mask": {"shape": "ellipse", "center": [0.4, 0.3], "radius": [0.1, 0.06]}, "parameter_values": {"ev": 0.3}}, {"mask": {"shape": "circle", "center": [0.7, 0.6], "radius": 0.1}, "parameter_values": {"ev": -0.3}}]}"#,
@@ -86,8 +136,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "apply_primitive",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         args::ApplyPrimitive,
         edit::apply_primitive,
         r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.6}}"#,
@@ -96,8 +147,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "apply_spot",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         args::ApplySpot,
         spots::apply_spot,
         r#"{"spots": [{"action": "heal", "x": 0.31, "y": 0.22, "radius": 0.015}]}"#,
@@ -106,8 +158,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "ask_clarification",
         Lifecycle,
-        true,
-        false,
+        PLAN,
+        Free,
+        Target::Nothing,
         args::AskClarification,
         lifecycle::ask_clarification,
         r#"{"question": "Should the sky stay untouched?"}"#,
@@ -116,8 +169,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "bind_layers",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         layers::BindLayers,
         layers::bind_layers,
         r#"{"look": "quiet_evening", "strength": 0.6}"#,
@@ -126,8 +180,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "branch",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Branch,
+        Target::Named("name"),
         args::Branch,
         edit::branch,
         r#"{"name": "branch_b_tone"}"#,
@@ -136,8 +191,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "checkout",
         Read,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::Checkout,
         edit::checkout,
         r#"{"ref": "branch_b_tone"}"#,
@@ -146,18 +202,20 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "compare",
         Render,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::Compare,
         look::compare,
         r#"{"a": "baseline", "b": "branch_b_tone"}"#,
         "Render two states and get both pictures and the measured difference between them. Without arguments: the baseline against where you stand."
     ),
     tool!(
-        "confirm_session",
+        CONFIRM_SESSION,
         Lifecycle,
-        true,
-        false,
+        PLAN,
+        Free,
+        Target::Nothing,
         args::ConfirmSession,
         lifecycle::confirm_session,
         r#"{"vectors": [{"name": "tone", "restated": "Deepen contrast while the shadows stay open."}]}"#,
@@ -166,18 +224,20 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "diff",
         Read,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::Compare,
         look::diff,
         r#"{"a": "baseline", "b": "branch_b_tone"}"#,
         "The differences between two states, parameter by parameter. Without arguments: the baseline against where you stand."
     ),
     tool!(
-        "end_mode_b_session",
+        END_SESSION,
         Lifecycle,
-        true,
-        true,
+        ANY,
+        Free,
+        Target::Nothing,
         args::EndSession,
         lifecycle::end_session,
         r#"{"session_summary": "Tone was the strongest axis; the colour attempts all cast yellow and were abandoned."}"#,
@@ -186,8 +246,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "get_state",
         Read,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::At,
         look::get_state,
         r#"{"ref": "branch_b_tone"}"#,
@@ -196,8 +257,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "grey_card",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         args::GreyCard,
         grey_card::grey_card,
         r#"{"center": [0.42, 0.6]}"#,
@@ -206,8 +268,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "image_stats",
         Render,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::At,
         look::image_stats,
         r#"{"ref": "baseline"}"#,
@@ -216,8 +279,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "list_vocabulary",
         Read,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::ListVocabulary,
         look::list_vocabulary,
         r#"{"axis": "shadows"}"#,
@@ -226,8 +290,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "log",
         Read,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::Log,
         look::log,
         r#"{"ref": "branch_b_tone", "limit": 10}"#,
@@ -236,28 +301,34 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "log_vocabulary_gap",
         Lifecycle,
-        false,
-        true,
+        JUDGE,
+        Iteration,
+        Target::Nothing,
         args::Gap,
         learn::log_vocabulary_gap,
         r#"{"description": "No move darkens only the sky's blues.", "intent_category": "color", "satisfaction": -1}"#,
         "Report a move that was missing, and how well you could work around it."
     ),
-    tool!(
-        "mode_b_status",
-        Read,
-        true,
-        true,
-        args::Nothing,
-        lifecycle::status,
-        r#"{}"#,
-        "What is left of the budget, which branches exist, where you stand. Costs nothing."
-    ),
+    Tool {
+        repeatable: true,
+        ..tool!(
+            "mode_b_status",
+            Read,
+            ANY,
+            Free,
+            Target::Nothing,
+            args::Nothing,
+            lifecycle::status,
+            r#"{}"#,
+            "What is left of the budget, which branches exist, where you stand. Costs nothing."
+        )
+    },
     tool!(
         "propose_notes_update",
         Lifecycle,
-        true,
-        true,
+        JUDGE,
+        Free,
+        Target::Nothing,
         args::ProposeNotes,
         learn::propose_notes,
         r#"{"text": "The white cup clips first: keep whites below +0.3 EV."}"#,
@@ -266,8 +337,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "propose_taste_update",
         Lifecycle,
-        true,
-        true,
+        JUDGE,
+        Free,
+        Target::Nothing,
         args::ProposeTaste,
         learn::propose_taste,
         r#"{"text": "Prefers open shadows over punchy contrast.", "category": "appearance"}"#,
@@ -276,8 +348,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "read_context",
         Read,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::ReadContext,
         look::read_context,
         r#"{}"#,
@@ -286,8 +359,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "read_session_transcript",
         Read,
-        false,
-        true,
+        ANY,
+        Iteration,
+        Target::Nothing,
         args::ReadTranscript,
         look::read_transcript,
         r#"{"last": 20}"#,
@@ -296,8 +370,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "record_judgment",
         Lifecycle,
-        true,
-        true,
+        JUDGE,
+        Free,
+        Target::Named("branch"),
         args::RecordJudgment,
         judge::record_judgment,
         r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Shadows opened without flattening the cup.", "comparable_to_baseline": true, "key_moves": ["shadows_lift amount=0.6"], "abandoned": false}"#,
@@ -306,8 +381,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "remove_module",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         args::RemoveModule,
         edit::remove_module,
         r#"{"module": "grain"}"#,
@@ -316,8 +392,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "render_preview",
         Render,
-        false,
-        false,
+        LOOK,
+        Iteration,
+        Target::Nothing,
         args::RenderPreview,
         look::render_preview,
         r#"{"size": 1024}"#,
@@ -326,8 +403,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "reset",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         args::Nothing,
         edit::reset,
         r#"{}"#,
@@ -336,8 +414,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "snapshot",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Current,
         args::Snapshot,
         edit::snapshot,
         r#"{"label": "before the colour moves"}"#,
@@ -346,8 +425,9 @@ pub static TOOLS: &[Tool] = &[
     tool!(
         "tag",
         Mutate,
-        false,
-        false,
+        EXPLORE,
+        Iteration,
+        Target::Nothing,
         args::Tag,
         edit::tag,
         r#"{"name": "branch_b_tone_pick"}"#,
@@ -361,8 +441,9 @@ pub static STEERED: &[Tool] = &[
     tool!(
         ATTEMPT_DONE,
         Lifecycle,
-        true,
-        true,
+        JUDGE,
+        Free,
+        Target::Nothing,
         args::AttemptDone,
         steered::attempt_done,
         r#"{"summary": "Shadows lifted by 0.6 EV, looked at twice."}"#,
@@ -371,8 +452,9 @@ pub static STEERED: &[Tool] = &[
     tool!(
         ROLLBACK,
         Mutate,
-        true,
-        true,
+        JUDGE,
+        Free,
+        Target::NamedOrCurrent("branch"),
         args::Rollback,
         steered::rollback,
         r#"{"commit": "0123abcd"}"#,
@@ -380,6 +462,10 @@ pub static STEERED: &[Tool] = &[
     ),
 ];
 
+/// The model's word that it has understood the plan.
+pub const CONFIRM_SESSION: &str = "confirm_session";
+/// The model's word that the session is over.
+pub const END_SESSION: &str = "end_mode_b_session";
 /// The model's word that an attempt is done.
 pub const ATTEMPT_DONE: &str = "attempt_done";
 /// The engine's way to take an attempt back.
@@ -389,8 +475,8 @@ impl Tool {
     /// What a call of it may spend, before it is known.
     pub fn wants(&self) -> Amounts {
         Amounts {
-            iterations: u64::from(!self.free),
-            branches: u64::from(self.name == "branch"),
+            iterations: u64::from(self.cost != Cost::Free),
+            branches: u64::from(self.cost == Cost::Branch),
             ..Amounts::default()
         }
     }

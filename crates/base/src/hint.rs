@@ -2,10 +2,11 @@
 
 /// The candidate nearest to `name`, if it is near enough to be meant (up to a third of its letters differ).
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
     let limit = (name.chars().count() / 3).max(1);
     candidates
         .into_iter()
-        .map(|candidate| (distance(name, candidate), candidate))
+        .map(|candidate| (strsim::levenshtein(&name, &candidate.to_lowercase()), candidate))
         .filter(|(d, _)| *d <= limit)
         .min()
         .map(|(_, candidate)| candidate)
@@ -27,21 +28,6 @@ pub fn toml_error(text: &str, error: &toml::de::Error) -> String {
     format!("line {line}, column {column}: {message}")
 }
 
-/// Levenshtein distance in characters, letter case ignored.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.to_lowercase().chars().enumerate() {
-        let mut next = vec![i + 1];
-        for (cb, pair) in b.iter().zip(row.windows(2)) {
-            let (&[diagonal, above], Some(&left)) = (pair, next.last()) else { continue };
-            next.push((above + 1).min(left + 1).min(diagonal + usize::from(ca != *cb)));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,7 +38,6 @@ mod tests {
         assert_eq!(nearest("opnai", names), Some("openai"));
         assert_eq!(nearest("Ollamma", names), Some("ollama"));
         assert_eq!(nearest("mistral", names), None);
-        assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(did_you_mean("opnai", names), "; did you mean `openai`?");
     }
 

@@ -25,7 +25,12 @@ pub enum Change {
     Replace(Vec<u8>),
     /// A file was made, if there was none, and got these bytes at its end; a loss of power may take them unless they
     /// are `synced`.
-    Append { bytes: Vec<u8>, synced: bool },
+    Append {
+        /// What was added.
+        bytes: Vec<u8>,
+        /// Whether it is on the disk for certain.
+        synced: bool,
+    },
     /// A file was cut to this length.
     Truncate(u64),
     /// A file took this name.

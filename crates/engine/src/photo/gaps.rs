@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_gap_reads_back_and_a_repeated_call_leaves_one() {
         let photo = TestPhoto::new();
-        let (mut writer, _permit) = photo.session();
+        let (mut writer, _) = photo.session();
         writer.set_call(Some(3));
         let at = photo.workspace.baseline().clone();
         let report = gap(Some("tone curve"), "no S-curve", Some(-1));

@@ -297,7 +297,7 @@ mod tests {
     fn a_session_proposes_and_a_person_disposes() {
         let photo = TestPhoto::new();
         let tastes = photo.dir.path().join("tastes");
-        let (mut session, permit) = photo.session();
+        let (mut session, _) = photo.session();
         let one = session.propose(taste("Keep scales crisp.")).unwrap();
         let two = session.propose(notes("The rock is greener than it looks.")).unwrap();
         let three = session.propose(taste("More grain.")).unwrap();
@@ -306,7 +306,7 @@ mod tests {
         let denied = session.accept_proposal(&one.id, None, &tastes).unwrap_err();
         assert_eq!(denied.code(), ErrorCode::PermissionDenied);
         assert!(!tastes.exists());
-        drop((session, permit));
+        drop(session);
 
         assert_eq!(photo.workspace.pending_proposals().unwrap().len(), 3);
         let mut person = photo.person();

@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn a_call_that_was_cut_is_completed_by_its_repetition() {
         let photo = TestPhoto::new();
-        let (mut writer, _permit) = photo.session();
+        let (mut writer, _) = photo.session();
         let branch = name("branch_b_tone");
         let baseline = photo.workspace.baseline().clone();
         writer.set_call(Some(7));
@@ -468,7 +468,7 @@ mod tests {
         let photo = TestPhoto::new();
         let branch = name("branch_b_tone");
         let baseline = photo.workspace.baseline().clone();
-        let (mut writer, _permit) = photo.session();
+        let (mut writer, _) = photo.session();
         writer.set_call(Some(7));
         writer.create_branch(&branch, &baseline).unwrap();
         writer.set_call(Some(8));
@@ -532,7 +532,7 @@ mod tests {
     #[test]
     fn a_session_owns_its_own_refs_and_no_others() {
         let photo = TestPhoto::new();
-        let (mut writer, _permit) = photo.session();
+        let (mut writer, _) = photo.session();
         let baseline = photo.workspace.baseline().clone();
         writer.create_branch(&name("branch_b_tone"), &baseline).unwrap();
         let tip = edit(&mut writer, "branch_b_tone", 1.0).unwrap().commit;
@@ -574,11 +574,11 @@ mod tests {
     #[test]
     fn without_a_live_lease_a_session_changes_nothing() {
         let photo = TestPhoto::new();
-        let (mut writer, permit) = photo.session();
+        let (mut writer, lessor) = photo.session();
         let baseline = photo.workspace.baseline().clone();
         let branch = name("branch_b_tone");
         writer.create_branch(&branch, &baseline).unwrap();
-        drop(permit);
+        lessor.end();
         let text = ProposedText { kind: ProposalKind::Notes, file: None, text: "x".into(), category: None };
         let gap = GapReport { description: "x".into(), ..GapReport::default() };
         let before = photo.read("log.jsonl");
