@@ -1,4 +1,5 @@
 //! darktable: its file formats, and pixels by running it as a process.
+#![cfg_attr(test, allow(clippy::string_slice, reason = "what is there to configure it knows no tests"))]
 
 pub mod baseline;
 pub mod bayer;
