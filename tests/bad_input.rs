@@ -239,7 +239,7 @@ fn a_session_that_cannot_begin_says_what_to_give_and_leaves_nothing() {
     let vectors: &[&str] = &["--vector", "a=x", "--vector", "b=y", "--vector", "c=z"];
     let run = ["run-mode-b", "cup", "--yes"];
     let with = |more: &[&'static str]| [&run[..], more].concat();
-    home.fails(2, &run, &["does not say time, iterations, branches", "--budget time=30m"]);
+    home.fails(2, &run, &["lacks time, iterations, branches", "--budget time=30m"]);
     home.fails(2, &with(&["--budget", "time=5m"]), &["lacks iterations, branches", "help: "]);
     home.fails(2, &with(&["--budget", "lite,price=3"]), &["`price` is not a limit", "cost"]);
     home.fails(2, &with(&["--budget", "lite", "--vector", "tone:dramatic"]), &["write it like tone="]);

@@ -102,7 +102,7 @@ fn bad_input_is_refused_with_its_cause_and_a_remedy() {
     let cases: &[(i32, &[&str], &str)] = &[
         (2, &["frobnicate"], "unrecognized subcommand"),
         (2, &["run-mode-b", "iguana", "--yes"], "--budget"),
-        (2, &["run-mode-b", "iguana", "--yes", "--budget", "time=5m,branches=1"], "does not say iterations"),
+        (2, &["run-mode-b", "iguana", "--yes", "--budget", "time=5m,branches=1"], "lacks iterations"),
         (2, &["run-mode-b", "iguana", "--yes", "--budget", "time=soon,iterations=1,branches=1"], "30m"),
         (2, &["run-mode-b", "iguana", "--yes", "--budget", "lite", "--vector", "tone"], "write it like"),
         (2, &["run-mode-b", "iguana", "--yes", "--budget", "lite", "--vector", "To ne=x"], "a-z0-9_"),
@@ -534,7 +534,7 @@ fn session(home: &Home) {
     assert!(Path::new(preview).is_absolute() && image::open(preview).is_ok());
     assert_eq!(review["condition"], "ended");
     assert!(home.ok(&["mode-b", "list", "cup"]).contains("completed"));
-    assert!(home.fails(4, &["mode-b", "stop", part]).contains("does not run"));
+    assert!(home.fails(4, &["mode-b", "stop", part]).contains("is not running"));
     assert!(home.fails(4, &["run-mode-b", "--resume", part, "--yes"]).contains("has ended"));
 
     // What is left for the person.

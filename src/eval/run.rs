@@ -808,7 +808,9 @@ mod tests {
             assert!(last.message.contains("a defect of chemigram: "), "{last:?}");
             assert!(last.message.contains("a defect after it was paid"), "{last:?}");
             assert!(last.spent.cost_micro_usd >= 20_400, "{last:?}");
-            assert!(matches!(&cells[1].standing, CellStatus::NotRun { why, .. } if why.contains("was cut")));
+            assert!(
+                matches!(&cells[1].standing, CellStatus::NotRun { why, .. } if why.contains("was interrupted"))
+            );
         }
     }
 }

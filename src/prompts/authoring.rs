@@ -347,7 +347,10 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("mode_b")).unwrap();
         std::fs::write(dir.path().join("mode_b/system_v1.j2"), "mine").unwrap();
         let remarks = store(dir.path()).verify();
-        assert!(remarks.iter().any(|r| r.wrong && r.text.contains("stands in")), "{remarks:?}");
+        assert!(
+            remarks.iter().any(|r| r.wrong && r.text.contains("replaces the published text")),
+            "{remarks:?}"
+        );
     }
 
     #[test]

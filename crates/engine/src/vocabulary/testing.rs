@@ -1,6 +1,7 @@
 //! A photo as darktable 4.2.1 opens it, for the tests of this floor.
 #![allow(
     missing_docs,
+    clippy::new_without_default,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
