@@ -244,7 +244,7 @@ fn a_session_that_cannot_begin_says_what_to_give_and_leaves_nothing() {
     home.fails(2, &with(&["--budget", "lite,price=3"]), &["`price` is not a limit", "cost"]);
     home.fails(2, &with(&["--budget", "lite", "--vector", "tone:dramatic"]), &["write it like tone="]);
     let few = [&with(&["--budget", "lite,branches=2"])[..], vectors].concat();
-    home.fails(2, &few, &["3 vectors need", "it has 2", "branches=3"]);
+    home.fails(2, &few, &["3 directions need", "allows 2", "branches=3"]);
     let scripted = with(&["--budget", "lite", "--provider", "script"]);
     home.fails(2, &scripted, &["needs a model", "help: "]);
     let script = [&scripted[..], &["--model", "gone.toml"]].concat();

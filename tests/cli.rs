@@ -578,7 +578,7 @@ fn exports(home: &Home, session: &str) {
         (2, &["-o", "n.png", "--jpeg-quality", "90"], "JPEG"),
         (2, &["-o", "n.jpg", "--jpeg-quality", "0"], "1..=100"),
         (2, &["-o", "n.tif", "--profile", "cmyk"], "adobe-rgb"),
-        (2, &["-o", "n.jpg", "--profile", "linear-rec2020"], "16 bits"),
+        (2, &["-o", "n.jpg", "--profile", "linear-rec2020"], "16-bit"),
         (3, &["-o", "n.jpg", "--session", "abcdef"], "no session"),
         (5, &["nowhere", "-o", "n.jpg"], "nowhere"),
     ] {

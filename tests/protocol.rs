@@ -452,7 +452,7 @@ fn the_command_line_lists_shows_and_checks() {
 
     let (status, out, _) = run(&["protocol", "show", "mode_b_explore"]);
     assert_eq!(status, 0);
-    for words in ["vectors", "(required)", "Judge (judge)", "same → Keep", "may call apply_per_region"] {
+    for words in ["vectors", "(required)", "Judge (judge)", "same → Keep", "tools: apply_per_region"] {
         assert!(out.contains(words), "{words} is not in {out}");
     }
     let (_, out, _) = run(&["protocol", "show", "mode_b_explore", "--source"]);

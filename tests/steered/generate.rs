@@ -242,7 +242,7 @@ fn an_engines_own_call_is_no_way_around_the_list_of_tools() {
         p["states"][0]["transitions"][0]["to"] = "Spare".into();
     });
     let desk = write(&says(&[&many, &good().to_string()]));
-    assert!(desk.told()[0].contains("makes 2 branches, and the budget has 1"), "{:?}", desk.told());
+    assert!(desk.told()[0].contains("needs 2 branches, and the budget allows 1"), "{:?}", desk.told());
     assert!(desk.result.is_ok());
 }
 
@@ -394,7 +394,7 @@ fn at_the_command_line_nothing_runs_without_a_yes() {
     let (status, _, error) = run(protocol, "good.toml", &[]);
     assert_eq!(status, 11, "{error}");
     for words in
-        ["pass → Judge", "may call apply_primitive, render_preview", "max_iterations 20", "1 model call;"]
+        ["pass → Judge", "tools: apply_primitive, render_preview", "max_iterations 20", "1 model call,"]
     {
         assert!(error.contains(words), "{words} is not in {error}");
     }

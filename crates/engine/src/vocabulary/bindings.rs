@@ -170,7 +170,7 @@ apply = [{ look = "dusk", strength = 0.5 }]
         for (from, to, expected) in [
             ("layer = 2", "layer = 3", "layer is 1"),
             ("camera = \"X-T4\"\nlayer", "layer", "names a camera"),
-            ("[{ move = \"exposure\" }]", "[]", "applies nothing"),
+            ("[{ move = \"exposure\" }]", "[]", "it has nothing to apply"),
             ("move = \"exposure\" }", "moove = \"exposure\" }", "did not match"),
             ("layer = 2", "layer = 2\nstrength = 1", "unknown field"),
         ] {

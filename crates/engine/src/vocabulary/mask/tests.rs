@@ -214,7 +214,7 @@ fn the_page_shows_masks_that_work_and_every_name() {
     // A name that is there already, and a mask within a named one, are errors that say where.
     std::fs::write(folder.path().join("masks/mine.toml"), own.replace("my_dark_greens", "sky")).unwrap();
     let error = NamedMasks::load(&Overlay::vocabulary(Some(folder.path().into()))).unwrap_err().to_string();
-    assert!(error.contains("mask `sky`") && error.contains("stands in"), "{error}");
+    assert!(error.contains("mask `sky`") && error.contains("is also used in"), "{error}");
     let nested = "[[mask]]\nname = \"x\"\ndescription = \"X.\"\nis = { named = \"sky\" }";
     std::fs::write(folder.path().join("masks/mine.toml"), nested).unwrap();
     let error = NamedMasks::load(&Overlay::vocabulary(Some(folder.path().into()))).unwrap_err().to_string();
