@@ -7,9 +7,14 @@
 //! the wrap-up it sends a few bytes now and then and no reply. Every few seconds a darktable is killed. Once a second
 //! the memory, the open files and the children of the program are read from `/proc`. A promise that does not hold
 //! ends this program with status 1.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing
+)]
 
-#[allow(dead_code, reason = "the stub's list of replies is for tests")]
 #[path = "../tests/common/chat_stub.rs"]
 mod chat_stub;
 #[path = "../tests/support/home.rs"]
