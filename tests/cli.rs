@@ -348,7 +348,7 @@ fn a_photo_goes_all_the_way() {
     signals(&home);
 
     assert!(home.ok(&["fsck", "--all"]).starts_with("cup: no damage"));
-    assert!(home.ok(&["gc", "cup"]).contains("nothing to remove"));
+    assert!(home.ok(&["gc", "cup"]).contains("nothing to delete"));
     let doctor = home.json(&["doctor"]);
     assert_eq!(doctor["well"], true, "{doctor}");
 }
