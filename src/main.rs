@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Hours of large, short-lived pictures and requests fragment the system's heap.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     ExitCode::from(chemigram::cli::main())
 }
