@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Marks that values bring along, already closed by `protocol::variables::fenced`.
+/// Marks that values bring along, already closed by `protocol::template::fenced`.
 const OWN: &str = "data";
 
 /// `context` for `template`, with `‹` in place of the `<` of each mark that the template closes. Everything else

@@ -18,6 +18,7 @@ pub mod rules;
 pub mod schema;
 pub mod source;
 pub mod store;
+pub mod template;
 pub mod variables;
 pub mod written;
 

@@ -9,7 +9,8 @@ use super::finding::Dialect;
 use super::schema::{
     BudgetSpec, FinalOutcome, Flag, Gate, Kind, OnFail, Op, Outcome, Output, Reference, Validator, Variable,
 };
-use super::variables::{Argument, Item, Template};
+use super::template::{Argument, Template};
+use super::variables::Item;
 
 /// A state's place in [`Protocol::states`].
 pub type StateId = usize;

@@ -70,7 +70,7 @@ pub struct Question<'a> {
 /// What is asked of a referee.
 ///
 /// Criteria are taken as they stand, with the data marks that a protocol has set; a text that comes from
-/// elsewhere goes through [`crate::protocol::variables::fenced`] first.
+/// elsewhere goes through [`crate::protocol::template::fenced`] first.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind<'a> {
     /// Which of two pictures serves the request better. Which of them is new stays with the caller.

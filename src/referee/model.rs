@@ -15,7 +15,7 @@ use crate::conversation::{Finish, ImageRef, Message, ToolSpec};
 use crate::prompts::{PromptError, Rendered, Store};
 use crate::protocol::checks::Numbers;
 use crate::protocol::rules::Ruling;
-use crate::protocol::variables::fenced;
+use crate::protocol::template::fenced;
 use crate::provider::{Blobs, ModelReply, ModelRequest, Provider};
 use base::error::{Coded, ErrorCode};
 use base::ids::Hash;

@@ -13,7 +13,8 @@ use super::schema::{
     ActionSpec, BudgetSpec, CheckSpec, Document, ItemKind, Kind, OnFail, StateSpec, Validator, VariableKind,
 };
 use super::source::join;
-use super::variables::{Alias, Argument, Bound, Item, Place, Template};
+use super::template::{Alias, Argument, Position, Template};
+use super::variables::{Bound, Item};
 use crate::conversation::ToolCall;
 use crate::tools::{self, TOOLS};
 use crate::transcript::EffectClass;
@@ -222,7 +223,7 @@ impl<'a> Builder<'a> {
         let prose = |builder: &mut Self, field: &str, text: &str| {
             Template::new(
                 text,
-                Place::Prose,
+                Position::Prose,
                 builder.bound,
                 &builder.aliases,
                 &join(path, field),
