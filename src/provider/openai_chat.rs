@@ -17,6 +17,7 @@ use super::wire::{WireConfig, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
+use crate::gate::{ModelCall, Permit};
 use base::clock::{Clock, SystemClock};
 use base::redact::Redactor;
 
@@ -290,7 +291,7 @@ impl Provider for OpenAiChat {
         &self.info
     }
 
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+    fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         Box::pin(self.ask(request))
     }
 }
