@@ -21,7 +21,7 @@ use base::redact::Redactor;
 use darktable::baseline::{FileFacts, Untouched};
 use darktable::frame::StoredSize;
 use darktable::layout::Layouts;
-use darktable::render::{Picture, Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
+use darktable::render::{Picture, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::state::{EditState, Params, Value};
 use engine::photo::{IngestOptions, Library, Workspace, ingest};
 use engine::vocabulary::Vocabulary;

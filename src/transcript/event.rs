@@ -535,3 +535,25 @@ impl Event {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::Line;
+    use base::seal;
+
+    /// A line of every kind, as builds before the typed transcript wrote them.
+    const EARLIER: &str = include_str!("earlier.jsonl");
+
+    #[test]
+    fn lines_of_earlier_builds_are_read_and_written_again_byte_for_byte() {
+        for text in EARLIER.lines() {
+            let line: Line = serde_json::from_str(text).unwrap();
+            let again = serde_json::to_string(&line).unwrap();
+            assert!(text == again || text == seal::seal(b"", &again), "{text}\n{again}");
+        }
+        let reasons = ["the photographer asked to stop", "protocol state `judge`"]
+            .map(|words| WrapUpReason::from(words.to_owned()));
+        assert_eq!(reasons, [WrapUpReason::Stopped, WrapUpReason::Other("protocol state `judge`".into())]);
+    }
+}
