@@ -17,7 +17,6 @@ use crate::transcript::{
     TranscriptError,
 };
 use base::clock::{Cancel, Deadline, Stop};
-use base::error::{Coded, ErrorCode};
 
 /// Permission for exactly one effect of the kind `E`. Only the gate makes one; whoever executes the effect takes it by
 /// value. Dropping it ends the permission.
@@ -99,37 +98,6 @@ impl Intent for ToolIntent {
     }
 }
 
-/// Why there is no permit.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// A cap fires.
-    #[error("{0}")]
-    Exhausted(Exhausted),
-    /// The intent could not be written, so nothing may happen.
-    #[error(transparent)]
-    Transcript(#[from] TranscriptError),
-}
-
-impl Coded for Refusal {
-    fn code(&self) -> ErrorCode {
-        match self {
-            Self::Exhausted(_) => ErrorCode::BudgetExhausted,
-            Self::Transcript(e) => e.code(),
-        }
-    }
-
-    fn halts(&self) -> bool {
-        matches!(self, Self::Transcript(e) if e.halts())
-    }
-
-    fn remedy(&self) -> Option<String> {
-        match self {
-            Self::Exhausted(_) => None,
-            Self::Transcript(e) => e.remedy(),
-        }
-    }
-}
-
 /// The gate.
 #[derive(Debug)]
 pub struct Gate {
@@ -187,8 +155,14 @@ impl Gate {
         self.ledger.admit_time(estimate.unwrap_or_default(), self.elapsed())
     }
 
-    /// Asks the ledger, writes the intent, gives the permit.
-    pub fn admit<I: Intent>(&mut self, intent: I) -> Result<Permit<I::Effect>, Refusal> {
+    /// Asks the ledger, writes the intent, gives the permit; or names the cap that refuses it.
+    ///
+    /// # Errors
+    /// The intent could not be written, so nothing may happen.
+    pub fn admit<I: Intent>(
+        &mut self,
+        intent: I,
+    ) -> Result<Result<Permit<I::Effect>, Exhausted>, TranscriptError> {
         let intent = intent.line();
         let reserved = reserved(&intent).unwrap_or_default();
         let checked = match &intent {
@@ -203,19 +177,19 @@ impl Gate {
         if let Err(exhausted) = checked {
             self.lessor.refuse(exhausted);
             self.refusal = Some(exhausted);
-            return Err(Refusal::Exhausted(exhausted));
+            return Ok(Err(exhausted));
         }
         let (mutates, sync) = (mutates(&intent), is_synced(&intent));
         let seq = self.append(intent, sync)?;
-        Ok(self.permit(seq, mutates))
+        Ok(Ok(self.permit(seq, mutates)))
     }
 
     /// The permit of a tool call whose intent is the line `seq`, already written by a process that died
     /// before it could say what came of it. The resume has charged it in full; it is not charged again.
-    pub fn readmit(&mut self, seq: u64, intent: &ToolIntent) -> Result<Permit<ToolRun>, Refusal> {
+    pub fn readmit(&mut self, seq: u64, intent: &ToolIntent) -> Result<Permit<ToolRun>, Exhausted> {
         if let Err(exhausted) = self.check(&Amounts::default()) {
             self.lessor.refuse(exhausted);
-            return Err(Refusal::Exhausted(exhausted));
+            return Err(exhausted);
         }
         Ok(self.permit(seq, intent.class.mutates()))
     }
@@ -359,6 +333,7 @@ mod tests {
     use crate::conversation::ToolCall;
     use crate::transcript::{EffectClass, HeadState, read};
     use base::clock::ManualClock;
+    use base::error::ErrorCode;
     use base::ids::Hash;
     use base::redact::Redactor;
     use darktable::render::Quality;
@@ -394,13 +369,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut gate, lease, clock) = gate(dir.path(), "time=10m,iterations=2,branches=1");
         assert_eq!(lease.check().unwrap_err().code, ErrorCode::BudgetExhausted);
-        let permit = gate.admit(mutation(0)).unwrap();
+        let permit = gate.admit(mutation(0)).unwrap().unwrap();
         assert!(lease.check().is_ok());
         drop(permit);
         assert!(lease.check().is_err());
-        drop(gate.admit(mutation(1)).unwrap());
-        match gate.admit(mutation(2)) {
-            Err(Refusal::Exhausted(e)) => assert_eq!((e.cap, e.reserved, e.limit), (Cap::Iterations, 2, 2)),
+        drop(gate.admit(mutation(1)).unwrap().unwrap());
+        match gate.admit(mutation(2)).unwrap() {
+            Err(e) => assert_eq!((e.cap, e.reserved, e.limit), (Cap::Iterations, 2, 2)),
             other => panic!("{other:?}"),
         }
         let fault = lease.check().unwrap_err();
@@ -414,7 +389,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut gate, _, _) = gate(dir.path(), "time=10m,iterations=9,branches=1,renders=5");
         for n in 0..4 {
-            let permit = gate.admit(mutation(n)).unwrap();
+            let permit = gate.admit(mutation(n)).unwrap().unwrap();
             if n % 2 == 0 {
                 let settled = Amounts { iterations: 1, ..Amounts::default() };
                 gate.record(Event::Render {

@@ -405,7 +405,7 @@ mod tests {
                 joins: None,
                 estimate_ms: None,
             };
-            self.gate.admit(intent).unwrap()
+            self.gate.admit(intent).unwrap().unwrap()
         }
 
         fn ahead(&mut self, queue: &Queue, long_edge: u32) -> Vec<u64> {

@@ -365,7 +365,7 @@ fn two_renderers_make_the_pictures_that_one_makes() {
             .iter()
             .filter_map(|line| match &line.event {
                 Event::Render { state, quality, pixel_hash: Some(pixels), .. } => {
-                    Some((state.clone(), quality.clone(), pixels.clone()))
+                    Some((state.clone(), *quality, pixels.clone()))
                 }
                 _ => None,
             })

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::conversation::ToolCall;
-use crate::gate::Refusal;
 use crate::protocol::checks::{Check, Measured, Numbers, Report, numbers};
 use crate::protocol::machine::{Command, Event as Input};
 use crate::session::SessionError;
@@ -93,18 +92,15 @@ impl Session {
         };
         let intent = self.intent(tool, &call, &arguments, true);
         let reserved = intent.reserved;
-        match self.gate.admit(intent) {
+        match self.gate.admit(intent)? {
             Ok(permit) => {
                 self.fold(host);
                 self.run_tool(tool, &call, &arguments, reserved, permit, host)
             }
-            Err(Refusal::Transcript(error)) => Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) if self.state.phase != Phase::WrappingUp => {
+            Err(exhausted) if self.state.phase != Phase::WrappingUp => {
                 self.record(Event::CapFired { exhausted })
             }
-            Err(Refusal::Exhausted(exhausted)) => {
-                self.happened(&failed(exhausted.to_string()), String::new())
-            }
+            Err(exhausted) => self.happened(&failed(exhausted.to_string()), String::new()),
         }
     }
 

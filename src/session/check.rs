@@ -104,7 +104,7 @@ pub async fn check(provider: &dyn Provider, redactor: &Redactor) -> Result<Check
         messages: 1,
         keep: Reserve::default(),
     };
-    let permit = gate.admit(intent).map_err(|refusal| Fault::from(&refusal))?;
+    let permit = gate.admit(intent)?.map_err(Fault::from)?;
     let intent = permit.seq();
     let request = ModelRequest {
         model: &info.model,

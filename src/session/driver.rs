@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::budget::{Amounts, Ledger, Stage};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
-use crate::gate::{Gate, Permit, Refusal, ToolRun};
+use crate::gate::{Gate, Permit, ToolRun};
 use crate::provider::Provider;
 use crate::session::next::{Effect, StopRequest};
 use crate::session::opinion::Referee;
@@ -138,10 +138,9 @@ impl Session {
         };
         let intent = self.intent(tool, call, &arguments, false);
         let reserved = intent.reserved;
-        let permit = match self.gate.admit(intent) {
+        let permit = match self.gate.admit(intent)? {
             Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
+            Err(exhausted) => {
                 if self.state.cap.is_none() {
                     self.record(Event::CapFired { exhausted })?;
                 }
@@ -173,8 +172,7 @@ impl Session {
     fn redo(&mut self, seq: u64, intent: &ToolIntent, host: &dyn Host) -> Result<(), SessionError> {
         let permit = match self.gate.readmit(seq, intent) {
             Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
+            Err(exhausted) => {
                 return self.close_call(seq, &intent.call, &exhausted.into());
             }
         };

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::budget::{Amounts, Budget, Reserve};
 use crate::conversation::{Finish, Message};
-use crate::gate::{self, Gate, Refusal};
+use crate::gate::{self, Gate};
 use crate::protocol::checks::NAMED;
 use crate::protocol::finding::Severity;
 use crate::protocol::model::Protocol;
@@ -326,10 +326,9 @@ impl Writing<'_> {
             messages: messages.len() as u64,
             keep: Reserve::default(),
         };
-        let permit = match self.gate.admit(intent) {
+        let permit = match self.gate.admit(intent).map_err(SessionError::from)? {
             Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(SessionError::from(error).into()),
-            Err(Refusal::Exhausted(exhausted)) => {
+            Err(exhausted) => {
                 self.record(Event::CapFired { exhausted })?;
                 return Err(Fault::from(exhausted).into());
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::budget::Stage;
-use crate::gate::{Gate, ModelCall, Permit, Refusal};
+use crate::gate::{Gate, ModelCall, Permit};
 use crate::provider::classify::backoff;
 use crate::provider::{FaultClass, ModelReply, ModelRequest, Provider, ProviderFault};
 use crate::session::driver::{Host, Session};
@@ -146,10 +146,9 @@ impl Session {
             messages: self.state.messages.len() as u64,
             keep,
         };
-        let permit = match self.gate.admit(intent) {
+        let permit = match self.gate.admit(intent)? {
             Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
+            Err(exhausted) => {
                 self.record(Event::CapFired { exhausted })?;
                 if self.gate.ledger().stage() == Stage::WrapUp {
                     self.fold(host);

@@ -4,7 +4,7 @@
 //! question is an intent under a permit and one line of answer, for every kind of referee.
 
 use crate::budget::{Amounts, Budget};
-use crate::gate::{ModelCall, Permit, Refusal};
+use crate::gate::{ModelCall, Permit};
 use crate::prompts::Store;
 use crate::protocol::checks::{Numbers, numbers};
 use crate::protocol::schema::{Kind as StateKind, Reference, Validator};
@@ -292,15 +292,12 @@ impl Session {
     ) -> Result<Option<(Permit<ModelCall>, RefereeReply)>, SessionError> {
         let reply = self.blank(intent.branch.clone(), intent.state.clone(), intent.orders);
         let branch = intent.branch.clone();
-        match self.gate.admit(intent) {
+        match self.gate.admit(intent)? {
             Ok(permit) => {
                 let intent = Some(permit.seq());
                 Ok(Some((permit, RefereeReply { intent, ..reply })))
             }
-            Err(Refusal::Transcript(error)) => Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
-                self.record_no_opinion(branch, &exhausted.to_string()).map(|()| None)
-            }
+            Err(exhausted) => self.record_no_opinion(branch, &exhausted.to_string()).map(|()| None),
         }
     }
 

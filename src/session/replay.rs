@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::gate::{Gate, Refusal};
+use crate::gate::Gate;
 use crate::protocol::Protocol;
 use crate::session::driver::Session;
 use crate::session::opinion::Referee;
@@ -332,10 +332,9 @@ fn again(
         return Err(Fault::new(ErrorCode::NotFound, message).into());
     };
     let intent = ToolIntent { reserved: Amounts::default(), ..intent.clone() };
-    let permit = match session.gate.admit(intent.clone()) {
+    let permit = match session.gate.admit(intent.clone())? {
         Ok(permit) => permit,
-        Err(Refusal::Transcript(error)) => return Err(error.into()),
-        Err(Refusal::Exhausted(exhausted)) => return Err(Fault::from(exhausted).into()),
+        Err(exhausted) => return Err(Fault::from(exhausted).into()),
     };
     let arguments = tool.check(&intent.call)?;
     // A call that failed has made no snapshot, and fails again.

@@ -139,7 +139,12 @@ impl ToolContext<'_> {
         let joins = self.view.ahead.remove(&key);
         let estimate = self.estimate(long_edge, quality).filter(|_| joins.is_none());
         let intent = RenderIntent { joins, ..intent(key, ONE_RENDER, estimate) };
-        self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())
+        self.permit(intent)
+    }
+
+    fn permit(&mut self, intent: RenderIntent) -> Result<Permit<Render>, Fault> {
+        let admitted = self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?;
+        admitted.map_err(|exhausted| Fault::new(ErrorCode::BudgetExhausted, exhausted.to_string()).fatal())
     }
 
     /// Begins the preview of the session's present state, so that it is ready when the model asks for it. Until then it
@@ -158,7 +163,7 @@ impl ToolContext<'_> {
         }
         let against = self.seen_before(&place, long_edge, quality)?;
         let intent = RenderIntent { ahead: true, ..intent(look, Amounts::default(), estimate) };
-        let permit = self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?;
+        let permit = self.permit(intent)?;
         // The measurements that go with a look are made ahead as well.
         let measures = self.engine.measures.clone();
         let finish = move |rendered: &Rendered| measures.measure(rendered, &against);

@@ -18,5 +18,5 @@ pub fn permit() -> Permit<ModelCall> {
     let mut gate = Gate::new(ledger, transcript, Lessor::default(), Stop::default());
     let (reserved, keep) = (Amounts::default(), Reserve::default());
     let intent = ModelIntent { turn: 1, attempt: 1, reserved, max_output_tokens: 9, messages: 1, keep };
-    gate.admit(intent).unwrap()
+    gate.admit(intent).unwrap().unwrap()
 }
