@@ -26,7 +26,7 @@ use chemigram::transcript::{Event, Line, Outcome};
 use darktable::cache::{Cache, Cached};
 use darktable::dng::{DngOptions, demo_photo, write_dng};
 use darktable::probe::DarktableCli;
-use darktable::render::{Picture, Quality, RenderRequest, Renderer};
+use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::{preload, xmp};
@@ -121,8 +121,8 @@ fn previews() {
                 let plain = by_hand(&demo, state, &["--width", &edge, "--height", &edge], home.path()).0;
                 let told = ["--width", &edge, "--height", &edge, "--hq", "false", "--core", "-d", "perf"];
                 let inside = by_hand(&demo, state, &told, home.path()).1.unwrap();
-                let once = demo.renderer.render(&ask, &Deadline::never()).unwrap();
-                let alive = worker.render(&ask, &Deadline::never()).unwrap();
+                let once = demo.renderer.render(&ask, &Deadline::never(), &ByHand).unwrap();
+                let alive = worker.render(&ask, &Deadline::never(), &ByHand).unwrap();
                 assert_eq!(once.pixel_hash, alive.pixel_hash);
                 // The first round warms configuration and page cache.
                 if round > 0 {
@@ -179,7 +179,7 @@ fn run(studio: &Studio, mut session: Session) -> (Vec<Line>, Duration) {
     assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
     let lines = studio.lines(&session.state.start.session);
     let at = |line: &Line| Duration::from_millis(line.mono_ms);
-    let first = lines.iter().find(|line| matches!(line.event, Event::ModelIntent { .. })).map(at);
+    let first = lines.iter().find(|line| matches!(line.event, Event::ModelIntent(_))).map(at);
     let last = lines.iter().rfind(|line| matches!(line.event, Event::ModelReply { .. })).map(at);
     let took = last.unwrap() - first.unwrap();
     (lines, took)
@@ -231,7 +231,9 @@ fn waits(lines: &[Line]) -> (Vec<u64>, usize) {
 /// What each preview of the session's own states was waited for, in milliseconds.
 fn looks_of(lines: &[Line]) -> Vec<u64> {
     let of = |line: &Line| match &line.event {
-        Event::Render { intent: Some(_), ms, pixel_hash: Some(_), quality, .. } if quality == "preview" => {
+        Event::Render { intent: Some(_), ms, pixel_hash: Some(_), quality, .. }
+            if *quality == Quality::Preview =>
+        {
             Some(*ms)
         }
         _ => None,
@@ -355,7 +357,7 @@ fn kept() {
             long_edge: 480,
             quality: Quality::Preview,
         };
-        worker.render(&ask, &Deadline::never()).unwrap();
+        worker.render(&ask, &Deadline::never(), &ByHand).unwrap();
         if at % 50 == 49 {
             after.push(memory(worker.pids()[0]));
         }
@@ -405,14 +407,17 @@ fn kills() {
     let mut pictures = 0;
     for line in &lines {
         if let Event::Render { state, pixel_hash: Some(pixels), quality, long_edge, .. } = &line.event
-            && quality == "preview"
+            && *quality == Quality::Preview
             && pictures < 40
         {
             let state = studio.workspace.state(state).unwrap();
             let raw = studio.workspace.raw();
             let ask =
                 RenderRequest { raw: &raw, state: &state, long_edge: *long_edge, quality: Quality::Preview };
-            assert_eq!(&studio.renderer.render(&ask, &Deadline::never()).unwrap().pixel_hash, pixels);
+            assert_eq!(
+                &studio.renderer.render(&ask, &Deadline::never(), &ByHand).unwrap().pixel_hash,
+                pixels
+            );
             pictures += 1;
         }
     }

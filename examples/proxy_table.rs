@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use darktable::dng::demo_photo;
 use darktable::proxy::{Choice, Proxies};
-use darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer as _};
+use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest, Renderer as _};
 use darktable::state::EditState;
 use demo::{Demo, deadline};
 use pixels::metrics::difference::Difference;
@@ -52,7 +52,7 @@ fn main() {
     let render = |raw: &RawFile, state: &EditState, quality| -> (Arc<Picture>, f64) {
         let request = RenderRequest { raw, state, long_edge: LONG_EDGE, quality };
         let before = used(&worker.pids());
-        let rendered = worker.render(&request, &deadline()).unwrap();
+        let rendered = worker.render(&request, &deadline(), &ByHand).unwrap();
         assert_eq!(worker.troubles(), 0);
         (rendered.picture, used(&worker.pids()) - before)
     };

@@ -1,19 +1,14 @@
-//! What a session may spend, and the ledger that says what it has spent.
-//!
-//! The ledger works in three strokes: before an effect its worst case is *reserved*, the effect is
-//! *dispatched*, and afterwards the reservation is *settled* to what was really used. Nothing is admitted
-//! unless settled + reserved + wanted fits under every cap, so a cap cannot be passed by construction.
-//! The ledger holds no clock: elapsed time comes in with each question.
+//! What a session may spend: its caps, and what is said when one of them is reached.
 
-mod words;
+mod ledger;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use base::error::{Coded, ErrorCode, Fault};
+pub use ledger::{Amounts, Ledger, Reserve, Stage};
 
 /// The caps of one session. The first three are always given; the lowest-firing cap wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,7 +116,7 @@ impl Budget {
         }
     }
 
-    /// The most calls of the model: the cap where one is given, else the guard rail.
+    /// The most model calls: the cap where one is given, else the guard rail.
     pub fn max_model_calls(&self) -> u64 {
         self.max_model_calls.unwrap_or_else(|| self.max_iterations.saturating_add(20))
     }
@@ -131,9 +126,9 @@ impl Budget {
         Duration::from_secs(self.time_seconds)
     }
 
-    /// What is left of it once this was spent, or the first cap of which nothing is.
+    /// What is left after this was spent, or the first cap of which nothing is left.
     pub fn after(&self, spent: &Amounts, took: Duration) -> Result<Self, Exhausted> {
-        // Begun seconds count, so that both together never take longer.
+        // Rounded up, so that both together never take longer.
         let seconds = u64::try_from(took.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
         let rest = |cap: Cap, limit: u64, used: u64| match limit.saturating_sub(used) {
             0 => Err(Exhausted { cap, used, reserved: 0, limit, wanted: 1 }),
@@ -150,6 +145,23 @@ impl Budget {
             max_renders: optional(Cap::Renders, self.max_renders, spent.renders)?,
             max_model_calls: Some(rest(Cap::ModelCalls, self.max_model_calls(), spent.model_calls)?),
         })
+    }
+
+    /// The most that may be spent; `u64::MAX` of what has no cap.
+    pub fn most(&self) -> Amounts {
+        Amounts {
+            iterations: self.max_iterations,
+            branches: self.max_branches,
+            renders: self.max_renders.unwrap_or(u64::MAX),
+            model_calls: self.max_model_calls(),
+            tokens: self.max_tokens.unwrap_or(u64::MAX),
+            cost_micro_usd: self.max_cost_micro_usd.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The limit of a cap on amounts; `None` without one.
+    fn limit(&self, cap: Cap) -> Option<u64> {
+        Some(self.most().of(cap)).filter(|limit| *limit != u64::MAX)
     }
 
     /// The time kept for wrapping up: 60 s or 5 %, whichever is less.
@@ -270,6 +282,18 @@ impl fmt::Display for Exhausted {
 }
 
 impl Exhausted {
+    /// `time limit reached: 1800 s of 1800 s used`.
+    pub fn words(&self) -> String {
+        let Self { cap, used, reserved, limit, .. } = *self;
+        let say = |n: u64| match cap {
+            Cap::Time => format!("{} s", n / 1000),
+            Cap::Cost => format!("{} USD", usd(n)),
+            _ => n.to_string(),
+        };
+        let kept = if reserved > 0 { format!(", {} reserved", say(reserved)) } else { String::new() };
+        format!("{cap} limit reached: {} of {} used{kept}", say(used), say(limit))
+    }
+
     /// What to add to the budget for the session to go on: half as much again, or what was wanted.
     pub fn raise(&self) -> String {
         let missing = self.used.saturating_add(self.reserved).saturating_add(self.wanted);
@@ -293,385 +317,6 @@ impl From<Exhausted> for Fault {
             .with("reserved", e.reserved)
             .with("limit", e.limit)
             .fatal()
-    }
-}
-
-/// Amounts of everything that is counted but time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amounts {
-    /// Tool calls.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub iterations: u64,
-    /// Branches.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub branches: u64,
-    /// Renders.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub renders: u64,
-    /// Attempts to call the model.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub model_calls: u64,
-    /// Tokens.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub tokens: u64,
-    /// Micro-dollars.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cost_micro_usd: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the shape serde wants")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
-}
-
-impl Amounts {
-    /// What is left of these when `less` is taken off, nothing below zero.
-    #[must_use]
-    pub fn minus(self, less: Self) -> Self {
-        Self {
-            iterations: self.iterations.saturating_sub(less.iterations),
-            branches: self.branches.saturating_sub(less.branches),
-            renders: self.renders.saturating_sub(less.renders),
-            model_calls: self.model_calls.saturating_sub(less.model_calls),
-            tokens: self.tokens.saturating_sub(less.tokens),
-            cost_micro_usd: self.cost_micro_usd.saturating_sub(less.cost_micro_usd),
-        }
-    }
-
-    /// Both together.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            iterations: self.iterations.saturating_add(other.iterations),
-            branches: self.branches.saturating_add(other.branches),
-            renders: self.renders.saturating_add(other.renders),
-            model_calls: self.model_calls.saturating_add(other.model_calls),
-            tokens: self.tokens.saturating_add(other.tokens),
-            cost_micro_usd: self.cost_micro_usd.saturating_add(other.cost_micro_usd),
-        }
-    }
-}
-
-/// Calls of the model that the wrap-up has of the guard rail: one, with its retries.
-const WRAP_UP_CALLS: u64 = 4;
-
-/// The slice of a session that only the wrap-up may use. Its time is [`Budget::wrap_up_time`], or what is said
-/// here where that is more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reserve {
-    /// Tokens of one call.
-    pub tokens: u64,
-    /// Its price.
-    pub cost_micro_usd: u64,
-    /// Wall time.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub time_seconds: u64,
-    /// Calls of the model.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub model_calls: u64,
-    /// Renders.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub renders: u64,
-}
-
-impl Reserve {
-    /// Whether nothing is kept.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// Whether the session still explores or only closes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Everything is allowed; the reserve is not to be touched.
-    #[default]
-    Work,
-    /// Only judging, proposing and ending; the reserve pays for it.
-    WrapUp,
-}
-
-/// What a session has spent and has under way.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ledger {
-    budget: Budget,
-    reserve: Reserve,
-    closing: Reserve,
-    stage: Stage,
-    settled: Amounts,
-    open: BTreeMap<u64, Amounts>,
-    assumed: Amounts,
-}
-
-impl Ledger {
-    /// An untouched ledger.
-    pub fn new(budget: Budget, reserve: Reserve) -> Self {
-        let (settled, assumed) = (Amounts::default(), Amounts::default());
-        Self {
-            budget,
-            reserve,
-            closing: Reserve::default(),
-            stage: Stage::Work,
-            settled,
-            open: BTreeMap::new(),
-            assumed,
-        }
-    }
-
-    /// The same ledger, with at least this kept for the call that closes the session.
-    #[must_use]
-    pub fn keeping(mut self, closing: Reserve) -> Self {
-        self.keep(closing);
-        self
-    }
-
-    pub(crate) fn keep(&mut self, closing: Reserve) {
-        self.closing = closing;
-    }
-
-    /// What the present stage must leave.
-    fn kept(&self) -> Reserve {
-        match self.stage {
-            Stage::Work => Reserve {
-                tokens: self.reserve.tokens.max(self.closing.tokens),
-                cost_micro_usd: self.reserve.cost_micro_usd.max(self.closing.cost_micro_usd),
-                ..self.reserve
-            },
-            Stage::WrapUp => Reserve::default(),
-        }
-    }
-
-    /// The caps.
-    pub fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    /// The stage.
-    pub fn stage(&self) -> Stage {
-        self.stage
-    }
-
-    /// What is settled.
-    pub fn settled(&self) -> Amounts {
-        self.settled
-    }
-
-    /// What is reserved by effects under way.
-    pub fn reserved(&self) -> Amounts {
-        self.open.values().fold(Amounts::default(), |sum, a| sum.plus(*a))
-    }
-
-    /// What was charged in full because a crash left its outcome unknown.
-    pub fn assumed(&self) -> Amounts {
-        self.assumed
-    }
-
-    /// The time kept for wrapping up.
-    pub fn wrap_up_time(&self) -> Duration {
-        self.budget.wrap_up_time().max(Duration::from_secs(self.reserve.time_seconds))
-    }
-
-    /// What may still be reserved; `u64::MAX` of what has no cap. The reserve is not taken off.
-    pub fn left(&self) -> Amounts {
-        let (spent, budget) = (self.settled.plus(self.reserved()), &self.budget);
-        let left = |cap: Option<u64>, spent: u64| match cap {
-            None | Some(u64::MAX) => u64::MAX,
-            Some(cap) => cap.saturating_sub(spent),
-        };
-        Amounts {
-            iterations: left(Some(budget.max_iterations), spent.iterations),
-            branches: left(Some(budget.max_branches), spent.branches),
-            renders: left(budget.max_renders, spent.renders),
-            model_calls: left(Some(budget.max_model_calls()), spent.model_calls),
-            tokens: left(budget.max_tokens, spent.tokens),
-            cost_micro_usd: left(budget.max_cost_micro_usd, spent.cost_micro_usd),
-        }
-    }
-
-    /// When work, as against the wrap-up, must end.
-    pub fn work_time(&self) -> Duration {
-        self.budget.time().saturating_sub(self.wrap_up_time())
-    }
-
-    /// The moment of the present stage's end, on the session's own clock.
-    pub fn stage_end(&self) -> Duration {
-        match self.stage {
-            Stage::Work => self.work_time(),
-            Stage::WrapUp => self.budget.time(),
-        }
-    }
-
-    /// Whether `want` fits at session time `elapsed`; else the cap that fires. In doubt the order is time,
-    /// iterations, branches, tokens, cost, renders, model calls.
-    pub fn admit(&self, want: &Amounts, elapsed: Duration) -> Result<(), Exhausted> {
-        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-        if elapsed >= self.stage_end() {
-            let limit = millis(self.budget.time());
-            let reserved = limit.saturating_sub(millis(self.stage_end()));
-            return Err(Exhausted { cap: Cap::Time, used: millis(elapsed), reserved, limit, wanted: 0 });
-        }
-        let (used, open) = (self.settled, self.reserved());
-        let mut keep = self.kept();
-        if self.stage == Stage::Work && self.budget.max_model_calls.is_none() {
-            // Of the guard rail, one call with its retries is for the wrap-up.
-            keep.model_calls = keep.model_calls.max(WRAP_UP_CALLS);
-        }
-        let unlimited = u64::MAX;
-        let rows = [
-            (
-                Cap::Iterations,
-                used.iterations,
-                open.iterations,
-                want.iterations,
-                self.budget.max_iterations,
-                0,
-            ),
-            (Cap::Branches, used.branches, open.branches, want.branches, self.budget.max_branches, 0),
-            (
-                Cap::Tokens,
-                used.tokens,
-                open.tokens,
-                want.tokens,
-                self.budget.max_tokens.unwrap_or(unlimited),
-                keep.tokens,
-            ),
-            (
-                Cap::Cost,
-                used.cost_micro_usd,
-                open.cost_micro_usd,
-                want.cost_micro_usd,
-                self.budget.max_cost_micro_usd.unwrap_or(unlimited),
-                keep.cost_micro_usd,
-            ),
-            (
-                Cap::Renders,
-                used.renders,
-                open.renders,
-                want.renders,
-                self.budget.max_renders.unwrap_or(unlimited),
-                keep.renders,
-            ),
-            (
-                Cap::ModelCalls,
-                used.model_calls,
-                open.model_calls,
-                want.model_calls,
-                self.budget.max_model_calls(),
-                keep.model_calls,
-            ),
-        ];
-        for (cap, used, open, wanted, limit, keep) in rows {
-            let reserved = open.saturating_add(keep);
-            let passes = used.saturating_add(reserved).saturating_add(wanted) > limit;
-            // A call whose bound is nothing may cost something all the same.
-            let spent =
-                want.model_calls > 0 && matches!(cap, Cap::Tokens | Cap::Cost) && used >= limit.max(1);
-            if limit != unlimited && (wanted > 0 && passes || spent) {
-                return Err(Exhausted { cap, used, reserved, limit, wanted });
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether work that takes `wanted` can end before the present stage does, begun at session time `elapsed`.
-    pub fn admit_time(&self, wanted: Duration, elapsed: Duration) -> Result<(), Exhausted> {
-        let end = self.stage_end();
-        if elapsed.saturating_add(wanted) <= end {
-            return Ok(());
-        }
-        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-        let limit = millis(self.budget.time());
-        let (reserved, wanted) = (limit.saturating_sub(millis(end)), millis(wanted));
-        Err(Exhausted { cap: Cap::Time, used: millis(elapsed), reserved, limit, wanted })
-    }
-
-    /// Tokens that a model call may still use, `None` without a cap.
-    pub fn tokens_left(&self) -> Option<u64> {
-        let keep = self.kept().tokens;
-        let spoken = self.settled.tokens.saturating_add(self.reserved().tokens).saturating_add(keep);
-        self.budget.max_tokens.map(|limit| limit.saturating_sub(spoken))
-    }
-
-    /// Micro-dollars that a model call may still use, `None` without a cap.
-    pub fn cost_left(&self) -> Option<u64> {
-        let keep = self.kept().cost_micro_usd;
-        let spoken =
-            self.settled.cost_micro_usd.saturating_add(self.reserved().cost_micro_usd).saturating_add(keep);
-        self.budget.max_cost_micro_usd.map(|limit| limit.saturating_sub(spoken))
-    }
-
-    pub(crate) fn reserve(&mut self, seq: u64, amounts: Amounts) {
-        self.open.insert(seq, amounts);
-    }
-
-    pub(crate) fn settle(&mut self, seq: u64, amounts: Amounts) {
-        // A reservation that a resume has already charged in full is not charged again.
-        if self.open.remove(&seq).is_some() {
-            self.settled = self.settled.plus(amounts);
-        }
-    }
-
-    pub(crate) fn charge_open(&mut self) {
-        for amounts in std::mem::take(&mut self.open).into_values() {
-            self.settled = self.settled.plus(amounts);
-            self.assumed = self.assumed.plus(amounts);
-        }
-    }
-
-    pub(crate) fn wrap_up(&mut self) {
-        self.stage = Stage::WrapUp;
-    }
-
-    /// The session is over; what comes after is work of a new run.
-    pub(crate) fn close(&mut self) {
-        self.stage = Stage::Work;
-    }
-
-    pub(crate) fn raise(&mut self, budget: Budget) {
-        self.budget = budget;
-        self.stage = Stage::Work;
-    }
-
-    /// The share of the budget that is left on its scarcest cap, 0…1.
-    pub fn share_left(&self, elapsed: Duration) -> f64 {
-        let share = |used: u64, limit: u64| 1.0 - used as f64 / limit.max(1) as f64;
-        let spent = self.settled.plus(self.reserved());
-        let mut left = 1.0 - elapsed.as_secs_f64() / self.budget.time().as_secs_f64().max(1.0);
-        left = left.min(share(spent.iterations, self.budget.max_iterations));
-        if let Some(limit) = self.budget.max_tokens {
-            left = left.min(share(spent.tokens, limit));
-        }
-        if let Some(limit) = self.budget.max_cost_micro_usd {
-            left = left.min(share(spent.cost_micro_usd, limit));
-        }
-        left.max(0.0)
-    }
-
-    /// One short line for the end of a tool result.
-    pub fn line(&self, elapsed: Duration) -> String {
-        let spent = self.settled.plus(self.reserved());
-        let left = self.budget.time().saturating_sub(elapsed).as_secs();
-        let mut line = format!(
-            "[budget: {}:{:02} left, {}/{} iterations, {}/{} branches",
-            left / 60,
-            left % 60,
-            spent.iterations,
-            self.budget.max_iterations,
-            spent.branches,
-            self.budget.max_branches
-        );
-        if let Some(limit) = self.budget.max_tokens {
-            line.push_str(&format!(", {}/{limit} tokens", spent.tokens));
-        }
-        if let Some(limit) = self.budget.max_cost_micro_usd {
-            line.push_str(&format!(", {}/{} USD", usd(spent.cost_micro_usd), usd(limit)));
-        }
-        if let Some(limit) = self.budget.max_renders {
-            line.push_str(&format!(", {}/{limit} renders", spent.renders));
-        }
-        line.push(']');
-        line
     }
 }
 

@@ -5,32 +5,49 @@
 //! no other way to get one. [`Gate::record`] writes what came of it, which settles the reservation. Every
 //! line passes through [`fold`], live and on resume alike, so the ledger *is* a fold of the transcript.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
+use darktable::render::RenderPermit;
 use engine::lease::Lessor;
 
 use crate::budget::{Amounts, Exhausted, Ledger, Stage};
-use crate::transcript::{EffectClass, Event, Line, Transcript, TranscriptError};
+use crate::transcript::{
+    Event, Line, ModelIntent, RefereeIntent, RenderIntent, SessionStart, ToolIntent, Transcript,
+    TranscriptError,
+};
 use base::clock::{Cancel, Deadline, Stop};
-use base::error::{Coded, ErrorCode};
 
-/// Leave for exactly one effect. Only the gate makes one; whoever executes the effect takes it by value.
-/// Dropping it ends the leave.
+/// Permission for exactly one effect of the kind `E`. Only the gate makes one; whoever executes the effect takes it by
+/// value. Dropping it ends the permission.
 #[derive(Debug)]
-#[must_use = "a permit is leave for an effect; without the effect it is a reservation lost"]
-pub struct Permit {
+#[must_use = "a permit without its effect is a reservation lost"]
+pub struct Permit<E> {
     seq: u64,
     lessor: Option<Lessor>,
+    effect: PhantomData<E>,
 }
 
-impl Permit {
+/// One attempt at a model call, of the agent or of a referee.
+#[derive(Debug)]
+pub enum ModelCall {}
+
+/// One tool call.
+#[derive(Debug)]
+pub enum ToolRun {}
+
+/// One render.
+#[derive(Debug)]
+pub enum Render {}
+
+impl<E> Permit<E> {
     /// The transcript line that holds the intent.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 }
 
-impl Drop for Permit {
+impl<E> Drop for Permit<E> {
     fn drop(&mut self) {
         if let Some(lessor) = &self.lessor {
             lessor.end();
@@ -38,34 +55,46 @@ impl Drop for Permit {
     }
 }
 
-/// Why there is no permit.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// A cap fires.
-    #[error("{0}")]
-    Exhausted(Exhausted),
-    /// The intent could not be written, so nothing may happen.
-    #[error(transparent)]
-    Transcript(#[from] TranscriptError),
+impl RenderPermit for Permit<Render> {}
+
+/// What the gate gives permits for.
+pub trait Intent {
+    /// The effect that is permitted.
+    type Effect;
+
+    /// The line that announces it.
+    fn line(self) -> Event;
 }
 
-impl Coded for Refusal {
-    fn code(&self) -> ErrorCode {
-        match self {
-            Self::Exhausted(_) => ErrorCode::BudgetExhausted,
-            Self::Transcript(e) => e.code(),
-        }
-    }
+impl Intent for ModelIntent {
+    type Effect = ModelCall;
 
-    fn halts(&self) -> bool {
-        matches!(self, Self::Transcript(e) if e.halts())
+    fn line(self) -> Event {
+        Event::ModelIntent(self)
     }
+}
 
-    fn remedy(&self) -> Option<String> {
-        match self {
-            Self::Exhausted(_) => None,
-            Self::Transcript(e) => e.remedy(),
-        }
+impl Intent for RefereeIntent {
+    type Effect = ModelCall;
+
+    fn line(self) -> Event {
+        Event::RefereeIntent(Box::new(self))
+    }
+}
+
+impl Intent for RenderIntent {
+    type Effect = Render;
+
+    fn line(self) -> Event {
+        Event::RenderIntent(self)
+    }
+}
+
+impl Intent for ToolIntent {
+    type Effect = ToolRun;
+
+    fn line(self) -> Event {
+        Event::ToolCall(Box::new(self))
     }
 }
 
@@ -96,7 +125,7 @@ impl Gate {
         self.transcript.elapsed()
     }
 
-    /// The end of the present stage, as something that cuts work.
+    /// The deadline of the present stage.
     pub fn deadline(&self) -> Deadline {
         let cancel = match self.ledger.stage() {
             Stage::Work => &self.stop.soft,
@@ -105,7 +134,7 @@ impl Gate {
         self.until(self.ledger.stage_end(), cancel)
     }
 
-    /// The end of the whole session.
+    /// The deadline of the whole session.
     pub fn hard_deadline(&self) -> Deadline {
         self.until(self.ledger.budget().time(), &self.stop.hard)
     }
@@ -126,63 +155,66 @@ impl Gate {
         self.ledger.admit_time(estimate.unwrap_or_default(), self.elapsed())
     }
 
-    /// Asks the ledger, writes the intent, gives the permit. `intent` is one of the intent events.
-    pub fn admit(&mut self, intent: Event) -> Result<Permit, Refusal> {
-        let Some(reserved) = reserved(&intent) else {
-            let note = TranscriptError::Io {
-                doing: "write an effect without an intent to",
-                path: std::path::PathBuf::new(),
-                source: std::io::ErrorKind::InvalidInput.into(),
-            };
-            return Err(note.into());
-        };
+    /// Asks the ledger, writes the intent, gives the permit; or names the cap that refuses it.
+    ///
+    /// # Errors
+    /// The intent could not be written, so nothing may happen.
+    pub fn admit<I: Intent>(
+        &mut self,
+        intent: I,
+    ) -> Result<Result<Permit<I::Effect>, Exhausted>, TranscriptError> {
+        let intent = intent.line();
+        let reserved = reserved(&intent).unwrap_or_default();
         let checked = match &intent {
-            Event::ModelIntent { keep, .. } => {
-                self.ledger.clone().keeping(*keep).admit(&reserved, self.elapsed())
+            Event::ModelIntent(call) => {
+                self.ledger.clone().keeping(call.keep).admit(&reserved, self.elapsed())
             }
-            _ => self.check_render(&reserved, estimate(&intent)),
+            Event::RenderIntent(render) => {
+                self.check_render(&reserved, render.estimate_ms.map(Duration::from_millis))
+            }
+            _ => self.check(&reserved),
         };
         if let Err(exhausted) = checked {
             self.lessor.refuse(exhausted);
             self.refusal = Some(exhausted);
-            return Err(Refusal::Exhausted(exhausted));
+            return Ok(Err(exhausted));
         }
         let (mutates, sync) = (mutates(&intent), is_synced(&intent));
-        let line = self.append(intent, sync)?;
-        Ok(self.permit(line, mutates))
+        let seq = self.append(intent, sync)?;
+        Ok(Ok(self.permit(seq, mutates)))
     }
 
     /// The permit of a tool call whose intent is the line `seq`, already written by a process that died
     /// before it could say what came of it. The resume has charged it in full; it is not charged again.
-    pub fn readmit(&mut self, seq: u64, intent: &Event) -> Result<Permit, Refusal> {
+    pub fn readmit(&mut self, seq: u64, intent: &ToolIntent) -> Result<Permit<ToolRun>, Exhausted> {
         if let Err(exhausted) = self.check(&Amounts::default()) {
             self.lessor.refuse(exhausted);
-            return Err(Refusal::Exhausted(exhausted));
+            return Err(exhausted);
         }
-        Ok(self.permit(seq, mutates(intent)))
+        Ok(self.permit(seq, intent.class.mutates()))
     }
 
-    fn permit(&self, seq: u64, mutates: bool) -> Permit {
+    fn permit<E>(&self, seq: u64, mutates: bool) -> Permit<E> {
         let lessor = mutates.then(|| self.lessor.clone());
         if let Some(lessor) = &lessor {
             lessor.grant();
         }
-        Permit { seq, lessor }
+        Permit { seq, lessor, effect: PhantomData }
     }
 
-    /// Writes an outcome or anything else that is not an effect. What a resume would find out again by itself
-    /// is not synced: the next line that is takes it along.
+    /// Writes an outcome or anything else that is not an effect. What a resume would find out by itself is not synced
+    /// at once, but with the next line that is.
     pub fn record(&mut self, event: Event) -> Result<u64, TranscriptError> {
         let sync = is_synced(&event);
         self.append(event, sync)
     }
 
-    /// The cap of the last refusal, once: an effect within a tool may have met it.
+    /// Takes the cap of the last refusal, which may have occurred inside a tool.
     pub fn take_refusal(&mut self) -> Option<Exhausted> {
         self.refusal.take()
     }
 
-    /// Gives the transcript its name: with it, the session has begun.
+    /// Gives the transcript its final name, with which the session exists.
     pub fn name(&mut self, path: &std::path::Path) -> Result<(), TranscriptError> {
         self.transcript.rename(path)
     }
@@ -192,7 +224,7 @@ impl Gate {
         self.transcript.next_seq()
     }
 
-    /// Adds the time that a crash hid; see [`Event::Resumed`].
+    /// Adds the unknown time before a crash; see [`Event::Resumed`].
     pub fn assume_elapsed(&mut self, more: Duration) {
         self.transcript.assume_elapsed(more);
     }
@@ -214,15 +246,15 @@ impl Gate {
     }
 }
 
-/// Whether a line must be on the disk before anything else happens: not what a resume would find out again by itself,
-/// or do again for nothing.
+/// Whether a line must be on the disk before anything else happens; not needed for what a resume would find out or
+/// repeat at no cost.
 fn is_synced(event: &Event) -> bool {
     match event {
         Event::ToolCall(_) => mutates(event),
         Event::BudgetReminder { .. }
         | Event::Note { .. }
         | Event::Render { .. }
-        | Event::RenderIntent { .. }
+        | Event::RenderIntent(_)
         | Event::SnapshotCreated { .. }
         | Event::ToolResult { .. } => false,
         _ => true,
@@ -232,35 +264,34 @@ fn is_synced(event: &Event) -> bool {
 /// What an intent reserves; `None` for what is no intent.
 fn reserved(event: &Event) -> Option<Amounts> {
     match event {
-        Event::ModelIntent { reserved, .. } | Event::RenderIntent { reserved, .. } => Some(*reserved),
+        Event::ModelIntent(intent) => Some(intent.reserved),
+        Event::RenderIntent(intent) => Some(intent.reserved),
         Event::ToolCall(intent) => Some(intent.reserved),
         Event::RefereeIntent(intent) => Some(intent.reserved),
         _ => None,
     }
 }
 
-/// The time that an intent is expected to take, where that is known.
-fn estimate(event: &Event) -> Option<Duration> {
-    match event {
-        Event::RenderIntent { estimate_ms, .. } => estimate_ms.map(Duration::from_millis),
-        _ => None,
-    }
-}
-
 fn mutates(event: &Event) -> bool {
-    // Judging may set an abandoned branch back, so a lifecycle call holds the lease too.
-    matches!(event, Event::ToolCall(i) if matches!(i.class, EffectClass::Mutate | EffectClass::Lifecycle))
+    matches!(event, Event::ToolCall(intent) if intent.class.mutates())
 }
 
-/// One line's bearing on the ledger: the only way in which a ledger ever changes.
+/// The ledger of a session, folded from its lines.
+pub fn ledger(start: &SessionStart, lines: &[Line]) -> Ledger {
+    let mut ledger = Ledger::new(start.budget.clone(), start.reserve);
+    lines.iter().for_each(|line| fold(&mut ledger, line));
+    ledger
+}
+
+/// Applies a line to the ledger: the only way in which a ledger changes.
 pub fn fold(ledger: &mut Ledger, line: &Line) {
     if let Some(amounts) = reserved(&line.event) {
         ledger.reserve(line.seq, amounts);
-        if let Event::ModelIntent { keep, .. } = &line.event {
-            ledger.keep(*keep);
+        if let Event::ModelIntent(call) = &line.event {
+            ledger.keep(call.keep);
         }
-        // What was begun ahead had nothing reserved; whoever asks for it pays.
-        if let Event::RenderIntent { joins: Some(ahead), .. } = &line.event {
+        // A render that was begun ahead reserved nothing; the one that joins it pays.
+        if let Event::RenderIntent(RenderIntent { joins: Some(ahead), .. }) = &line.event {
             ledger.settle(*ahead, Amounts::default());
         }
         return;
@@ -279,10 +310,16 @@ pub fn fold(ledger: &mut Ledger, line: &Line) {
         Event::Resumed { .. } => ledger.charge_open(),
         Event::Raised { budget } => ledger.raise(budget.clone()),
         Event::WrapUp { .. } => ledger.wrap_up(),
-        // A session that is taken up after its end explores again.
+        // A session that is resumed after its end explores again.
         Event::SessionEnd(_) => ledger.close(),
         _ => {}
     }
+}
+
+/// A permit for tests of providers.
+#[cfg(test)]
+pub(crate) fn permit() -> Permit<ModelCall> {
+    Permit { seq: 0, lessor: None, effect: PhantomData }
 }
 
 #[cfg(test)]
@@ -294,13 +331,15 @@ mod tests {
     use super::*;
     use crate::budget::{Budget, Cap, Reserve};
     use crate::conversation::ToolCall;
-    use crate::transcript::{HeadState, ToolIntent, read};
+    use crate::transcript::{EffectClass, HeadState, read};
     use base::clock::ManualClock;
+    use base::error::ErrorCode;
     use base::ids::Hash;
     use base::redact::Redactor;
+    use darktable::render::Quality;
 
-    fn mutation(n: u64) -> Event {
-        Event::ToolCall(Box::new(ToolIntent {
+    fn mutation(n: u64) -> ToolIntent {
+        ToolIntent {
             call: ToolCall {
                 id: format!("c{n}"),
                 name: "apply_primitive".into(),
@@ -312,7 +351,7 @@ mod tests {
             before: HeadState { branch: None, commit: Hash::of(b""), state: Hash::of(b"") },
             target: None,
             engine: false,
-        }))
+        }
     }
 
     fn gate(dir: &std::path::Path, spec: &str) -> (Gate, Lease, Arc<ManualClock>) {
@@ -330,13 +369,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut gate, lease, clock) = gate(dir.path(), "time=10m,iterations=2,branches=1");
         assert_eq!(lease.check().unwrap_err().code, ErrorCode::BudgetExhausted);
-        let permit = gate.admit(mutation(0)).unwrap();
+        let permit = gate.admit(mutation(0)).unwrap().unwrap();
         assert!(lease.check().is_ok());
         drop(permit);
         assert!(lease.check().is_err());
-        drop(gate.admit(mutation(1)).unwrap());
-        match gate.admit(mutation(2)) {
-            Err(Refusal::Exhausted(e)) => assert_eq!((e.cap, e.reserved, e.limit), (Cap::Iterations, 2, 2)),
+        drop(gate.admit(mutation(1)).unwrap().unwrap());
+        match gate.admit(mutation(2)).unwrap() {
+            Err(e) => assert_eq!((e.cap, e.reserved, e.limit), (Cap::Iterations, 2, 2)),
             other => panic!("{other:?}"),
         }
         let fault = lease.check().unwrap_err();
@@ -350,14 +389,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut gate, _, _) = gate(dir.path(), "time=10m,iterations=9,branches=1,renders=5");
         for n in 0..4 {
-            let permit = gate.admit(mutation(n)).unwrap();
+            let permit = gate.admit(mutation(n)).unwrap().unwrap();
             if n % 2 == 0 {
                 let settled = Amounts { iterations: 1, ..Amounts::default() };
                 gate.record(Event::Render {
                     intent: Some(permit.seq()),
                     state: Hash::of(b"s"),
                     long_edge: 64,
-                    quality: "preview".into(),
+                    quality: Quality::Preview,
                     pixel_hash: None,
                     settled,
                     error: None,
@@ -379,22 +418,9 @@ mod tests {
     #[test]
     fn what_is_paid_for_is_on_the_disk_before_it_is_asked_for() {
         let (reserved, max_output_tokens, messages) = (Amounts::default(), 1, 1);
-        let call = Event::ModelIntent {
-            turn: 1,
-            attempt: 1,
-            reserved,
-            max_output_tokens,
-            messages,
-            keep: Reserve::default(),
-        };
-        assert!(is_synced(&call) && is_synced(&mutation(0)));
+        let keep = Reserve::default();
+        let call = ModelIntent { turn: 1, attempt: 1, reserved, max_output_tokens, messages, keep };
+        assert!(is_synced(&call.line()) && is_synced(&mutation(0).line()));
         assert!(!is_synced(&Event::BudgetReminder { percent: 50 }));
-    }
-
-    #[test]
-    fn what_is_no_intent_gets_no_permit() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut gate, _, _) = gate(dir.path(), "lite");
-        assert!(gate.admit(Event::Note { text: "x".into(), details: serde_json::Map::new() }).is_err());
     }
 }

@@ -1,24 +1,24 @@
 //! Renders that begin before anyone asks for them.
 //!
-//! While a model thinks about its next call, the picture of the state that it has just made is rendered. Who
-//! asks for that picture later joins the running job, or gets what it left. A picture that is asked for never
-//! waits for one that is not: it is rendered on the caller's own thread, beside whatever was begun ahead.
+//! While a model thinks about its next call, the picture of the state that it has just made is rendered. A later
+//! request for that picture joins the running job or gets its result. A picture that was requested never waits for
+//! one that was not: it is rendered on the caller's own thread, in parallel with whatever was begun ahead.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::gate::Permit;
+use crate::gate::{Permit, Render};
 use base::clock::{Cancel, Deadline};
 use base::error::caught;
 use base::ids::Hash;
-use darktable::render::{Quality, RawFile, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::render::{Quality, RawFile, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::state::EditState;
 
-/// How often someone who waits for a job looks at the own deadline.
+/// How often a caller that waits for a job checks its own deadline.
 const TICK: Duration = Duration::from_millis(20);
-/// How many pictures that nobody has asked for yet are held in memory.
+/// How many finished pictures that nobody has requested yet are kept in memory.
 const HELD: usize = 4;
 
 /// A renderer with a few lanes for work ahead.
@@ -31,9 +31,9 @@ pub struct Queue {
 struct Shared {
     renderer: Arc<dyn Renderer>,
     board: Mutex<Board>,
-    /// Told when a job ends.
+    /// Notified when a job ends.
     ended: Condvar,
-    /// Raised at the end of the queue.
+    /// Cancelled when the queue is dropped.
     closed: Cancel,
 }
 
@@ -47,21 +47,20 @@ struct Board {
 
 struct Job {
     key: Key,
-    /// Used up by the job: dropped with it.
-    permit: Permit,
-    standing: JobState,
+    state: JobState,
 }
 
 enum JobState {
     Waiting(Box<QueuedRender>),
     Running,
     Done(Rendered),
-    /// Whoever wants it after all renders it again, and gets the reason first-hand.
+    /// A later request renders it again and gets the error itself.
     Failed,
 }
 
 /// What a job needs while it waits.
 struct QueuedRender {
+    permit: Permit<Render>,
     raw: RawFile,
     state: EditState,
     deadline: Deadline,
@@ -103,27 +102,34 @@ impl Queue {
         Self { shared: Arc::new(shared), lanes: lanes.max(1), threads: Mutex::default() }
     }
 
-    /// Begins a render that nobody waits for yet, for which the permit is used up. Jobs that have not begun
-    /// are dropped, because the newest state is the one that will be looked at; their permits' lines come back.
-    /// `finish` is run on the picture as soon as it is there, beside whoever waits for it.
+    /// Begins a render that nobody waits for yet, which uses up the permit. Jobs that have not begun are dropped,
+    /// because the newest state is the one that will be looked at; the lines of their permits are returned. `finish`
+    /// runs on the picture as soon as it is there, without holding up a caller that waits for it.
     pub fn ahead(
         &self,
-        permit: Permit,
+        permit: Permit<Render>,
         request: &RenderRequest<'_>,
         deadline: &Deadline,
         finish: impl FnOnce(&Rendered) + Send + 'static,
     ) -> Vec<u64> {
         let key = Key::of(request);
-        let order = QueuedRender {
+        let render = QueuedRender {
+            permit,
             raw: request.raw.clone(),
             state: request.state.clone(),
             deadline: deadline.clone().with_cancel(self.shared.closed.clone()),
             finish: Box::new(finish),
         };
         let mut board = self.shared.lock();
-        let stale = |job: &mut Job| matches!(job.standing, JobState::Waiting(_));
-        let dropped = board.jobs.extract_if(.., stale).map(|job| job.permit.seq()).collect();
-        board.jobs.push(Job { key, permit, standing: JobState::Waiting(Box::new(order)) });
+        let mut dropped = Vec::new();
+        board.jobs.retain(|job| match &job.state {
+            JobState::Waiting(render) => {
+                dropped.push(render.permit.seq());
+                false
+            }
+            _ => true,
+        });
+        board.jobs.push(Job { key, state: JobState::Waiting(Box::new(render)) });
         let begin = board.busy < self.lanes;
         board.busy += usize::from(begin);
         drop(board);
@@ -136,14 +142,16 @@ impl Queue {
         dropped
     }
 
-    /// Renders several pictures, as many at once as there are lanes; the answers are in the order of `requests`.
-    pub fn render_all(
+    /// Renders several pictures, each for the permit beside it, as many at once as there are lanes; the answers are
+    /// in the order of `requests`.
+    pub fn render_all<P: RenderPermit>(
         &self,
-        requests: &[RenderRequest<'_>],
+        requests: Vec<(RenderRequest<'_>, P)>,
         deadline: &Deadline,
     ) -> Vec<Result<Rendered, RenderError>> {
+        let render = |(request, permit): &(RenderRequest<'_>, P)| self.render(request, deadline, permit);
         if self.lanes < 2 || requests.len() < 2 {
-            return requests.iter().map(|request| self.render(request, deadline)).collect();
+            return requests.iter().map(render).collect();
         }
         let next = AtomicUsize::new(0);
         let work = || {
@@ -151,7 +159,7 @@ impl Queue {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(request) = requests.get(at) else { return answers };
-                answers.push((at, self.render(request, deadline)));
+                answers.push((at, render(request)));
             }
         };
         let mut answers = std::thread::scope(|scope| {
@@ -177,17 +185,16 @@ impl Queue {
         let mut board = self.shared.lock();
         loop {
             let at = board.jobs.iter().position(|job| job.key == key)?;
-            if matches!(board.jobs.get(at)?.standing, JobState::Running) {
+            if matches!(board.jobs.get(at)?.state, JobState::Running) {
                 if deadline.expired() {
-                    let cancelled = deadline.is_cancelled();
-                    return Some(Err(RenderError::Cut { after: started.elapsed(), cancelled }));
+                    return Some(Err(RenderError::interrupted(started.elapsed(), deadline.is_cancelled())));
                 }
                 let wait = TICK.min(deadline.remaining());
                 board = self.shared.ended.wait_timeout(board, wait).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            // What waits is taken over: whoever needs it does it at once.
-            return match board.jobs.remove(at).standing {
+            // A job that has not begun is taken over by the caller.
+            return match board.jobs.remove(at).state {
                 JobState::Done(rendered) => Some(Ok(rendered)),
                 JobState::Waiting(_) | JobState::Running | JobState::Failed => None,
             };
@@ -200,15 +207,20 @@ impl Drop for Queue {
         self.shared.closed.cancel();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // A lane that panicked has nothing more to say here.
+            // A lane that panicked has been logged already.
             let _ = thread.join();
         }
     }
 }
 
 impl Renderer for Queue {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
-        self.join(request, deadline).unwrap_or_else(|| self.shared.renderer.render(request, deadline))
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
+        self.join(request, deadline).unwrap_or_else(|| self.shared.renderer.render(request, deadline, permit))
     }
 
     fn darktable_version(&self) -> &str {
@@ -237,21 +249,21 @@ impl Shared {
     fn work(&self) {
         loop {
             let mut board = self.lock();
-            let newest = board.jobs.iter_mut().rev().find(|job| matches!(job.standing, JobState::Waiting(_)));
+            let newest = board.jobs.iter_mut().rev().find(|job| matches!(job.state, JobState::Waiting(_)));
             let taken =
-                newest.map(|job| (job.key.clone(), std::mem::replace(&mut job.standing, JobState::Running)));
-            let Some((key, JobState::Waiting(order))) = taken else {
+                newest.map(|job| (job.key.clone(), std::mem::replace(&mut job.state, JobState::Running)));
+            let Some((key, JobState::Waiting(render))) = taken else {
                 board.busy -= 1;
                 return;
             };
             drop(board);
             let request = RenderRequest {
-                raw: &order.raw,
-                state: &order.state,
+                raw: &render.raw,
+                state: &render.state,
                 long_edge: key.long_edge,
                 quality: key.quality,
             };
-            let standing = match caught(|| self.renderer.render(&request, &order.deadline)) {
+            let state = match caught(|| self.renderer.render(&request, &render.deadline, &render.permit)) {
                 Ok(Ok(rendered)) => JobState::Done(rendered),
                 Err(fault) => {
                     tracing::error!(%fault, "a render that was begun ahead failed");
@@ -262,13 +274,12 @@ impl Shared {
                     JobState::Failed
                 }
             };
-            let rendered =
-                if let JobState::Done(rendered) = &standing { Some(rendered.clone()) } else { None };
+            let rendered = if let JobState::Done(rendered) = &state { Some(rendered.clone()) } else { None };
             let mut board = self.lock();
             if let Some(job) = board.jobs.iter_mut().find(|job| job.key == key) {
-                job.standing = standing;
+                job.state = state;
             }
-            let ended = |job: &&Job| !matches!(job.standing, JobState::Waiting(_) | JobState::Running);
+            let ended = |job: &&Job| !matches!(job.state, JobState::Waiting(_) | JobState::Running);
             let surplus = board.jobs.iter().filter(ended).count().saturating_sub(HELD);
             let oldest = board.jobs.iter().filter(ended).take(surplus).map(|job| job.key.clone());
             let oldest: Vec<Key> = oldest.collect();
@@ -276,7 +287,7 @@ impl Shared {
             self.ended.notify_all();
             drop(board);
             if let Some(rendered) = rendered {
-                let finished = caught(|| (order.finish)(&rendered));
+                let finished = caught(|| (render.finish)(&rendered));
                 drop(
                     finished.inspect_err(|fault| tracing::error!(%fault, "a picture was not measured ahead")),
                 );
@@ -292,10 +303,10 @@ mod tests {
     use super::*;
     use crate::budget::{Amounts, Budget, Ledger, Reserve};
     use crate::gate::Gate;
-    use crate::transcript::{Event, Transcript};
+    use crate::transcript::{RenderIntent, Transcript};
     use base::clock::{Stop, SystemClock};
     use base::redact::Redactor;
-    use darktable::render::Picture;
+    use darktable::render::{ByHand, Picture};
     use engine::lease::Lessor;
 
     /// A renderer whose first picture, or every one, takes until it is let go; pictures are told apart by size.
@@ -333,7 +344,12 @@ mod tests {
     }
 
     impl Renderer for Slow {
-        fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+        fn render(
+            &self,
+            request: &RenderRequest<'_>,
+            deadline: &Deadline,
+            _: &dyn RenderPermit,
+        ) -> Result<Rendered, RenderError> {
             self.begun.lock().unwrap().push(request.long_edge.to_string());
             let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_at_once.fetch_max(now, Ordering::SeqCst);
@@ -344,8 +360,7 @@ mod tests {
             self.at_once.fetch_sub(1, Ordering::SeqCst);
             assert_ne!(self.panics_at, Some(request.long_edge), "a defect");
             if deadline.expired() {
-                let cancelled = deadline.is_cancelled();
-                return Err(RenderError::Cut { after: started.elapsed(), cancelled });
+                return Err(RenderError::interrupted(started.elapsed(), deadline.is_cancelled()));
             }
             if self.fails {
                 return Err(RenderError::Untrusted("it is flat".into()));
@@ -380,17 +395,17 @@ mod tests {
             Self { gate, raw, state: EditState::default(), _dir: dir }
         }
 
-        fn permit(&mut self, long_edge: u32) -> Permit {
-            let intent = Event::RenderIntent {
+        fn permit(&mut self, long_edge: u32) -> Permit<Render> {
+            let intent = RenderIntent {
                 state: self.state.hash(),
                 long_edge,
-                quality: "preview".into(),
+                quality: Quality::Preview,
                 reserved: Amounts::default(),
                 ahead: true,
                 joins: None,
                 estimate_ms: None,
             };
-            self.gate.admit(intent).unwrap()
+            self.gate.admit(intent).unwrap().unwrap()
         }
 
         fn ahead(&mut self, queue: &Queue, long_edge: u32) -> Vec<u64> {
@@ -425,7 +440,7 @@ mod tests {
         assert!(bench.ahead(&queue, 100).is_empty());
         until(|| !slow.begun().is_empty());
         let joined = std::thread::scope(|scope| {
-            let asks = scope.spawn(|| queue.render(&bench.ask(100), &patient()).unwrap());
+            let asks = scope.spawn(|| queue.render(&bench.ask(100), &patient(), &ByHand).unwrap());
             slow.let_go();
             asks.join().unwrap()
         });
@@ -433,7 +448,7 @@ mod tests {
         // And a job that has ended is answered from what it left.
         bench.ahead(&queue, 200);
         until(|| slow.begun().len() == 2 && slow.at_once.load(Ordering::SeqCst) == 0);
-        assert_eq!(queue.render(&bench.ask(200), &patient()).unwrap().picture.rgb[0], 200);
+        assert_eq!(queue.render(&bench.ask(200), &patient(), &ByHand).unwrap().picture.rgb[0], 200);
         assert_eq!(slow.begun(), ["100", "200"]);
     }
 
@@ -445,8 +460,8 @@ mod tests {
         until(|| slow.begun() == ["1"]);
         // Waits for the lane, and is taken over by whoever asks.
         bench.ahead(&queue, 2);
-        queue.render(&bench.ask(2), &patient()).unwrap();
-        queue.render(&bench.ask(3), &patient()).unwrap();
+        queue.render(&bench.ask(2), &patient(), &ByHand).unwrap();
+        queue.render(&bench.ask(3), &patient(), &ByHand).unwrap();
         assert_eq!(slow.begun(), ["1", "2", "3"]);
         assert_eq!(slow.at_once.load(Ordering::SeqCst), 1, "the first is still at work");
     }
@@ -460,7 +475,7 @@ mod tests {
         let (second, third) = (bench.ahead(&queue, 2), bench.ahead(&queue, 3));
         assert_eq!((second, third), (vec![], vec![1]), "the second intent is line 1");
         slow.let_go();
-        queue.render(&bench.ask(3), &patient()).unwrap();
+        queue.render(&bench.ask(3), &patient(), &ByHand).unwrap();
         until(|| slow.at_once.load(Ordering::SeqCst) == 0);
         assert_eq!(slow.begun(), ["1", "3"]);
     }
@@ -468,13 +483,13 @@ mod tests {
     #[test]
     fn several_lanes_render_side_by_side_and_answer_in_order() {
         let bench = Bench::new();
-        let asks: Vec<RenderRequest<'_>> = (1..=5).map(|edge| bench.ask(edge)).collect();
+        let asks = || (1..=5).map(|edge| (bench.ask(edge), ByHand)).collect();
         for lanes in [1, 3] {
             // All are held until as many are at work as there are lanes.
             let slow = Slow::holding(5);
             let queue = Queue::new(slow.clone(), lanes);
             let answers = std::thread::scope(|scope| {
-                let answers = scope.spawn(|| queue.render_all(&asks, &patient()));
+                let answers = scope.spawn(|| queue.render_all(asks(), &patient()));
                 until(|| slow.at_once.load(Ordering::SeqCst) == lanes as u64);
                 slow.let_go();
                 answers.join().unwrap()
@@ -493,8 +508,8 @@ mod tests {
         until(|| slow.begun() == ["1"]);
         // Nobody lets it go: whoever comes back was not made to wait for it.
         let soon = Deadline::after(Arc::new(SystemClock), Duration::from_millis(100));
-        let error = queue.render(&bench.ask(1), &soon).unwrap_err();
-        assert!(matches!(error, RenderError::Cut { cancelled: false, .. }), "{error}");
+        let error = queue.render(&bench.ask(1), &soon, &ByHand).unwrap_err();
+        assert!(matches!(error, RenderError::TimedOut { .. }), "{error}");
         drop(queue);
         assert_eq!(slow.at_once.load(Ordering::SeqCst), 0);
     }
@@ -507,7 +522,7 @@ mod tests {
         let queue = Queue::new(slow.clone(), 1);
         bench.ahead(&queue, 1);
         until(|| slow.begun().len() == 1 && slow.at_once.load(Ordering::SeqCst) == 0);
-        let error = queue.render(&bench.ask(1), &patient()).unwrap_err();
+        let error = queue.render(&bench.ask(1), &patient(), &ByHand).unwrap_err();
         assert!(matches!(error, RenderError::Untrusted(_)), "{error}");
         assert_eq!(slow.begun().len(), 2);
     }
@@ -522,22 +537,22 @@ mod tests {
         until(|| slow.begun() == ["1"] && slow.at_once.load(Ordering::SeqCst) == 0);
         // Whoever joins does it again, and has the reason first-hand.
         let soon = Deadline::after(Arc::new(SystemClock), Duration::from_secs(60));
-        let joined = caught(|| queue.render(&bench.ask(1), &soon)).unwrap_err();
+        let joined = caught(|| queue.render(&bench.ask(1), &soon, &ByHand)).unwrap_err();
         assert!(joined.message.contains("a defect"), "{joined}");
         assert_eq!(slow.begun(), ["1", "1"]);
         // The lane is free for the next one, and a defect in what is done with the picture costs that alone.
         let permit = bench.permit(2);
         queue.ahead(permit, &bench.ask(2), &Deadline::never(), |_| panic!("a defect in measuring"));
         until(|| slow.begun().len() == 3 && slow.at_once.load(Ordering::SeqCst) == 0);
-        assert_eq!(queue.render(&bench.ask(2), &soon).unwrap().picture.rgb[0], 2);
+        assert_eq!(queue.render(&bench.ask(2), &soon, &ByHand).unwrap().picture.rgb[0], 2);
         bench.ahead(&queue, 3);
         until(|| slow.begun().len() == 4);
-        assert_eq!(queue.render(&bench.ask(3), &soon).unwrap().picture.rgb[0], 3);
+        assert_eq!(queue.render(&bench.ask(3), &soon, &ByHand).unwrap().picture.rgb[0], 3);
         assert_eq!(slow.begun(), ["1", "1", "2", "3"], "nothing else was rendered twice");
         // Of several that are asked for at once, the defect comes to whoever asked, and the others were done.
         let queue = Queue::new(slow.clone(), 2);
-        let asks = [bench.ask(1), bench.ask(4), bench.ask(5)];
-        assert!(caught(|| queue.render_all(&asks, &soon)).is_err());
-        assert_eq!(queue.render_all(&asks[1..], &soon).len(), 2);
+        let asks = |edges: &[u32]| edges.iter().map(|edge| (bench.ask(*edge), ByHand)).collect();
+        assert!(caught(|| queue.render_all(asks(&[1, 4, 5]), &soon)).is_err());
+        assert_eq!(queue.render_all(asks(&[4, 5]), &soon).len(), 2);
     }
 }

@@ -98,7 +98,7 @@ fn the_render_cap_stops_an_agent_that_only_looks() {
     let end = support::run(&mut session);
     let lines = studio.lines(&session.state.start.session);
     assert_eq!((end.outcome, fired(&lines)), (Outcome::BudgetExhausted, vec![Cap::Renders]));
-    let renders = lines.iter().filter(|l| matches!(l.event, Event::RenderIntent { .. })).count();
+    let renders = lines.iter().filter(|l| matches!(l.event, Event::RenderIntent(_))).count();
     assert_eq!((renders, end.spent.renders), (4, 4));
 }
 
@@ -119,7 +119,7 @@ fn the_token_cap_is_kept_by_clamping_and_then_by_stopping() {
     let clamps: Vec<u32> = lines
         .iter()
         .filter_map(|l| match &l.event {
-            Event::ModelIntent { max_output_tokens, .. } => Some(*max_output_tokens),
+            Event::ModelIntent(call) => Some(call.max_output_tokens),
             _ => None,
         })
         .collect();

@@ -21,7 +21,7 @@ use darktable::checks::Blank;
 use darktable::dng::{DngOptions, demo_photo};
 use darktable::export::{Depth, ExportError, Exported, Format, Profile, Settings};
 use darktable::metadata::{self, Metadata};
-use darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer as _};
+use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest, Renderer as _};
 use darktable::state::{EditState, Params};
 use darktable::{preload, xmp};
 use demo::{Demo, deadline, two_at_a_time};
@@ -80,8 +80,8 @@ fn an_export_at_full_size_is_darktables_own_grain_and_all() {
     let worker = demo.worker();
     for raw in [&demo.raw, &other, &demo.raw] {
         let request = RenderRequest { raw, state: &grainy, long_edge: 600, quality: Quality::Preview };
-        let plain = demo.renderer.render(&request, &deadline()).unwrap();
-        assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, plain.pixel_hash);
+        let plain = demo.renderer.render(&request, &deadline(), &ByHand).unwrap();
+        assert_eq!(worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash, plain.pixel_hash);
     }
     assert_eq!(worker.troubles(), 0);
 }
@@ -115,7 +115,7 @@ fn an_export_is_the_picture_that_was_judged() {
     let state = demo.apply(&state, "vibrance", &[], Some(r#"{"named":"left_half"}"#)).state;
     let judged = |long_edge| {
         let request = RenderRequest { raw: &demo.raw, state: &state, long_edge, quality: Quality::Judge };
-        demo.renderer.render(&request, &deadline()).unwrap().picture
+        demo.renderer.render(&request, &deadline(), &ByHand).unwrap().picture
     };
     let small = Some(300);
     let rough = Settings { format: Format::Jpeg(40), ..JPEG };

@@ -97,7 +97,7 @@ fn played(scenario: Scenario, script: &str) -> Case {
     let plan = start::plan(&setup, &scenario.request("mode_b/system", 0)).unwrap();
     let mut session = start::start(setup, plan).unwrap();
     run(&mut session);
-    let id = session.state.start.session.parse().unwrap();
+    let id = session.state.start.session.clone();
     drop(session);
     let session = listing::read(&workspace, &id).unwrap();
     Case { scenario, workspace, session, _folder: folder }
@@ -464,7 +464,7 @@ fn what_was_done_to_the_folder_is_found(case: &Case) {
     drop(person);
     assert_eq!(case.now("main_untouched"), Some(1.0));
     let mut forged = case.workspace.recent_operations(1).unwrap().remove(0);
-    forged.by = case.session.state.start.session.clone();
+    forged.by = case.session.state.start.session.to_string();
     forged.reference = "refs/heads/main".into();
     forged.op = Operation::MoveBranch;
     let log = case.workspace.folder().join("log.jsonl");

@@ -22,7 +22,7 @@ use darktable::forms::{clone_group, clone_shape};
 use darktable::layout::{BlendSpace, Layouts};
 use darktable::oneshot::OneShot;
 use darktable::probe::DarktableCli;
-use darktable::render::{Picture, Quality};
+use darktable::render::{ByHand, Picture, Quality};
 use darktable::state::{Blend, EditState, GroupMember, Module, Params, PipelineOrder, Shape, Value};
 use darktable::xmp::Foreign;
 use darktable::{blend, dng, dtstyle, order, params, preload, xmp};
@@ -262,8 +262,14 @@ impl Bench {
     }
 
     fn render(&self, sidecar: &str) -> Arc<Picture> {
-        let rendered =
-            self.renderer.render_sidecar(&self.raw, sidecar, EDGE, Quality::Preview, &Deadline::never());
+        let rendered = self.renderer.render_sidecar(
+            &self.raw,
+            sidecar,
+            EDGE,
+            Quality::Preview,
+            &Deadline::never(),
+            &ByHand,
+        );
         rendered.unwrap_or_else(|e| panic!("{e}")).picture
     }
 }
@@ -446,7 +452,7 @@ fn an_edit_without_highlight_reconstruction_keeps_the_one_that_darktable_adds() 
     let render = |text: &str| {
         bench
             .renderer
-            .render_sidecar(&raw, text, EDGE, Quality::Judge, &Deadline::never())
+            .render_sidecar(&raw, text, EDGE, Quality::Judge, &Deadline::never(), &ByHand)
             .unwrap_or_else(|e| panic!("{e}"))
             .picture
     };

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use chart::PATCHES;
 use darktable::dng::DngOptions;
 use darktable::params;
-use darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
+use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer as _};
 use darktable::state::{EditState, Module, Params, Value};
 use demo::Demo;
 use engine::vocabulary::{MaskProbe, MaskSpec, ShownMask};
@@ -217,7 +217,7 @@ fn render_all(demo: &Demo, states: &[EditState]) -> Vec<Arc<Picture>> {
     let worker = demo.worker();
     let render = |state| {
         let request = RenderRequest { raw: &demo.raw, state, long_edge: 600, quality: Quality::Preview };
-        worker.render(&request, &demo::deadline()).unwrap().picture
+        worker.render(&request, &demo::deadline(), &ByHand).unwrap().picture
     };
     states.iter().map(render).collect()
 }

@@ -49,7 +49,7 @@ fn with_usage(usage: Value) -> StubReply {
 /// Tokens and cost that were reserved for each call, and what was charged for it, with the notes of its reply.
 fn charges(lines: &[Line]) -> Vec<([u64; 2], [u64; 2], Vec<String>)> {
     let reserved = |seq: u64| match &lines[usize::try_from(seq).unwrap()].event {
-        Event::ModelIntent { reserved, .. } => [reserved.tokens, reserved.cost_micro_usd],
+        Event::ModelIntent(call) => [call.reserved.tokens, call.reserved.cost_micro_usd],
         other => panic!("{other:?}"),
     };
     let charge = |line: &Line| match &line.event {
@@ -151,9 +151,9 @@ fn no_model_without_a_price_takes_up_a_session_with_a_cost_cap() {
         let mut session = session(&studio, &stub, "time=60s,iterations=5,branches=1,cost=0.3");
         session.stop.soft.cancel();
         assert_eq!(support::run(&mut session).outcome, Outcome::Cancelled);
-        session.state.start.session.parse().unwrap()
+        session.state.start.session.clone()
     };
-    let lines = studio.lines(id_text(&id)).len();
+    let lines = studio.lines(&id).len();
     let nameless = |free: bool| -> Arc<dyn Provider> {
         let script = format!("[model]\nfree = {free}\n\n{}", confirm(&["tone"]));
         Arc::new(Script::parse("unpriced", &script).unwrap())
@@ -162,15 +162,11 @@ fn no_model_without_a_price_takes_up_a_session_with_a_cost_cap() {
         let with = Resume { referee, ..Resume::default() };
         let error = start::resume(studio.setup(model), &id, with).err().unwrap();
         assert!(error.to_string().contains("the budget limits the cost, but the price of"), "{error}");
-        assert_eq!(studio.lines(id_text(&id)).len(), lines, "nothing was written");
+        assert_eq!(studio.lines(&id).len(), lines, "nothing was written");
     };
     refused(nameless(false), Referee::Nobody);
     let referee = ModelReferee::new(nameless(false), &studio.setup(nameless(true)).prompts).unwrap();
     refused(nameless(true), Referee::Model(referee));
-}
-
-fn id_text(id: &base::ids::SessionId) -> &str {
-    id.as_str()
 }
 
 #[test]
@@ -197,7 +193,7 @@ fn the_call_that_closes_a_long_session_is_kept_for() {
     let kept: Vec<Reserve> = lines
         .iter()
         .filter_map(|l| match &l.event {
-            Event::ModelIntent { keep, .. } => Some(*keep),
+            Event::ModelIntent(call) => Some(call.keep),
             _ => None,
         })
         .collect();

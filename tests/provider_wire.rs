@@ -6,6 +6,8 @@
 mod chat_stub;
 #[path = "provider/hostile.rs"]
 mod hostile;
+#[path = "common/permits.rs"]
+mod permits;
 #[path = "common/pictures.rs"]
 mod pictures;
 #[path = "provider/replies.rs"]
@@ -17,13 +19,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::assets::Overlay;
+use base::redact::Redactor;
 use chat_stub::{ChatStub, StubReply, body_of, event_head};
-use chemigram::provider::check::check;
 use chemigram::provider::openai_chat::OpenAiChat;
 use chemigram::provider::{
     Choice, FaultClass, Finish, ImageRef, Message, ModelReply, ModelRequest, Provider, ProviderFault,
     Registry, ToolCall, ToolResult, ToolSpec, connect,
 };
+use chemigram::session::check::check;
+use permits::permit;
 use pictures::Pictures;
 use replies::deltas;
 use serde_json::{Value, json};
@@ -88,7 +92,7 @@ async fn ask(
         blobs,
         on_progress: &|_| {},
     };
-    provider.attempt(&request).await
+    provider.attempt(permit(), &request).await
 }
 
 async fn ask_once(provider: &dyn Provider) -> Result<ModelReply, ProviderFault> {
@@ -465,7 +469,7 @@ async fn progress_is_told_while_the_reply_comes() {
             most.fetch_max(n, Ordering::SeqCst);
         },
     };
-    provider.attempt(&request).await.unwrap();
+    provider.attempt(permit(), &request).await.unwrap();
     assert_eq!(most.load(Ordering::SeqCst), "one two three four".len());
 }
 
@@ -475,13 +479,13 @@ async fn the_check_says_what_works() {
     let stub = ChatStub::start(vec![right, StubReply::text("Ready!"), StubReply::status(401, &[], "")])
         .allow_compaction();
     let provider = openai(&stub.url());
-    let report = check(provider.as_ref()).await;
+    let report = check(provider.as_ref(), &Redactor::default()).await.unwrap();
     assert!(report.passed(), "{report:?}");
     assert_eq!(report.usage.total(), Some(120));
     assert_eq!(report.notes, ["asked for gpt-5.4-mini, answered by stub"]);
-    let report = check(provider.as_ref()).await;
+    let report = check(provider.as_ref(), &Redactor::default()).await.unwrap();
     assert!(report.answered && !report.called_tool && !report.passed());
-    let report = check(provider.as_ref()).await;
+    let report = check(provider.as_ref(), &Redactor::default()).await.unwrap();
     assert!(!report.answered);
     assert_eq!(report.fault.unwrap().remedy.as_deref(), Some("check the key in OPENAI_API_KEY"));
 }

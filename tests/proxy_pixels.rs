@@ -20,7 +20,9 @@ use chemigram::session::start;
 use chemigram::transcript::Event;
 use darktable::dng::{DngOptions, demo_photo};
 use darktable::proxy::{Choice, Proxied, Proxies};
-use darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::render::{
+    ByHand, Picture, Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer,
+};
 use darktable::state::EditState;
 use demo::{Demo, deadline};
 use pixels::metrics::difference::Difference;
@@ -42,7 +44,7 @@ fn a_preview_from_the_copy_is_near_and_in_its_place() {
     let proxied = Proxied::new(worker.clone(), &demo.raw, copy);
     let render = |renderer: &dyn Renderer, state: &EditState, quality| {
         let request = RenderRequest { raw: &demo.raw, state, long_edge: 300, quality };
-        renderer.render(&request, &deadline()).unwrap().picture
+        renderer.render(&request, &deadline(), &ByHand).unwrap().picture
     };
     let baseline = &demo.facts.baseline;
     let masked = demo.apply(baseline, "exposure", &[("ev", 1.5)], Some(CIRCLE)).state;
@@ -87,9 +89,14 @@ fn shifted(picture: &Picture, right: i64, down: i64) -> Picture {
 struct Noting(Arc<dyn Renderer>, Mutex<Vec<(Quality, Hash)>>);
 
 impl Renderer for Noting {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         self.1.lock().unwrap().push((request.quality, request.raw.sha256.clone()));
-        self.0.render(request, deadline)
+        self.0.render(request, deadline, permit)
     }
 
     fn darktable_version(&self) -> &str {

@@ -116,7 +116,7 @@ fn a_second_session_on_the_photo_is_refused_and_names_the_first() {
         panic!("a second session started")
     };
     assert_eq!(base::error::Coded::code(&error), ErrorCode::StateError);
-    assert!(error.to_string().contains(&first.state.start.session), "{error}");
+    assert!(error.to_string().contains(first.state.start.session.as_str()), "{error}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_question_that_nobody_answers_ends_the_session_and_the_answer_takes_it_up_ag
     let request = request("time=5m,iterations=30,branches=1", &[("tone", "lift the shadows")]);
     let mut session = studio.scripted(&script, &request);
     assert_eq!(support::run(&mut session).outcome, Outcome::NeedsClarification);
-    let id: base::ids::SessionId = session.state.start.session.parse().unwrap();
+    let id: base::ids::SessionId = session.state.start.session.clone();
     drop(session);
     assert!(studio.tip("branch_b_tone").is_none());
     let again = || {

@@ -12,7 +12,7 @@ mod demo;
 mod support;
 
 use darktable::dng::{self, DngOptions};
-use darktable::render::{Picture, Quality, RenderRequest, Renderer};
+use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::{EditState, Params, Value};
 use demo::{Demo, deadline};
 use engine::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot, fill};
@@ -187,7 +187,10 @@ fn a_blot_is_healed_and_cloned_away_and_nothing_else_changes() {
         for (state, picture) in states.iter().zip(&pictures).rev() {
             let (raw, long_edge, quality) = (&demo.raw, demo::LONG_EDGE, Quality::Preview);
             let request = RenderRequest { raw, state, long_edge, quality };
-            assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, picture.pixel_hash());
+            assert_eq!(
+                worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash,
+                picture.pixel_hash()
+            );
         }
         assert_eq!(worker.troubles(), 0);
     }

@@ -10,12 +10,13 @@ use std::time::Duration;
 use base::clock::Deadline;
 use base::ids::Hash;
 use chemigram::budget::{Amounts, Cap};
+use chemigram::gate::{ModelCall, Permit};
 use chemigram::provider::script::Script;
 use chemigram::provider::{Attempt, Message, ModelInfo, ModelRequest, Provider};
 use chemigram::session::start;
 use chemigram::transcript::{Event, Line, Outcome, SessionEnd};
 use darktable::cache::{Cache, Cached};
-use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::render::{ByHand, Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::worker::Worker;
 use darktable::xmp;
 use support::{EDGE, Studio, confirm, reply, request};
@@ -70,9 +71,7 @@ fn run(
 /// The intents of renders: (line, ahead, joins, reserved renders).
 fn intents(lines: &[Line]) -> Vec<(u64, bool, Option<u64>, u64)> {
     let of = |line: &Line| match &line.event {
-        Event::RenderIntent { ahead, joins, reserved, .. } => {
-            Some((line.seq, *ahead, *joins, reserved.renders))
-        }
+        Event::RenderIntent(intent) => Some((line.seq, intent.ahead, intent.joins, intent.reserved.renders)),
         _ => None,
     };
     lines.iter().filter_map(of).collect()
@@ -135,8 +134,13 @@ struct Counting {
 }
 
 impl Renderer for Counting {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
-        let rendered = self.renderer.render(request, deadline);
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
+        let rendered = self.renderer.render(request, deadline, permit);
         self.ended.fetch_add(1, SeqCst);
         rendered
     }
@@ -158,13 +162,13 @@ impl Provider for Thinking {
         self.script.info()
     }
 
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+    fn attempt<'a>(&'a self, permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         Box::pin(async move {
             let turn = request.messages.iter().filter(|m| matches!(m, Message::Assistant { .. })).count();
             while self.of.ended.load(SeqCst) < self.until.get(turn).copied().unwrap_or(0) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            self.script.attempt(request).await
+            self.script.attempt(permit, request).await
         })
     }
 }
@@ -209,8 +213,13 @@ fn changes_in_one_reply_are_rendered_once_and_a_parent_nobody_saw_stays_unseen()
 struct Foreseen(Arc<dyn Renderer>, Duration);
 
 impl Renderer for Foreseen {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
-        self.0.render(request, deadline)
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
+        self.0.render(request, deadline, permit)
     }
 
     fn darktable_version(&self) -> &str {
@@ -237,7 +246,7 @@ fn a_render_that_cannot_end_in_time_is_refused_before_it_begins() {
     let begun: Vec<u32> = lines
         .iter()
         .filter_map(|line| match &line.event {
-            Event::RenderIntent { long_edge, .. } => Some(*long_edge),
+            Event::RenderIntent(intent) => Some(intent.long_edge),
             _ => None,
         })
         .collect();
@@ -253,11 +262,11 @@ fn real_renders_teach_what_the_next_will_take() {
     let state = state.unwrap();
     assert_eq!(renderer.estimate(&raw.sha256, 200, Quality::Preview), None);
     let request = RenderRequest { raw: &raw, state: &state, long_edge: 200, quality: Quality::Preview };
-    let took = renderer.render(&request, &Deadline::never()).unwrap().elapsed;
+    let took = renderer.render(&request, &Deadline::never(), &ByHand).unwrap().elapsed;
     let foreseen = renderer.estimate(&raw.sha256, 200, Quality::Preview).unwrap();
     assert_eq!(foreseen.as_millis(), took.as_millis());
     // A hit teaches nothing.
-    assert!(renderer.render(&request, &Deadline::never()).unwrap().cached);
+    assert!(renderer.render(&request, &Deadline::never(), &ByHand).unwrap().cached);
     assert_eq!(renderer.estimate(&raw.sha256, 200, Quality::Preview), Some(foreseen));
 }
 
@@ -269,7 +278,12 @@ struct Killer {
 }
 
 impl Renderer for Killer {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         if self.asked.fetch_add(1, SeqCst) % 2 == 1 {
             for pid in self.worker.pids() {
                 let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
@@ -278,7 +292,7 @@ impl Renderer for Killer {
                 self.killed.fetch_add(1, SeqCst);
             }
         }
-        self.worker.render(request, deadline)
+        self.worker.render(request, deadline, permit)
     }
 
     fn darktable_version(&self) -> &str {
@@ -317,13 +331,16 @@ fn a_darktable_that_is_killed_costs_a_line_in_the_transcript_and_no_picture() {
     // The pixels are those of a darktable that nobody touched.
     for line in &lines {
         if let Event::Render { state, long_edge, pixel_hash: Some(pixels), quality, .. } = &line.event
-            && quality == "preview"
+            && *quality == Quality::Preview
         {
             let state = studio.workspace.state(state).unwrap();
             let raw = studio.workspace.raw();
             let request =
                 RenderRequest { raw: &raw, state: &state, long_edge: *long_edge, quality: Quality::Preview };
-            assert_eq!(&studio.renderer.render(&request, &Deadline::never()).unwrap().pixel_hash, pixels);
+            assert_eq!(
+                &studio.renderer.render(&request, &Deadline::never(), &ByHand).unwrap().pixel_hash,
+                pixels
+            );
         }
     }
 }
@@ -348,7 +365,7 @@ fn two_renderers_make_the_pictures_that_one_makes() {
             .iter()
             .filter_map(|line| match &line.event {
                 Event::Render { state, quality, pixel_hash: Some(pixels), .. } => {
-                    Some((state.clone(), quality.clone(), pixels.clone()))
+                    Some((state.clone(), *quality, pixels.clone()))
                 }
                 _ => None,
             })

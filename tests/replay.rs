@@ -43,7 +43,7 @@ fn worked(studio: &Studio) -> SessionId {
     let (end, lines) = studio.run(&script, &request("time=5m,iterations=40,branches=2", &[("tone", "open")]));
     assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
     let Event::SessionStart(start) = &lines[0].event else { panic!("{:?}", lines[0]) };
-    start.session.parse().unwrap()
+    start.session.clone()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

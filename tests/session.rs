@@ -219,7 +219,7 @@ fn a_resume_takes_nothing_back_that_a_person_did_on_the_branch_meanwhile() {
     let made = studio.tip("branch_b_tone");
     // As if it had been killed when the edit was made and its result not yet written.
     let Event::SessionStart(start) = &lines[0].event else { panic!() };
-    let id = start.session.parse().unwrap();
+    let id = start.session.clone();
     let file = studio.workspace.session_folder(&id).join("transcript.jsonl");
     let call =
         |line: &Line| matches!(&line.event, Event::ToolCall(intent) if intent.call.name == "apply_primitive");
@@ -294,7 +294,7 @@ fn a_raw_exchanged_during_a_session_ends_it_and_it_goes_on_when_the_right_one_is
     );
 
     let provider = Arc::new(Script::parse("test script", &script).unwrap());
-    let resume = || start::resume(studio.setup(provider.clone()), &id.parse().unwrap(), Resume::default());
+    let resume = || start::resume(studio.setup(provider.clone()), &id, Resume::default());
     assert_eq!(resume().err().unwrap().code(), ErrorCode::VersioningError, "the wrong one is still there");
     std::fs::write(&raw, right).unwrap();
     let end = support::run(&mut resume().unwrap());

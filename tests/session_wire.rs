@@ -13,7 +13,7 @@ use chat_stub::{ChatStub, StubReply};
 use chemigram::provider::{Choice, Provider, Registry, connect};
 use chemigram::session::driver::Session;
 use chemigram::session::start;
-use chemigram::transcript::{Event, Outcome};
+use chemigram::transcript::{Event, FaultClass, Outcome};
 use serde_json::json;
 use support::{Studio, request, results};
 
@@ -104,14 +104,14 @@ fn retries_are_visible_bounded_and_charged() {
     let end = support::run(&mut session);
     let lines = studio.lines(&session.state.start.session);
     assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
-    let attempts: Vec<(String, Option<u16>)> = lines
+    let attempts: Vec<(FaultClass, Option<u16>)> = lines
         .iter()
         .filter_map(|l| match &l.event {
-            Event::Attempt { class, status, .. } => Some((class.clone(), *status)),
+            Event::Attempt { class, status, .. } => Some((*class, *status)),
             _ => None,
         })
         .collect();
-    assert_eq!(attempts, [("rate_limit".to_owned(), Some(429)), ("transient".to_owned(), Some(503))]);
+    assert_eq!(attempts, [(FaultClass::RateLimit, Some(429)), (FaultClass::Transient, Some(503))]);
     assert_eq!(
         (stub.requests().len(), end.spent.model_calls),
         (8, 8),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contract::{Verdict, change, contract};
 use darktable::dng::{DngOptions, demo_photo};
-use darktable::render::{Picture, Quality, RenderRequest, Renderer};
+use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
 use demo::photos::aberrated;
 use demo::{Demo, deadline, only};
@@ -120,8 +120,9 @@ fn the_untouched_photo_is_what_darktable_makes_of_it_at_either_quality() {
     let own = String::from_utf8(demo.default_sidecar()).unwrap();
     for quality in [Quality::Preview, Quality::Judge] {
         let request = RenderRequest { raw: &demo.raw, state: &demo.facts.baseline, long_edge: 257, quality };
-        let ours = demo.renderer.render(&request, &deadline()).unwrap();
-        let theirs = demo.renderer.render_sidecar(&demo.raw.path, &own, 257, quality, &deadline()).unwrap();
+        let ours = demo.renderer.render(&request, &deadline(), &ByHand).unwrap();
+        let theirs =
+            demo.renderer.render_sidecar(&demo.raw.path, &own, 257, quality, &deadline(), &ByHand).unwrap();
         let difference = Difference::between(&ours.picture, &theirs.picture).unwrap();
         assert_eq!(difference.mean, 0.0, "{quality:?}: {difference:?}");
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use darktable::preload;
 use darktable::probe::DarktableCli;
-use darktable::render::{Quality, RenderRequest, Renderer};
+use darktable::render::{ByHand, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
 use demo::{Demo, deadline};
 
@@ -50,7 +50,7 @@ fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
             long_edge: demo::LONG_EDGE,
             quality: Quality::Preview,
         };
-        worker.render(&request, &deadline()).unwrap()
+        worker.render(&request, &deadline(), &ByHand).unwrap()
     };
     for at in &order {
         let rendered = ask(at);
@@ -61,7 +61,8 @@ fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
     assert_eq!(worker.troubles(), 0);
     assert_eq!(worker.children(), 1, "one caller, one level, one child");
     let judged = RenderRequest { raw: &demo.raw, state: &states[9], long_edge: 300, quality: Quality::Judge };
-    let both = [&worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline()).unwrap());
+    let both =
+        [&worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline(), &ByHand).unwrap());
     assert_eq!(both[0].pixel_hash, both[1].pixel_hash);
     assert_eq!((worker.children(), worker.troubles()), (2, 0));
 }
@@ -83,11 +84,11 @@ fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
     let expected = demo.render(&demo.facts.baseline).pixel_hash();
     let pids = worker.pids();
     assert!(pids.is_empty());
-    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    assert_eq!(worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash, expected);
     let [pid] = worker.pids()[..] else { panic!("one child") };
     assert!(worker.take_notes().is_empty());
     kill(pid);
-    let after = worker.render(&request, &deadline()).unwrap();
+    let after = worker.render(&request, &deadline(), &ByHand).unwrap();
     assert_eq!(after.pixel_hash, expected, "a fresh child renders the same");
     assert_eq!((worker.troubles(), worker.children()), (0, 1));
     let notes = worker.take_notes();
@@ -97,11 +98,11 @@ fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
     signal(pid, "-STOP");
     let soon = deadline().at_most(Duration::from_millis(400));
     // It would hang for ever.
-    worker.render(&request, &soon).unwrap_err();
+    worker.render(&request, &soon, &ByHand).unwrap_err();
     assert_eq!(worker.children(), 0);
     gone(pid);
     // Nothing outlives the renderer.
-    worker.render(&request, &deadline()).unwrap();
+    worker.render(&request, &deadline(), &ByHand).unwrap();
     let [pid] = worker.pids()[..] else { panic!("one child") };
     drop(worker);
     gone(pid);
@@ -141,8 +142,8 @@ fn what_darktable_is_saved_shows_in_no_picture() {
     let worker = demo.worker();
     for ((module, name), state) in moves.iter().zip(&states) {
         let request = RenderRequest { state, ..preview(&demo) };
-        let [kept, plain] =
-            [&worker as &dyn Renderer, &plain].map(|r| r.render(&request, &deadline()).unwrap().picture);
+        let [kept, plain] = [&worker as &dyn Renderer, &plain]
+            .map(|r| r.render(&request, &deadline(), &ByHand).unwrap().picture);
         let differences = kept.rgb.iter().zip(&plain.rgb).map(|(a, b)| a.abs_diff(*b));
         let differences: Vec<u8> = differences.filter(|difference| *difference > 0).collect();
         // Without the library, which thread comes first can be seen at the frame's edge of 4.2.1.
@@ -192,9 +193,9 @@ fn without_children_every_picture_still_comes_and_it_is_said() {
     let worker = demo.worker_of(cli);
     let request = preview(&demo);
     let expected = demo.render(&demo.facts.baseline).pixel_hash();
-    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    assert_eq!(worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash, expected);
     // Soon after trouble no child is tried.
-    assert_eq!(worker.render(&request, &deadline()).unwrap().pixel_hash, expected);
+    assert_eq!(worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash, expected);
     assert_eq!((worker.troubles(), worker.children()), (1, 0));
     let notes = worker.take_notes();
     assert!(notes.len() == 1 && notes[0].contains("started anew"), "{notes:?}");
@@ -211,7 +212,7 @@ fn an_edit_whose_threads_race_has_one_picture() {
     let request = RenderRequest { state: &state, ..preview(&demo) };
     let kept: Vec<_> = std::thread::scope(|scope| {
         let render = || -> Vec<_> {
-            (0..10).map(|_| worker.render(&request, &deadline()).unwrap().pixel_hash).collect()
+            (0..10).map(|_| worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash).collect()
         };
         let callers = [scope.spawn(render), scope.spawn(render)];
         callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()

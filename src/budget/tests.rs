@@ -100,6 +100,16 @@ fn of_the_guard_rail_of_calls_four_are_for_the_wrap_up() {
     assert_eq!(ledger.admit(&calls(26), Duration::ZERO).unwrap_err().cap, Cap::ModelCalls);
 }
 
+#[test]
+fn a_limit_is_given_in_its_unit_and_a_reserve_only_where_there_is_one() {
+    let reached = |cap, used, reserved, limit| Exhausted { cap, used, reserved, limit, wanted: 0 }.words();
+    let time = reached(Cap::Time, 1_740_000, 0, 1_800_000);
+    assert_eq!(time, "time limit reached: 1740 s of 1800 s used");
+    let cost = reached(Cap::Cost, 1_900_000, 100_000, 2_000_000);
+    assert_eq!(cost, "cost limit reached: 1.9000 USD of 2.0000 USD used, 0.1000 USD reserved");
+    assert_eq!(reached(Cap::Iterations, 50, 0, 50), "iterations limit reached: 50 of 50 used");
+}
+
 proptest! {
     /// Whatever is asked, in whatever order, settled amounts never pass a cap.
     #[test]

@@ -13,7 +13,7 @@ use base::error::{Coded as _, ErrorCode};
 use base::ids::Hash;
 use darktable::dng::{DngOptions, write_dng};
 use darktable::probe::{self, Doctor};
-use darktable::render::{Picture, Quality, RawFile, RenderRequest};
+use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest};
 use darktable::sandbox::Isolation;
 
 /// One thing that was looked at.
@@ -134,7 +134,7 @@ fn render_tiny(app: &App) -> Result<Picture, Failure> {
     let state = app.ask()?(&path)?.state;
     let raw = RawFile { path, sha256: Hash::of(&bytes) };
     let request = RenderRequest { raw: &raw, state: &state, long_edge: 64, quality: Quality::Preview };
-    let rendered = app.uncached_renderer()?.render(&request, &interactive_deadline())?;
+    let rendered = app.uncached_renderer()?.render(&request, &interactive_deadline(), &ByHand)?;
     Ok((*rendered.picture).clone())
 }
 

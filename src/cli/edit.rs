@@ -17,7 +17,7 @@ use base::error::ErrorCode;
 use base::ids::PhotoId;
 use darktable::checks;
 use darktable::proxy::Choice;
-use darktable::render::{Picture, Quality, RenderRequest};
+use darktable::render::{ByHand, Picture, Quality, RenderRequest};
 use darktable::state::EditState;
 use engine::photo::Operation;
 use engine::vocabulary::grey_card::{self as card, Patch};
@@ -69,7 +69,7 @@ pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> R
     let raw = workspace.raw();
     let look = |state| {
         let request = RenderRequest { raw: &raw, state, long_edge: MEASURED_EDGE, quality: Quality::Preview };
-        renderer.render(&request, &interactive_deadline()).map(|rendered| rendered.picture)
+        renderer.render(&request, &interactive_deadline(), &ByHand).map(|rendered| rendered.picture)
     };
     let [plain, red, blue] = &probes;
     let (plain, red, blue) = (look(plain)?, look(red)?, look(blue)?);
@@ -124,7 +124,7 @@ pub fn render(
     let (_heard, cancel) = signals::cancelling()?;
     let develop = |state: &EditState| {
         let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };
-        renderer.render(&request, &interactive_deadline().with_cancel(cancel.clone()))
+        renderer.render(&request, &interactive_deadline().with_cancel(cancel.clone()), &ByHand)
     };
     let probe = match &mask {
         Some(mask) => {

@@ -405,7 +405,7 @@ impl BatchHost for CliHost<'_> {
                 tokio::time::sleep(TICK).await;
             }
         });
-        let watch = Watch::among(&self.app.output, &self.lines, session.state.start.photo.clone());
+        let watch = Watch::among(&self.app.output, &self.lines, session.state.start.photo.to_string());
         watch.start();
         let end = self.handle.block_on(session.run(&watch));
         relay.abort();

@@ -9,7 +9,7 @@ use super::history::current_branch;
 use super::resolve;
 use super::setup::{App, interactive_deadline};
 use base::ids::PhotoId;
-use darktable::render::{Quality, RenderRequest};
+use darktable::render::{ByHand, Quality, RenderRequest};
 use darktable::state::EditState;
 use engine::photo::Operation;
 use engine::vocabulary::{PhotoFacts, Region, RegionsRequest, fill};
@@ -53,7 +53,7 @@ pub fn spot(app: &App, args: &SpotArgs) -> Result<(), Failure> {
             let request = RenderRequest { raw: &raw, state: &probe, long_edge, quality };
             fill::measure(
                 &mut spots,
-                &app.steady_renderer()?.render(&request, &interactive_deadline())?.picture,
+                &app.steady_renderer()?.render(&request, &interactive_deadline(), &ByHand)?.picture,
             );
         }
         let applied = vocabulary.apply_spots(&spots, state, facts, &layouts, &version)?;

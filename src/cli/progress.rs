@@ -210,7 +210,7 @@ fn remark(event: &Event) -> Option<String> {
         }
         Event::Attempt { message, .. } => one_line(message),
         Event::CapFired { exhausted } => exhausted.words(),
-        Event::WrapUp { reason, .. } => format!("wrapping up: {}", one_line(reason)),
+        Event::WrapUp { reason, .. } => format!("wrapping up: {}", one_line(reason.as_str())),
         Event::Brief { state, attempt, attempts, .. } => {
             let again =
                 if *attempt > 1 { format!(", attempt {attempt} of {attempts}") } else { String::new() };

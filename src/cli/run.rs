@@ -287,7 +287,7 @@ fn carry_out(
         watch.start();
         let mut session = begin()?;
         watch.catch_up(&transcript::read(&session.folder.join("transcript.jsonl"))?.lines, first);
-        let id: SessionId = session.state.start.session.parse()?;
+        let id = session.state.start.session.clone();
         let end = session.run(&watch).await.map_err(|error| cut_short(&error, &id))?;
         Ok::<_, Failure>((end, session.state.has_agent_judgment(), id))
     });
@@ -440,7 +440,7 @@ fn confirmation(plan: &Plan, free: bool) -> String {
 
 /// Shows what would be done, and what would be sent first.
 fn dry_run(app: &App, plan: &Plan) -> Result<(), Failure> {
-    let bound = start::upper_bound(&plan.start.budget);
+    let bound = plan.start.budget.most();
     let capped = |n: u64| (n != u64::MAX).then_some(n);
     let result = json!({
         "plan": plan.start,

@@ -11,10 +11,10 @@ use super::made;
 use super::resolve;
 use super::setup::App;
 use super::signals;
-use crate::provider::check::check;
 use crate::provider::profile::{Profile, SetupError};
 use crate::provider::{Choice, connect};
 use crate::review::line;
+use crate::session::check::check;
 use base::assets::Origin;
 use base::error::ErrorCode;
 use engine::vocabulary::{Filter, ListedMove};
@@ -162,7 +162,7 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
             let provider = connect(&registry, &choice)?;
             let info = provider.info().clone();
             app.output.remark(&format!("calling {} ({}) once", line(&info.provider), line(&info.model)));
-            let report = signals::runtime()?.block_on(check(provider.as_ref()));
+            let report = signals::runtime()?.block_on(check(provider.as_ref(), &app.redactor))?;
             if let Some(fault) = report.fault {
                 return Err(fault.into());
             }

@@ -345,9 +345,7 @@ impl Job<'_> {
                 if ended.is_none() {
                     return Ok(None);
                 }
-                let id = session.state.start.session.parse();
-                drop(session);
-                (workspace, id.map_err(|e: base::ids::InvalidName| nothing(Fault::from(&e)))?)
+                (workspace, session.state.start.session.clone())
             }
             Begun::Ended(workspace, id) => (workspace, id),
         };

@@ -796,7 +796,7 @@ mod tests {
             .unwrap();
             let run = plan.begin(&surroundings.home).unwrap();
             let execute = |session: &mut Session| {
-                let defect = session.state.start.photo == "001_cup";
+                let defect = session.state.start.photo.as_str() == "001_cup";
                 // As one that was cut: what a session is worth is not the question here.
                 session.run_alone(&Defect(defect)).map(|_| None)
             };

@@ -406,7 +406,7 @@ impl<'a> Scheduler<'a> {
                 let budget = share::in_time(budget, self.left())
                     .map_err(|why| Fault::new(base::error::ErrorCode::BudgetExhausted, why))?;
                 let (setup, plan) = self.house.plan(order, &workspace, &budget)?;
-                let id = plan.start.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
+                let id = plan.start.session.clone();
                 if self.cut.is_cancelled() {
                     return Ok(None);
                 }

@@ -1,7 +1,6 @@
 //! Wires to language models. One neutral conversation, one adapter a dialect, one attempt a call:
 //! retrying is the session's business, because every attempt needs a permit.
 
-pub mod check;
 pub mod classify;
 pub mod explorer;
 mod fenced;
@@ -27,6 +26,9 @@ use serde::{Deserialize, Serialize};
 pub use crate::conversation::{
     Finish, ImageRef, Message, OpaqueBlock, ToolCall, ToolResult, ToolSpec, Usage,
 };
+pub use crate::transcript::FaultClass;
+
+use crate::gate::{ModelCall, Permit};
 
 use base::error::{Coded, ErrorCode};
 use base::ids::Hash;
@@ -78,39 +80,6 @@ pub struct ModelReply {
     pub first_byte: Option<Duration>,
     /// Things worth a transcript note (a fenced call accepted, broken JSON repaired…).
     pub notes: Vec<String>,
-}
-
-/// How a failed attempt is to be treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FaultClass {
-    /// Too many requests: retry after a pause.
-    RateLimit,
-    /// The server is overloaded or broken for the moment: retry.
-    Transient,
-    /// Connection refused, reset, cut, silent: retry.
-    Transport,
-    /// Key missing or wrong, or not allowed: never.
-    Auth,
-    /// No money or a spending limit: never.
-    Quota,
-    /// The request is too large for the model's context or the server: never as it stands.
-    TooLarge,
-    /// The request itself is wrong: never.
-    BadRequest,
-    /// The provider refused the content: never.
-    Refused,
-    /// The body makes no sense: retried once or twice.
-    Garbage,
-    /// The deadline cut it.
-    Deadline,
-}
-
-impl FaultClass {
-    /// Whether another attempt may help.
-    pub fn retryable(self) -> bool {
-        matches!(self, Self::RateLimit | Self::Transient | Self::Transport | Self::Garbage)
-    }
 }
 
 /// An attempt that brought no reply.
@@ -191,6 +160,6 @@ pub trait Provider: Send + Sync {
     /// Facts about the model.
     fn info(&self) -> &ModelInfo;
 
-    /// Makes one attempt. The caller holds a permit for it.
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a>;
+    /// Makes one attempt, which uses up the permit.
+    fn attempt<'a>(&'a self, permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a>;
 }

@@ -17,6 +17,7 @@ use super::wire::{WireConfig, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
+use crate::gate::{ModelCall, Permit};
 use base::clock::{Clock, SystemClock};
 use base::redact::Redactor;
 
@@ -39,7 +40,7 @@ pub struct OpenAiChat {
     headers: HeaderMap,
     redactor: Redactor,
     key_env: Option<String>,
-    manner: WireConfig,
+    config: WireConfig,
 }
 
 impl OpenAiChat {
@@ -67,7 +68,7 @@ impl OpenAiChat {
         }
         let client = client(&url).map_err(|e| failed(chain(&e)))?;
         Ok(Self {
-            manner: WireConfig {
+            config: WireConfig {
                 origin: format!("{}/{}", info.provider, info.model),
                 vision: info.vision,
                 wire: profile.wire.clone(),
@@ -83,15 +84,15 @@ impl OpenAiChat {
         })
     }
 
-    async fn ask(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
-        let body = request_body(&self.manner, request)
+    async fn send(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
+        let body = request_body(&self.config, request)
             .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))
             .map_err(|fault| ProviderFault { sent: false, ..fault })?;
-        let patience = Duration::from_secs(self.manner.wire.first_byte_seconds);
+        let limit = Duration::from_secs(self.config.wire.first_byte_seconds);
         let started = Instant::now();
         let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let answer = timeout(patience, post.send()).await;
-        let answer = answer.map_err(|_| self.silent(patience))?.map_err(|e| self.transport(&e))?;
+        let answer = timeout(limit, post.send()).await;
+        let answer = answer.map_err(|_| self.silent(limit))?.map_err(|e| self.transport(&e))?;
 
         let status = answer.status();
         let head = answer.headers().clone();
@@ -122,7 +123,7 @@ impl OpenAiChat {
                 ..self.judged(verdict)
             }),
             Ok(note) => {
-                let mut decoded = incoming.draft.decode(&self.manner, request);
+                let mut decoded = incoming.draft.decode(&self.config, request);
                 decoded.notes.extend(note);
                 Ok(ModelReply {
                     message: self.clean(decoded.message),
@@ -146,14 +147,14 @@ impl OpenAiChat {
         started: Instant,
         on_progress: &(dyn Fn(usize) + Send + Sync),
     ) -> Result<(), ProviderFault> {
-        let first = Duration::from_secs(self.manner.wire.first_byte_seconds);
-        let idle = Duration::from_secs(self.manner.wire.idle_seconds);
+        let first = Duration::from_secs(self.config.wire.first_byte_seconds);
+        let idle = Duration::from_secs(self.config.wire.idle_seconds);
         loop {
-            let (patience, whole) = match incoming.first_byte {
+            let (limit, whole) = match incoming.first_byte {
                 None => (first.saturating_sub(started.elapsed()), first),
                 Some(_) => (idle, idle),
             };
-            let piece = timeout(patience, answer.chunk()).await.map_err(|_| self.silent(whole))?;
+            let piece = timeout(limit, answer.chunk()).await.map_err(|_| self.silent(whole))?;
             let Some(piece) = piece.map_err(|e| self.transport(&e))? else { return Ok(()) };
             incoming.first_byte.get_or_insert_with(|| started.elapsed());
             if incoming.raw.len() + piece.len() > BODY {
@@ -233,8 +234,8 @@ impl OpenAiChat {
         }
     }
 
-    fn silent(&self, patience: Duration) -> ProviderFault {
-        self.fault(FaultClass::Transport, format!("{} sent nothing for {patience:?}", self.url.authority()))
+    fn silent(&self, limit: Duration) -> ProviderFault {
+        self.fault(FaultClass::Transport, format!("{} sent nothing for {limit:?}", self.url.authority()))
     }
 
     fn transport(&self, error: &reqwest::Error) -> ProviderFault {
@@ -290,8 +291,8 @@ impl Provider for OpenAiChat {
         &self.info
     }
 
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
-        Box::pin(self.ask(request))
+    fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+        Box::pin(self.send(request))
     }
 }
 

@@ -230,7 +230,7 @@ impl Draft {
 
     /// Ends the draft. Ids that are missing or were used before in the conversation are replaced by ids
     /// that follow from the place; calls written as text are accepted if their tool was offered.
-    pub fn decode(self, manner: &WireConfig, request: &ModelRequest<'_>) -> Decoded {
+    pub fn decode(self, config: &WireConfig, request: &ModelRequest<'_>) -> Decoded {
         let mut notes = Vec::new();
         let mut text = self.text;
         let mut calls = self.calls;
@@ -290,7 +290,7 @@ impl Draft {
             text = self.refusal;
         }
         let opaque = (!self.reasoning.is_empty()).then(|| OpaqueBlock {
-            origin: manner.origin.clone(),
+            origin: config.origin.clone(),
             block: json!({"reasoning_details": self.reasoning}),
         });
         Decoded {

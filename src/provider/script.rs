@@ -33,6 +33,7 @@ use super::{
     Attempt, FaultClass, Finish, Message, ModelInfo, ModelReply, ModelRequest, Price, Provider,
     ProviderFault, ToolCall, Usage,
 };
+use crate::gate::{ModelCall, Permit};
 use base::hint::toml_error;
 use base::ids::Hash;
 
@@ -230,7 +231,7 @@ impl Provider for Script {
         &self.info
     }
 
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+    fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         Box::pin(async move {
             let turn = request.messages.iter().filter(|m| matches!(m, Message::Assistant { .. })).count();
             let due = self.due(turn);
@@ -330,7 +331,7 @@ mod tests {
             blobs: &NoBlobs,
             on_progress: &|_| {},
         };
-        script.attempt(&request).await
+        script.attempt(crate::gate::permit(), &request).await
     }
 
     fn shown(reply: &ModelReply) -> String {

@@ -40,13 +40,13 @@ pub struct WireConfig {
 ///
 /// # Errors
 /// A picture's bytes that cannot be read.
-pub fn request_body(manner: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
-    let mut body = serde_json::to_vec(&settings(manner, request)?)?;
+pub fn request_body(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
+    let mut body = serde_json::to_vec(&settings(config, request)?)?;
     // In place of the closing brace.
     body.pop();
     body.extend_from_slice(b",\"messages\":");
     let mut before = b'[';
-    each_message(manner, request, &mut |message| {
+    each_message(config, request, &mut |message| {
         body.push(before);
         before = b',';
         Ok(serde_json::to_writer(&mut body, &message)?)
@@ -56,8 +56,8 @@ pub fn request_body(manner: &WireConfig, request: &ModelRequest<'_>) -> io::Resu
 }
 
 /// Everything of the body but the conversation.
-fn settings(manner: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Map<String, Value>> {
-    let wire = &manner.wire;
+fn settings(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Map<String, Value>> {
+    let wire = &config.wire;
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
     set("model", request.model.into());
@@ -101,14 +101,14 @@ fn settings(manner: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Map<S
     if let Some(seed) = request.seed.filter(|_| wire.seed) {
         set("seed", seed.into());
     }
-    for (key, value) in wire.body.iter().chain(&manner.model_body) {
+    for (key, value) in wire.body.iter().chain(&config.model_body) {
         set(key, value.clone());
     }
     Ok(body)
 }
 
 fn each_message(
-    manner: &WireConfig,
+    config: &WireConfig,
     request: &ModelRequest<'_>,
     put: &mut dyn FnMut(Value) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -122,7 +122,7 @@ fn each_message(
         let url = format!("data:{};base64,{}", shown.media_type, STANDARD.encode(bytes));
         Ok(ChatCompletionRequestUserMessageContentPart::ImageUrl(
             ChatCompletionRequestMessageContentPartImage {
-                image_url: ImageUrl { url, detail: manner.image.detail.map(detail) },
+                image_url: ImageUrl { url, detail: config.image.detail.map(detail) },
                 prompt_cache_breakpoint: None,
             },
         ))
@@ -131,7 +131,7 @@ fn each_message(
         match message {
             Message::User { text, images } => {
                 let mut parts = vec![text_part(text.clone())];
-                for shown in images.iter().filter(|_| manner.vision) {
+                for shown in images.iter().filter(|_| config.vision) {
                     parts.push(text_part(shown.caption.clone()));
                     parts.push(picture(shown)?);
                 }
@@ -144,7 +144,7 @@ fn each_message(
             }
             Message::Assistant { text, calls, opaque } => {
                 let mut message = assistant(text, calls);
-                let own = opaque.iter().filter(|block| block.origin == manner.origin);
+                let own = opaque.iter().filter(|block| block.origin == config.origin);
                 for (key, value) in own.filter_map(|block| block.block.as_object()).flatten() {
                     message.insert(key.clone(), value.clone());
                 }
@@ -158,7 +158,7 @@ fn each_message(
                     }))?)?;
                 }
                 let mut parts = Vec::new();
-                for result in results.iter().filter(|_| manner.vision) {
+                for result in results.iter().filter(|_| config.vision) {
                     for shown in &result.images {
                         let caption = format!("Picture of call {}: {}", result.call_id, shown.caption);
                         parts.push(text_part(caption));

@@ -62,7 +62,7 @@ pub struct Question<'a> {
     /// The photographer's brief.
     pub brief: &'a str,
     /// What the branch at hand is meant to do.
-    pub wish: Option<Goal<'a>>,
+    pub goal: Option<Goal<'a>>,
     /// What is asked.
     pub kind: Kind<'a>,
 }

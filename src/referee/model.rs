@@ -341,11 +341,11 @@ fn context(question: &Question<'_>) -> Value {
         "" => String::new(),
         words => fenced(name, words),
     };
-    let wish = question.wish.map(|wish| {
-        let intensity = wish.intensity.map(|words| format!(" ({words})")).unwrap_or_default();
-        fenced("wish", &format!("{}: {}{intensity}", wish.name, wish.direction))
+    let goal = question.goal.map(|goal| {
+        let intensity = goal.intensity.map(|words| format!(" ({words})")).unwrap_or_default();
+        fenced("wish", &format!("{}: {}{intensity}", goal.name, goal.direction))
     });
-    let axes = question.wish.map(|wish| wish.axes()).unwrap_or_default();
+    let axes = question.goal.map(|goal| goal.axes()).unwrap_or_default();
     let axes: Vec<String> =
         axes.iter().map(|(axis, sign)| format!("{axis} {}", if *sign < 0 { "down" } else { "up" })).collect();
     let (criteria, numbers, done, states, start) = match question.kind {
@@ -360,7 +360,7 @@ fn context(question: &Question<'_>) -> Value {
     };
     json!({
         "brief": data("brief", question.brief),
-        "wish": wish,
+        "wish": goal,
         "axes": axes.join(", "),
         "criteria": criteria.trim(),
         "done": done,

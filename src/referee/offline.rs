@@ -6,20 +6,20 @@
 //! ```text
 //! merit = gain − clipping − size − noise − detail − aside
 //!
-//! gain      m, the mean movement on the axes that the wish names, + as asked, up to W; W from W to 2W;
-//!           beyond that W − (m − 2W) / 2. W, what the wish's intensity asks for, is 2, 4 or 7. "Black and
-//!           white" has no beyond. 0 where the wish names no axis.
+//! gain      m, the mean movement on the axes that the goal names, + as asked, up to W; W from W to 2W;
+//!           beyond that W − (m − 2W) / 2. W, what the goal's intensity asks for, is 2, 4 or 7. "Black and
+//!           white" has no beyond. 0 where the goal names no axis.
 //! clipping  half of the percentage points of newly clipped highlights above 0.5; the same of shadows,
 //!           but not for "black and white", which takes dark colours to black
 //! size      mean ΔE2000 from the start above 12; not for "black and white", nor where the frame changed
 //! noise     noise above 1.5 times the start's, in steps; none where noise was asked for
 //! detail    sharpness below 0.75 times the start's, in steps; none where softness was asked for
 //! aside     half of the mean movement on the other main axes, as far as it exceeds |m|; none where
-//!           the wish names no axis
+//!           the goal names no axis
 //! ```
 //!
 //! One step makes a difference that counts: a merit higher by 1 or more is the better picture, less is `same`;
-//! where the wish names no axis, a difference that can be seen (mean ΔE of 0.3) and costs nothing is `unsure`.
+//! where the goal names no axis, a difference that can be seen (mean ΔE of 0.3) and costs nothing is `unsure`.
 //! A picture whose pattern is not the start's ([`pixels::metrics::likeness`]) is another photograph: off the
 //! brief. Exchanging A and B exchanges the answer, and nothing in either picture can be read as words.
 
@@ -63,12 +63,12 @@ pub struct Merit {
 
 impl Merit {
     /// Weighs a picture against the one that the work began from.
-    pub fn of(wish: Option<Goal<'_>>, start: &Picture, now: &Picture) -> Result<Self, DifferenceError> {
+    pub fn of(goal: Option<Goal<'_>>, start: &Picture, now: &Picture) -> Result<Self, DifferenceError> {
         if now == start {
             return Ok(Self { moved: 0.0, gain: 0.0, cost: 0.0, alike: true });
         }
-        let axes = wish.map(|wish| wish.axes()).unwrap_or_default();
-        let intensity = wish.map_or(Intensity::Plain, |wish| Intensity::of(wish.direction, wish.intensity));
+        let axes = goal.map(|goal| goal.axes()).unwrap_or_default();
+        let intensity = goal.map_or(Intensity::Plain, |goal| Intensity::of(goal.direction, goal.intensity));
         let whole = intensity == Intensity::Whole;
         let difference = Difference::between(start, now)?;
         let alike = difference.mean < UNSEEN && !difference.resized || alike(start, now);
@@ -120,20 +120,20 @@ fn steps(axis: Axis, amount: f64) -> f64 {
     }
 }
 
-/// Which of two pictures serves the wish better; `start` is what the work began from, and may be one of them.
+/// Which of two pictures serves the goal better; `start` is what the work began from, and may be one of them.
 pub fn opinion(
-    wish: Option<Goal<'_>>,
+    goal: Option<Goal<'_>>,
     start: &Picture,
     a: &Picture,
     b: &Picture,
 ) -> Result<Opinion, DifferenceError> {
-    let (one, two) = (Merit::of(wish, start, a)?, Merit::of(wish, start, b)?);
+    let (one, two) = (Merit::of(goal, start, a)?, Merit::of(goal, start, b)?);
     let ahead = two.net() - one.net();
     let better = if ahead >= COUNTS {
         Preference::B
     } else if ahead <= -COUNTS {
         Preference::A
-    } else if wish.is_none_or(|wish| wish.axes().is_empty()) && Difference::between(a, b)?.mean >= UNSEEN {
+    } else if goal.is_none_or(|goal| goal.axes().is_empty()) && Difference::between(a, b)?.mean >= UNSEEN {
         Preference::Unsure
     } else {
         Preference::Same
@@ -149,12 +149,12 @@ pub fn opinion(
 /// What numbers can say of criteria: they object to a picture that became worse, or another one, and to
 /// nothing else. They read no prose, so that a next state cannot be had from them (`names_state`).
 pub fn ruling(
-    wish: Option<Goal<'_>>,
+    goal: Option<Goal<'_>>,
     start: &Picture,
     now: &Picture,
     names_state: bool,
 ) -> Result<Ruling, DifferenceError> {
-    let merit = Merit::of(wish, start, now)?;
+    let merit = Merit::of(goal, start, now)?;
     if merit.alike && merit.net() > -COUNTS {
         return Ok(if names_state { Ruling::Unavailable } else { Ruling::Passed { next: None } });
     }
@@ -187,7 +187,7 @@ mod tests {
     fn words(at: usize) -> Option<Goal<'static>> {
         let direction =
             ["", "brighter", "warmer, gently", "much more contrast", "black and white"].get(at)?;
-        Some(Goal { name: "v", direction, intensity: None }).filter(|wish| !wish.direction.is_empty())
+        Some(Goal { name: "v", direction, intensity: None }).filter(|goal| !goal.direction.is_empty())
     }
 
     fn edits() -> impl Strategy<Value = Picture> {
@@ -199,12 +199,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(10))]
         #[test]
         fn exchanging_the_pictures_exchanges_the_answer(a in edits(), b in edits(), at in 0..5_usize) {
-            let (start, wish) = (waves(1.0, 1.0, 1.0, 0.2), words(at));
-            let forth = opinion(wish, &start, &a, &b).unwrap();
-            let back = opinion(wish, &start, &b, &a).unwrap();
+            let (start, goal) = (waves(1.0, 1.0, 1.0, 0.2), words(at));
+            let forth = opinion(goal, &start, &a, &b).unwrap();
+            let back = opinion(goal, &start, &b, &a).unwrap();
             prop_assert_eq!(forth.verdict(Side::A), back.verdict(Side::B));
             prop_assert_eq!(forth.verdict(Side::B), back.verdict(Side::A));
-            let same = opinion(wish, &start, &a, &a).unwrap();
+            let same = opinion(goal, &start, &a, &a).unwrap();
             prop_assert_eq!(same.better, Preference::Same);
         }
     }

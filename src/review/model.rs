@@ -185,8 +185,8 @@ impl ReviewModel {
         let end = state.end.as_ref();
         let (summary, tag_suggestion) = state.ending.clone().unwrap_or_default();
         let mut model = Self {
-            session: start.session.clone(),
-            photo: start.photo.clone(),
+            session: start.session.to_string(),
+            photo: start.photo.to_string(),
             folder: workspace.folder().to_owned(),
             condition: session.condition.clone(),
             reason: end.map(|end| end.reason.clone()).unwrap_or_default(),

@@ -10,14 +10,17 @@ use std::time::Duration;
 use crate::budget::{Amounts, Budget, Ledger, Reserve, Stage};
 use crate::conversation::{Finish, Message, ToolCall, ToolResult, Usage};
 use crate::gate;
-use crate::provider::{FaultClass, ModelInfo, Price, ProviderFault};
-use crate::session::effect::{Effect, StopRequest};
+use crate::provider::{FaultClass, ModelInfo, ModelReply, Price, ProviderFault};
+use crate::session::next::{Effect, StopRequest};
 use crate::session::pricing;
 use crate::session::state::State;
 use crate::tools;
-use crate::transcript::{Event, HeadState, Line, Outcome, SessionEnd, SessionStart, ToolIntent};
+use crate::transcript::{
+    Event, HeadState, Line, Mode, ModelIntent, Outcome, RenderIntent, SessionEnd, SessionStart, ToolIntent,
+};
 use base::error::ErrorCode;
-use base::ids::{Hash, RefName};
+use base::ids::{Hash, RefName, SessionId};
+use darktable::render::Quality;
 
 const AGENTS: u64 = 5_000;
 const SYSTEM: &str = "You edit a photograph.";
@@ -122,9 +125,9 @@ impl Agent {
         let info = payable(&mut dice, &budget);
         let hash = Hash::of(b"");
         let start = SessionStart {
-            session: "s".into(),
-            mode: "mode_b".into(),
-            photo: "p".into(),
+            session: SessionId::mint(),
+            mode: Mode::ModeB,
+            photo: "p".parse().unwrap(),
             raw_sha256: hash.clone(),
             baseline: hash.clone(),
             baseline_ref: "main".into(),
@@ -224,9 +227,10 @@ impl Agent {
     fn call(&mut self, turn: u64, attempt: u32, pause: Duration) {
         self.pass(u64::try_from(pause.as_millis()).unwrap());
         let info = self.info.clone();
-        let keep = pricing::closing(&info, &self.state, self.ledger.budget(), SYSTEM, &[]);
+        let sent = pricing::conversation(&info, &self.state, SYSTEM, &[]);
+        let keep = pricing::closing(&info, sent, self.ledger.budget());
         let ledger = self.ledger.clone().keeping(keep);
-        let bound = pricing::bound(&info, &self.state, &ledger, SYSTEM, &[]);
+        let bound = pricing::bound(&info, &ledger, sent, pricing::MAX_OUTPUT_TOKENS);
         if let Err(exhausted) = ledger.admit(&bound.reserved, self.elapsed()) {
             self.record(Event::CapFired { exhausted });
             if self.ledger.stage() == Stage::WrapUp {
@@ -234,21 +238,21 @@ impl Agent {
             }
             return;
         }
-        let intent = self.record(Event::ModelIntent {
+        let intent = self.record(Event::ModelIntent(ModelIntent {
             turn,
             attempt,
             reserved: bound.reserved,
             max_output_tokens: bound.max_output_tokens,
             messages: self.state.messages.len() as u64,
             keep,
-        });
+        }));
         if self.dice.chance(3) {
             return self.crash();
         }
         let ms = 30_000;
-        let failed = |class: &str, pause_ms, settled| Event::Attempt {
+        let failed = |class, pause_ms, settled| Event::Attempt {
             intent,
-            class: class.into(),
+            class,
             status: None,
             message: "m".into(),
             pause_ms,
@@ -257,7 +261,7 @@ impl Agent {
             raw: None,
         };
         if self.pass(ms) {
-            self.record(failed("deadline", None, bound.reserved));
+            self.record(failed(FaultClass::Deadline, None, bound.reserved));
             return;
         }
         if self.dice.chance(20) {
@@ -272,23 +276,34 @@ impl Agent {
                 usage: if self.dice.chance(70) { Usage::default() } else { self.usage(bound.input.most) },
                 raw: Vec::new(),
             };
-            let settled = pricing::settle_failure(&info, &bound, &fault);
+            let settled = pricing::settle(&info, &bound, Some(&Err(fault))).amounts;
             let again = (attempt < 4 && self.dice.chance(70)).then_some(500);
             self.exceeds(&bound.reserved, &settled);
-            self.record(failed("transport", again, settled));
+            self.record(failed(FaultClass::Transport, again, settled));
             return;
         }
         let calls: Vec<ToolCall> = (0..self.dice.below(4)).map(|_| self.some_call()).collect();
         let text = "x".repeat(usize::try_from(self.dice.below(400)).unwrap());
         let message = Message::Assistant { text, calls, opaque: Vec::new() };
         let usage = self.usage(bound.input.most);
-        let reported = self.dice.chance(20).then(|| self.dice.below(20_000));
-        let settled = pricing::settle(&info, &bound, &usage, reported, message.text_bytes());
+        let cost_micro_usd = self.dice.chance(20).then(|| self.dice.below(20_000));
+        let reply = ModelReply {
+            message,
+            finish: Finish::Stop,
+            usage,
+            cost_micro_usd,
+            model_served: None,
+            raw: Vec::new(),
+            first_byte: None,
+            notes: Vec::new(),
+        };
+        let came = Ok(reply.clone());
+        let settled = pricing::settle(&info, &bound, Some(&came));
         self.exceeds(&bound.reserved, &settled.amounts);
         self.record(Event::ModelReply {
             intent,
-            message,
-            finish: Finish::Stop,
+            message: reply.message,
+            finish: reply.finish,
             usage,
             settled: settled.amounts,
             cost_source: settled.source,
@@ -397,22 +412,22 @@ impl Agent {
             return false;
         }
         let state = Hash::of(b"");
-        let intent = self.record(Event::RenderIntent {
+        let intent = self.record(Event::RenderIntent(RenderIntent {
             state: state.clone(),
             long_edge: 1024,
-            quality: "preview".into(),
+            quality: Quality::Preview,
             reserved,
             ahead: false,
             joins: None,
             estimate_ms: None,
-        });
+        }));
         self.pass(2_000);
         let settled = if self.dice.chance(90) { reserved } else { Amounts::default() };
         self.record(Event::Render {
             intent: Some(intent),
             state,
             long_edge: 1024,
-            quality: "preview".into(),
+            quality: Quality::Preview,
             pixel_hash: None,
             settled,
             error: None,

@@ -3,19 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::conversation::ToolCall;
-use crate::gate::Refusal;
 use crate::protocol::checks::{Check, Measured, Numbers, Report, numbers};
 use crate::protocol::machine::{Command, Event as Input};
 use crate::session::SessionError;
 use crate::session::driver::{Host, Session};
-use crate::session::opinion::Ask;
+use crate::session::opinion::Inquiry;
 use crate::session::state::Phase;
 use crate::session::{steering, wording};
-use crate::tools::{self, ToolContext};
+use crate::tools::{self, NoPicture, ToolContext};
 use crate::transcript::Event;
-use base::error::{ErrorCode, Fault};
+use base::error::{Coded as _, ErrorCode, Fault};
 use base::ids::RefName;
-use darktable::render::Quality;
+use darktable::render::{Quality, RenderError};
 
 impl Session {
     /// Carries out one command.
@@ -38,10 +37,10 @@ impl Session {
             }
             Command::Measure { checks } => self.measure(&checks, host),
             Command::AskReferee { criteria, legal } => {
-                self.consult(&Ask::Criteria { criteria, legal }, host).await
+                self.consult(&Inquiry::Criteria { criteria, legal }, host).await
             }
             Command::Compare { against, orders, criteria } => {
-                self.consult(&Ask::Pair { against, orders, criteria }, host).await
+                self.consult(&Inquiry::Pair { against, orders, criteria }, host).await
             }
             Command::AskPerson { state } => {
                 let question = wording::may_stand(&state);
@@ -53,14 +52,14 @@ impl Session {
                 None => self.broken("a remark without a branch".into()),
             },
             Command::Note { text } => self.record(Event::Note { text, details: serde_json::Map::new() }),
-            // The fold answers these with the line that says them, and the state with the session's end.
+            // The fold handles the first two, and `State::next` the third.
             Command::RunTool { .. } | Command::Refuse { .. } | Command::Finish(_) => {
                 self.broken("a command that nobody carries out".into())
             }
         }
     }
 
-    /// Tells the machine something that no other line says.
+    /// Records an event for the machine that no other line holds.
     fn happened(&mut self, event: &Input, text: String) -> Result<(), SessionError> {
         let state = self.state.steering.as_ref().map_or("", |s| s.state_name()).to_owned();
         let event = serde_json::to_value(event)
@@ -91,23 +90,21 @@ impl Session {
             Ok(arguments) => arguments,
             Err(fault) => return self.happened(&failed(fault.to_string()), String::new()),
         };
-        let (intent, reserved) = self.intent(tool, &call, &arguments, true);
-        match self.gate.admit(intent) {
+        let intent = self.intent(tool, &call, &arguments, true);
+        let reserved = intent.reserved;
+        match self.gate.admit(intent)? {
             Ok(permit) => {
                 self.fold(host);
                 self.run_tool(tool, &call, &arguments, reserved, permit, host)
             }
-            Err(Refusal::Transcript(error)) => Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) if self.state.phase != Phase::WrappingUp => {
+            Err(exhausted) if self.state.phase != Phase::WrappingUp => {
                 self.record(Event::CapFired { exhausted })
             }
-            Err(Refusal::Exhausted(exhausted)) => {
-                self.happened(&failed(exhausted.to_string()), String::new())
-            }
+            Err(exhausted) => self.happened(&failed(exhausted.to_string()), String::new()),
         }
     }
 
-    /// Renders and measures what the checks are to be held against.
+    /// Renders and measures what the checks need.
     fn measure(&mut self, checks: &[Check], host: &dyn Host) -> Result<(), SessionError> {
         let busy = |what: &str| host.busy(&format!("rendering ({what})"));
         let entry = self.state.steering.as_ref().map(|s| s.run().entry().commit.to_string());
@@ -134,8 +131,8 @@ impl Session {
         }
     }
 
-    /// Tells the machine what is left of the budget.
-    pub(super) fn account(&mut self) -> Result<(), SessionError> {
+    /// Records for the machine what is left of the budget.
+    pub(super) fn report_budget(&mut self) -> Result<(), SessionError> {
         let (ledger, elapsed) = (self.gate.ledger(), self.gate.elapsed());
         let (budget, spent) = (ledger.budget(), ledger.settled());
         let rows = [
@@ -157,18 +154,18 @@ impl Session {
     }
 }
 
-/// What can be measured of the picture at hand. A picture that darktable could not make, or made without part of
-/// the edit, is a finding; an error is what says nothing about the edit.
+/// The measurements of the present picture. That darktable could not make it, or not with the whole edit, is a
+/// finding; an error says nothing about the edit.
 fn measured(context: &mut ToolContext<'_>, entry: Option<&str>) -> Result<Measured, Fault> {
     let (edge, quality) = (context.view.start.preview_edge, Quality::Preview);
     let here = context.place(None)?;
     let rendered = match context.render(&here.state, edge, quality) {
         Ok(rendered) => rendered,
-        Err(fault) if fault.code == ErrorCode::DarktableError => {
-            let drift = fault.message.contains("did not apply the whole edit");
+        Err(NoPicture::Failed(error)) if error.code() == ErrorCode::DarktableError => {
+            let drift = matches!(error, RenderError::Dropped { .. });
             return Ok(Measured { rendered: drift, drift, ..Measured::default() });
         }
-        Err(fault) => return Err(fault),
+        Err(error) => return Err(error.into()),
     };
     let stats = context.stats(&rendered);
     let branch = context.view.head.branch.clone();

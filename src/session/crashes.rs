@@ -128,9 +128,7 @@ fn whole(library: &Path) -> Result<(), String> {
 
 fn ledger(lines: &[Line]) -> Ledger {
     let Event::SessionStart(start) = &lines[0].event else { panic!("no header") };
-    let mut ledger = Ledger::new(start.budget.clone(), start.reserve);
-    lines.iter().for_each(|line| gate::fold(&mut ledger, line));
-    ledger
+    gate::ledger(start, lines)
 }
 
 /// The lines of the session in a library, if it has begun.

@@ -2,32 +2,25 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::budget::{Amounts, Ledger, Stage};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
-use crate::gate::{Gate, Permit, Refusal};
-use crate::provider::classify::backoff;
-use crate::provider::{Attempt, ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::gate::{Gate, Permit, ToolRun};
+use crate::provider::Provider;
+use crate::session::next::{Effect, StopRequest};
 use crate::session::opinion::Referee;
-use crate::session::pricing::{self, Bound};
-use crate::session::state::{Effect, Phase, REPEATS, State, StopRequest};
+use crate::session::state::{Phase, REPEATS, State};
 use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Target, Tool, ToolContext, View};
-use crate::transcript::{EffectClass, Event, Line, Outcome, SessionEnd, ToolIntent};
-use base::clock::{Deadline, Stop};
+use crate::transcript::{Event, Line, Outcome, SessionEnd, ToolIntent};
+use base::clock::Stop;
 use base::error::{ErrorCode, Fault, caught};
 use base::ids::{Hash, RefName};
 use darktable::render::{Quality, Rendered};
 use darktable::state::EditState;
 use engine::photo::Writer;
-
-/// Attempts at one model turn.
-pub(super) const MAX_ATTEMPTS: u32 = 4;
-/// How often a wait looks whether it has to end.
-const TICK: Duration = Duration::from_millis(50);
 
 /// Who watches a session: the command line, or a test.
 pub trait Host: Send + Sync {
@@ -35,7 +28,7 @@ pub trait Host: Send + Sync {
     fn line(&self, _line: &Line, _state: &State, _ledger: &Ledger) {}
     /// Something takes a while.
     fn busy(&self, _what: &str) {}
-    /// The model writes; so much has come.
+    /// The model is writing; the amount received so far.
     fn streaming(&self, _amount: usize) {}
     /// The agent asks; `None` when nobody is there.
     fn answer(&self, _question: &str) -> Option<String> {
@@ -47,30 +40,9 @@ pub trait Host: Send + Sync {
 pub struct Unwatched;
 impl Host for Unwatched {}
 
-/// Waits until then, unless `cut` says so before.
-pub(super) async fn sleep_until(until: &Deadline, cut: impl Fn() -> bool) {
-    while !until.expired() && !cut() {
-        tokio::time::sleep(TICK.min(until.remaining())).await;
-    }
-}
-
-/// Waits for an attempt; nothing, once `expired` says that nobody waits any longer.
-pub(super) async fn run_with_deadline(
-    mut call: Attempt<'_>,
-    expired: impl Fn() -> bool,
-) -> Option<Result<ModelReply, ProviderFault>> {
-    loop {
-        // The tick looks at the session's own clock, which unlike the timer counts suspend.
-        tokio::select! {
-            result = &mut call => return Some(result),
-            () = tokio::time::sleep(TICK) => if expired() { return None },
-        }
-    }
-}
-
 /// A session that can run.
 pub struct Session {
-    /// The hands and eyes.
+    /// What tools work with.
     pub engine: Engine,
     /// The photo, locked, with the session's authority.
     pub photo: Writer,
@@ -90,7 +62,7 @@ pub struct Session {
     pub system: String,
     /// The tools, frozen.
     pub tools: Vec<ToolSpec>,
-    /// A person's wish to end.
+    /// Cancelled when a person asks to stop.
     pub stop: Stop,
 }
 
@@ -98,7 +70,7 @@ impl Session {
     /// Runs to the end. What it returns is also the transcript's last line.
     pub async fn run(&mut self, host: &dyn Host) -> Result<SessionEnd, SessionError> {
         loop {
-            // Where nothing is waited for, whoever runs this could not cut it between two effects otherwise.
+            // Without this a session that never waits could not be cancelled between two effects.
             tokio::task::yield_now().await;
             self.fold(host);
             match self.state.next(self.gate.ledger(), self.gate.elapsed(), self.halt()) {
@@ -107,16 +79,17 @@ impl Session {
                 Effect::Redo { seq, intent } => self.redo(seq, &intent, host)?,
                 Effect::Nudge(text) => self.record(Event::Nudge { text })?,
                 Effect::Carry(command) => self.carry(*command, host).await?,
-                Effect::ReportBudget => self.account()?,
+                Effect::ReportBudget => self.report_budget()?,
                 Effect::Opinion { branch, commit } => self.second_opinion(branch, &commit, host).await?,
                 Effect::Flag(branch, flag) => self.record(Event::Flagged { branch, flag })?,
                 Effect::WrapUp { cap, reason } => {
                     if let Some(exhausted) = cap.filter(|_| self.state.cap.is_none()) {
                         self.record(Event::CapFired { exhausted })?;
                     }
-                    // A protocol has words of its own for it.
+                    // A protocol brings its own text.
                     let free = self.state.steering.is_none();
-                    let text = if free { wording::wrap_up(&self.state, &reason) } else { String::new() };
+                    let text =
+                        if free { wording::wrap_up(&self.state, reason.as_str()) } else { String::new() };
                     self.record(Event::WrapUp { reason, text })?;
                 }
                 Effect::Finish { outcome, reason } => self.finish(outcome, reason, host)?,
@@ -127,7 +100,7 @@ impl Session {
         }
     }
 
-    /// Takes what was written into the state: the only way in which it changes.
+    /// Applies the new lines to the state: the only way in which it changes.
     pub(super) fn fold(&mut self, host: &dyn Host) {
         for line in self.gate.drain_unfolded() {
             self.state.fold(&line);
@@ -140,8 +113,8 @@ impl Session {
         Ok(())
     }
 
-    /// What a person asked: by a signal, or by `mode-b stop` from another terminal.
-    fn halt(&self) -> StopRequest {
+    /// What a person requested, by a signal or by `mode-b stop` from another terminal.
+    pub(super) fn halt(&self) -> StopRequest {
         match listing::asked_to_stop(&self.folder) {
             StopRequest::None => {}
             StopRequest::WrapUp => self.stop.soft.cancel(),
@@ -154,185 +127,6 @@ impl Session {
         }
     }
 
-    /// One attempt at one model turn.
-    async fn call_model(
-        &mut self,
-        turn: u64,
-        attempt: u32,
-        pause: Duration,
-        host: &dyn Host,
-    ) -> Result<(), SessionError> {
-        self.wait(pause, host).await;
-        let info = self.provider.info().clone();
-        let ledger = self.gate.ledger();
-        let keep = pricing::closing(&info, &self.state, ledger.budget(), &self.system, &self.tools);
-        let ledger = ledger.clone().keeping(keep);
-        let bound = pricing::bound(&info, &self.state, &ledger, &self.system, &self.tools);
-        let intent = Event::ModelIntent {
-            turn,
-            attempt,
-            reserved: bound.reserved,
-            max_output_tokens: bound.max_output_tokens,
-            messages: self.state.messages.len() as u64,
-            keep,
-        };
-        let permit = match self.gate.admit(intent) {
-            Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
-                self.record(Event::CapFired { exhausted })?;
-                if self.gate.ledger().stage() == Stage::WrapUp {
-                    self.fold(host);
-                    self.finish(Outcome::BudgetExhausted, exhausted.to_string(), host)?;
-                }
-                return Ok(());
-            }
-        };
-        // Who watches learns of the call when it is made, not when it is answered.
-        self.fold(host);
-        host.busy("waiting for the model");
-        let started = self.gate.elapsed();
-        let intent = permit.seq();
-        let result = self.attempt(permit, &bound, &info.model, host).await;
-        let ms = tools::millis(self.gate.elapsed().saturating_sub(started));
-        match result {
-            Some(Ok(reply)) => self.replied(intent, &bound, reply, ms),
-            Some(Err(fault)) => self.failed(intent, attempt, &bound, &fault, ms),
-            None => {
-                let why = match self.halt() {
-                    StopRequest::Now => wording::STOPPED_AT_ONCE,
-                    StopRequest::WrapUp if !self.state.stopped => wording::STOPPED,
-                    _ => "the time for it was up",
-                };
-                self.record(Event::Attempt {
-                    intent,
-                    class: "deadline".into(),
-                    status: None,
-                    message: format!("cut: {why}"),
-                    pause_ms: None,
-                    settled: bound.reserved,
-                    ms,
-                    raw: None,
-                })
-            }
-        }
-    }
-
-    /// A pause before a further attempt; a wish to end cuts it.
-    pub(super) async fn wait(&self, pause: Duration, host: &dyn Host) {
-        if !pause.is_zero() {
-            host.busy("waiting to retry the model");
-            let until = self.gate.deadline().at_most(pause);
-            sleep_until(&until, || self.halt() != StopRequest::None).await;
-        }
-    }
-
-    /// The request on the wire, for which the permit is used up; cut at the stage's end: `None` then.
-    async fn attempt(
-        &self,
-        permit: Permit,
-        bound: &Bound,
-        model: &str,
-        host: &dyn Host,
-    ) -> Option<Result<ModelReply, ProviderFault>> {
-        let progress = |amount| host.streaming(amount);
-        let request = ModelRequest {
-            model,
-            system: &self.system,
-            tools: &self.tools,
-            messages: &self.state.messages,
-            max_output_tokens: bound.max_output_tokens,
-            session: &self.state.start.session,
-            seed: Some(self.state.start.seed),
-            blobs: &self.blobs,
-            on_progress: &progress,
-        };
-        self.in_time(permit, self.provider.attempt(&request)).await
-    }
-
-    /// Waits for an attempt until the stage ends, or a person does not want to wait any longer.
-    pub(super) async fn in_time(
-        &self,
-        _permit: Permit,
-        call: Attempt<'_>,
-    ) -> Option<Result<ModelReply, ProviderFault>> {
-        let mut deadline: Deadline = self.gate.deadline();
-        if self.state.stopped {
-            // Whoever asked to stop does not wait for a model that hangs.
-            deadline = deadline.at_most(self.gate.ledger().wrap_up_time());
-        }
-        let expired = || {
-            let _ = self.halt();
-            deadline.expired()
-        };
-        run_with_deadline(call, expired).await
-    }
-
-    fn replied(
-        &mut self,
-        intent: u64,
-        bound: &Bound,
-        reply: ModelReply,
-        ms: u64,
-    ) -> Result<(), SessionError> {
-        let info = self.provider.info().clone();
-        let raw = self.blobs.put(&reply.raw).map_err(SessionError::Blob)?;
-        let said = reply.message.text_bytes();
-        let settled = pricing::settle(&info, bound, &reply.usage, reply.cost_micro_usd, said);
-        self.record(Event::ModelReply {
-            intent,
-            message: reply.message,
-            finish: reply.finish,
-            usage: reply.usage,
-            settled: settled.amounts,
-            cost_source: settled.source,
-            model_served: reply.model_served,
-            raw,
-            ms,
-            notes: [reply.notes, settled.notes].concat(),
-        })
-    }
-
-    fn failed(
-        &mut self,
-        intent: u64,
-        attempt: u32,
-        bound: &Bound,
-        fault: &ProviderFault,
-        ms: u64,
-    ) -> Result<(), SessionError> {
-        let info = self.provider.info().clone();
-        let seed = self.state.start.seed ^ intent;
-        let pause = (fault.class.retryable() && attempt < MAX_ATTEMPTS)
-            .then(|| backoff(attempt, fault.retry_after, seed))
-            .filter(|pause| *pause < self.gate.deadline().remaining());
-        let raw = if fault.raw.is_empty() {
-            None
-        } else {
-            Some(self.blobs.put(&fault.raw).map_err(SessionError::Blob)?)
-        };
-        let class = serde_json::to_value(fault.class)
-            .ok()
-            .and_then(|v| v.as_str().map(str::to_owned))
-            .unwrap_or_default();
-        let later =
-            fault.retry_after.filter(|asked| pause.is_none() && *asked >= self.gate.deadline().remaining());
-        let later =
-            later.map(|asked| format!("; it asks to retry in {} minutes", asked.as_secs().div_ceil(60)));
-        let later = later.unwrap_or_default();
-        let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
-        self.record(Event::Attempt {
-            intent,
-            class: if class == "deadline" { "transport".into() } else { class },
-            status: fault.status,
-            message: format!("{fault}{later}{remedy}"),
-            pause_ms: pause.map(tools::millis),
-            settled: pricing::settle_failure(&info, bound, fault),
-            ms,
-            raw,
-        })
-    }
-
     /// Answers one call: refuses it, or runs it under a permit.
     fn answer(&mut self, call: &ToolCall, host: &dyn Host) -> Result<(), SessionError> {
         if let Some(fault) = self.state.steering.as_ref().and_then(|steering| steering.refusal(call)) {
@@ -342,11 +136,11 @@ impl Session {
             Ok(vetted) => vetted,
             Err(fault) => return self.refuse(call, &fault),
         };
-        let (intent, reserved) = self.intent(tool, call, &arguments, false);
-        let permit = match self.gate.admit(intent) {
+        let intent = self.intent(tool, call, &arguments, false);
+        let reserved = intent.reserved;
+        let permit = match self.gate.admit(intent)? {
             Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
+            Err(exhausted) => {
                 if self.state.cap.is_none() {
                     self.record(Event::CapFired { exhausted })?;
                 }
@@ -357,36 +151,28 @@ impl Session {
         self.run_tool(tool, call, &arguments, reserved, permit, host)
     }
 
-    /// The line that announces a call, and what it may spend.
-    pub(super) fn intent(
-        &self,
-        tool: &Tool,
-        call: &ToolCall,
-        arguments: &Value,
-        engine: bool,
-    ) -> (Event, Amounts) {
+    /// The intent of a call.
+    pub(super) fn intent(&self, tool: &Tool, call: &ToolCall, arguments: &Value, engine: bool) -> ToolIntent {
         let mut reserved = tool.wants();
         if self.gate.ledger().stage() == Stage::WrapUp {
             reserved.iterations = 0;
         }
-        let intent = ToolIntent {
+        ToolIntent {
             call: call.clone(),
             class: tool.class,
             reserved,
             before: self.state.head.clone(),
             target: self.target(tool, arguments),
             engine,
-        };
-        (Event::ToolCall(Box::new(intent)), reserved)
+        }
     }
 
-    /// Runs again what a crash cut: the branch is put back to where the call found it, then the same call
-    /// makes the same commit.
+    /// Runs a call again that a crash interrupted: the branch is reset to where it was before the call, so the same
+    /// call makes the same commit.
     fn redo(&mut self, seq: u64, intent: &ToolIntent, host: &dyn Host) -> Result<(), SessionError> {
-        let permit = match self.gate.readmit(seq, &Event::ToolCall(Box::new(intent.clone()))) {
+        let permit = match self.gate.readmit(seq, intent) {
             Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
+            Err(exhausted) => {
                 return self.close_call(seq, &intent.call, &exhausted.into());
             }
         };
@@ -407,14 +193,14 @@ impl Session {
         self.run_tool(tool, &intent.call, &arguments, Amounts::default(), permit, host)
     }
 
-    /// Runs a call under its permit, and writes down what came of it.
+    /// Runs a call under its permit and records its result.
     pub(super) fn run_tool(
         &mut self,
         tool: &Tool,
         call: &ToolCall,
         arguments: &Value,
         reserved: Amounts,
-        permit: Permit,
+        permit: Permit<ToolRun>,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
         host.busy(tool.name);
@@ -427,7 +213,7 @@ impl Session {
         if let Err(fault) = &result
             && fault.halts
         {
-            // The call stays open, so that it is made again when the session is taken up.
+            // The call stays open, so that it runs again when the session is resumed.
             return Err(fault.clone().into());
         }
         if let Some(question) = self.state.question.clone()
@@ -456,20 +242,16 @@ impl Session {
         if moved { self.look_ahead() } else { Ok(()) }
     }
 
-    /// Lets darktable render what the model will want to see while it thinks; not while its last reply still has
-    /// a change to make.
+    /// Starts the render that the model will probably ask for next, unless its last reply still has a change pending.
     fn look_ahead(&mut self) -> Result<(), SessionError> {
-        let changes = |call: &ToolCall| {
-            tools::find(&call.name)
-                .is_some_and(|tool| matches!(tool.class, EffectClass::Mutate | EffectClass::Lifecycle))
-        };
+        let changes = |call: &ToolCall| tools::find(&call.name).is_some_and(|tool| tool.class.mutates());
         if self.state.phase != Phase::Running || self.state.pending().any(changes) {
             return Ok(());
         }
         Ok(self.context(0, &|_| {}).render_ahead()?)
     }
 
-    /// The one result of one call.
+    /// Records the result of a call; every call has exactly one.
     fn close(
         &mut self,
         intent: Option<u64>,
@@ -490,7 +272,7 @@ impl Session {
                 "\nYou have made this very call on this very state before; a further one will be refused.",
             );
         }
-        // The model hears of its own calls alone.
+        // The model is only told about its own calls.
         let due = wording::due_reminder(&self.state, self.gate.ledger(), self.gate.elapsed());
         if let Some(percent) = due.filter(|_| told) {
             self.record(Event::BudgetReminder { percent })?;
@@ -519,7 +301,7 @@ impl Session {
         self.close(Some(seq), call, Err(fault.clone()), Amounts::default(), 0)
     }
 
-    /// Everything that speaks against a call before the budget is asked.
+    /// Checks a call against everything but the budget.
     fn vet(&mut self, call: &ToolCall) -> Result<(&'static Tool, Value), Fault> {
         let offered = |tool: &&Tool| self.tools.iter().any(|spec| spec.name == tool.name);
         let Some(tool) = tools::find(&call.name).filter(offered) else {
@@ -539,7 +321,7 @@ impl Session {
             .fatal());
         }
         let planned = self.state.phase == Phase::Planned;
-        // An attempt may be done before the confirmation unless confirming is what it is for.
+        // An attempt may end before the confirmation, unless its purpose is to confirm.
         let done = tool.name == tools::ATTEMPT_DONE && !self.state.asks_to_confirm();
         if planned && !phases.planned && !done {
             let example = tools::find(tools::CONFIRM_SESSION).map_or("", |t| t.example);
@@ -561,7 +343,7 @@ impl Session {
         Ok((tool, arguments))
     }
 
-    /// The branch that a call will write to, and where it points now.
+    /// The branch that a call will write to, and its present tip.
     fn target(&self, tool: &Tool, arguments: &Value) -> Option<(RefName, Option<Hash>)> {
         let named = |field: &str| arguments.get(field)?.as_str()?.parse::<RefName>().ok();
         let current = || self.state.head.branch.clone();
@@ -572,7 +354,7 @@ impl Session {
             Target::NamedOrCurrent(field) => named(field).or_else(current)?,
         };
         let tip = self.state.tip(&name).cloned();
-        // A branch that stands but is not the session's own is never put back by it.
+        // A branch that exists but is not the session's own is never reset by it.
         let foreign = tip.is_none() && self.photo.workspace().resolve(&format!("refs/heads/{name}")).is_ok();
         (!foreign).then_some((name, tip))
     }
@@ -594,19 +376,13 @@ impl Session {
     /// Renders a state outside any tool, under a permit of its own.
     pub(super) fn picture(&mut self, state: &EditState, quality: Quality) -> Result<Rendered, Fault> {
         let edge = self.state.start.preview_edge;
-        self.context(0, &|_| {}).render(state, edge, quality)
+        Ok(self.context(0, &|_| {}).render(state, edge, quality)?)
     }
 
     fn view(&self) -> View {
-        let phase = match self.state.phase {
-            Phase::Planned => "planned",
-            Phase::Running => "running",
-            Phase::WrappingUp => "wrapping up",
-            Phase::Ended => "ended",
-        };
         View {
             start: self.state.start.clone(),
-            phase,
+            phase: self.state.phase,
             head: self.state.head.clone(),
             branches: self.state.branches.clone(),
             proposals: self.state.proposals,

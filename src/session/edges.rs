@@ -10,7 +10,7 @@ use crate::transcript::{self, Event, Line, Outcome};
 use base::clock::Deadline;
 use base::error::ErrorCode;
 use base::redact::Redactor;
-use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::render::{Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 
 const CONFIRM: &str = r#"
 [[reply]]
@@ -65,10 +65,15 @@ fn of_two_pictures_of_which_one_is_refused_neither_stays_reserved() {
 struct Defect(Option<Quality>, Sums, AtomicU32);
 
 impl Renderer for Defect {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         let chosen = self.0.is_none_or(|quality| quality == request.quality);
         assert!(!chosen || self.2.fetch_add(1, Ordering::SeqCst) == 0, "a slice of nothing");
-        self.1.render(request, deadline)
+        self.1.render(request, deadline, permit)
     }
 
     fn darktable_version(&self) -> &str {
@@ -116,11 +121,11 @@ fn a_brief_that_quotes_a_key_is_kept_without_it_and_its_session_can_be_resumed()
     let setup = || Setup { redactor: Redactor::new([key.into()]), ..rig.setup(&script) };
     let brief = Some(format!("My key is {key}. Quiet."));
     let criteria = Some(format!("As {key} says."));
-    let mut wish = Request { brief, criteria, ..request("time=20h,iterations=9,branches=1", &["tone"]) };
-    wish.vectors[0].direction = format!("like {key}");
-    let mut session = begin(setup(), &wish).unwrap();
+    let mut with_key = Request { brief, criteria, ..request("time=20h,iterations=9,branches=1", &["tone"]) };
+    with_key.vectors[0].direction = format!("like {key}");
+    let mut session = begin(setup(), &with_key).unwrap();
     assert_eq!(run(&mut session).unwrap().outcome, Outcome::NeedsClarification);
-    let id = session.state.start.session.parse().unwrap();
+    let id = session.state.start.session.clone();
     drop(session);
     let answer = Some(format!("The one of {key}."));
     let mut session = start::resume(setup(), &id, Resume { answer, ..Resume::default() }).unwrap();

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::budget::{Amounts, Budget, Ledger, Reserve};
+use crate::budget::{Amounts, Budget, Reserve};
 use crate::conversation::{Finish, Message};
-use crate::gate::{Gate, Permit, Refusal};
+use crate::gate::{self, Gate};
 use crate::protocol::checks::NAMED;
 use crate::protocol::finding::Severity;
 use crate::protocol::model::Protocol;
@@ -21,15 +21,17 @@ use crate::protocol::template::fenced;
 use crate::protocol::variables::Values;
 use crate::protocol::written::{Limits, tidy};
 use crate::provider::classify::backoff;
-use crate::provider::{Attempt, ModelReply, ModelRequest, ProviderFault};
-use crate::session::driver::{run_with_deadline, sleep_until};
+use crate::provider::{ModelReply, ModelRequest};
+use crate::session::model_call::{attempt, sleep_until};
 use crate::session::protocols::{self, ProtocolSource};
 use crate::session::start::{self, Request, Setup};
 use crate::session::{SessionError, pricing};
 use crate::tools::{self, BlobStore, TOOLS};
-use crate::transcript::{self, EffectClass, Event, Line, Outcome, SessionEnd, SessionStart, Transcript};
+use crate::transcript::{
+    self, EffectClass, Event, Line, Mode, ModelIntent, Outcome, SessionEnd, SessionStart, Transcript,
+};
 use base::error::{Coded, ErrorCode, Fault};
-use base::ids::{Hash, SessionId};
+use base::ids::Hash;
 use engine::lease::Lessor;
 
 /// The prompt by which protocols are written.
@@ -140,15 +142,15 @@ pub trait Watcher: Sync {
 }
 
 /// What the model would be sent.
-pub fn orders(setup: &Setup, request: &Request, wish: &GenerateRequest) -> Result<Orders, GenerateError> {
-    let goal = wish.goal.trim();
+pub fn orders(setup: &Setup, request: &Request, wanted: &GenerateRequest) -> Result<Orders, GenerateError> {
+    let goal = wanted.goal.trim();
     if goal.is_empty() || goal.chars().count() > MAX_GOAL {
         let message = format!("a goal must have 1 to {MAX_GOAL} characters");
         return Err(Fault::new(ErrorCode::InvalidInput, message)
             .with("remedy", "describe what the picture should become: --generate \"Open the shadows, twice, each time bolder\"")
             .into());
     }
-    let offered = offered(wish);
+    let offered = offered(wanted);
     let tools: Vec<_> = TOOLS
         .iter()
         .filter(|tool| offered.contains(tool.name))
@@ -189,17 +191,17 @@ pub fn orders(setup: &Setup, request: &Request, wish: &GenerateRequest) -> Resul
 pub async fn generate(
     setup: &Setup,
     request: &Request,
-    wish: &GenerateRequest,
+    wanted: &GenerateRequest,
     watcher: &dyn Watcher,
 ) -> Result<Written, GenerateError> {
     if setup.provider.info().provider == "explorer" {
         let fault = Fault::new(ErrorCode::InvalidInput, "the explorer cannot write protocols");
         return Err(fault.with("remedy", "choose a model: --provider NAME --model NAME").into());
     }
-    let orders = orders(setup, request, wish)?;
+    let orders = orders(setup, request, wanted)?;
     // Whatever can be wrong without a protocol is found before anything is spent.
     let planned = start::plan(setup, request)?.start;
-    let id: SessionId = planned.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
+    let id = planned.session.clone();
     let _lock = start::lock(&setup.workspace, &id, Lessor::default().lease())?;
     let root = setup.workspace.folder().join("sessions").join("generate");
     for remark in settle_cut(setup, &root)? {
@@ -210,7 +212,7 @@ pub async fn generate(
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
     let system = blobs.put(orders.system.as_bytes()).map_err(SessionError::Blob)?;
     let start = SessionStart {
-        mode: "generate".into(),
+        mode: Mode::Generate,
         prompt: orders.prompt.clone(),
         template_sha256: orders.template_sha256.clone(),
         system,
@@ -221,9 +223,9 @@ pub async fn generate(
     let path = folder.join("transcript.jsonl");
     let transcript =
         Transcript::create(&path, setup.clock.clone(), setup.redactor.clone()).map_err(SessionError::from)?;
-    let ledger = Ledger::new(request.budget.clone(), Reserve::default());
+    let ledger = pricing::ledger(&start, &[], None, setup.provider.info(), None)?;
     let gate = Gate::new(ledger, transcript, Lessor::default(), setup.stop.clone());
-    let mut writing = Writing { setup, request, wish, gate, blobs, path, model_ms: 0 };
+    let mut writing = Writing { setup, request, wanted, gate, blobs, path, model_ms: 0 };
     writing.record(Event::SessionStart(Box::new(start)))?;
     writing.record(Event::Plan { text: orders.message.clone() })?;
     let result = writing.write(&orders, id.as_str(), watcher).await;
@@ -247,8 +249,8 @@ fn ended(error: &GenerateError) -> Outcome {
 }
 
 /// The tools that the protocol may name: never more than a session offers.
-fn offered(wish: &GenerateRequest) -> BTreeSet<String> {
-    let allowed = |name: &str| wish.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
+fn offered(wanted: &GenerateRequest) -> BTreeSet<String> {
+    let allowed = |name: &str| wanted.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
     TOOLS.iter().map(|tool| tool.name).filter(|name| allowed(name)).map(str::to_owned).collect()
 }
 
@@ -256,7 +258,7 @@ fn offered(wish: &GenerateRequest) -> BTreeSet<String> {
 struct Writing<'a> {
     setup: &'a Setup,
     request: &'a Request,
-    wish: &'a GenerateRequest,
+    wanted: &'a GenerateRequest,
     gate: Gate,
     blobs: BlobStore,
     path: PathBuf,
@@ -316,8 +318,8 @@ impl Writing<'_> {
     ) -> Result<Option<ModelReply>, GenerateError> {
         let info = self.setup.provider.info().clone();
         let input = pricing::tokens(&info, &orders.system, &[], messages);
-        let bound = pricing::bound_of(&info, self.gate.ledger(), input, MAX_OUTPUT_TOKENS);
-        let intent = Event::ModelIntent {
+        let bound = pricing::bound(&info, self.gate.ledger(), input, MAX_OUTPUT_TOKENS);
+        let intent = ModelIntent {
             turn,
             attempt: 1,
             reserved: bound.reserved,
@@ -325,15 +327,14 @@ impl Writing<'_> {
             messages: messages.len() as u64,
             keep: Reserve::default(),
         };
-        let permit = match self.gate.admit(intent) {
+        let permit = match self.gate.admit(intent).map_err(SessionError::from)? {
             Ok(permit) => permit,
-            Err(Refusal::Transcript(error)) => return Err(SessionError::from(error).into()),
-            Err(Refusal::Exhausted(exhausted)) => {
+            Err(exhausted) => {
                 self.record(Event::CapFired { exhausted })?;
                 return Err(Fault::from(exhausted).into());
             }
         };
-        let (seq, started) = (permit.seq(), self.gate.elapsed());
+        let seq = permit.seq();
         let request = ModelRequest {
             model: &info.model,
             system: &orders.system,
@@ -345,45 +346,19 @@ impl Writing<'_> {
             blobs: &self.blobs,
             on_progress: &|_| {},
         };
-        let result = self.in_time(permit, self.setup.provider.attempt(&request)).await;
-        let ms = tools::millis(self.gate.elapsed().saturating_sub(started));
-        self.model_ms += ms;
-        let failed = |class: &str, status, message: String, settled, raw| Event::Attempt {
-            intent: seq,
-            class: class.into(),
-            status,
-            message,
-            pause_ms: None,
-            settled,
-            ms,
-            raw,
-        };
-        match result {
+        let deadline = self.gate.deadline();
+        let provider = self.setup.provider.as_ref();
+        let (came, charge) =
+            attempt(provider, (permit, &bound), &request, &self.gate, &self.blobs, || deadline.expired())
+                .await?;
+        self.model_ms += charge.ms;
+        match came {
             Some(Ok(reply)) => {
-                let raw = self.blobs.put(&reply.raw).map_err(SessionError::Blob)?;
-                let said = reply.message.text_bytes();
-                let settled = pricing::settle(&info, &bound, &reply.usage, reply.cost_micro_usd, said);
-                self.record(Event::ModelReply {
-                    intent: seq,
-                    message: reply.message.clone(),
-                    finish: reply.finish.clone(),
-                    usage: reply.usage,
-                    settled: settled.amounts,
-                    cost_source: settled.source,
-                    model_served: reply.model_served.clone(),
-                    raw,
-                    ms,
-                    notes: [reply.notes.clone(), settled.notes].concat(),
-                })?;
+                self.record(charge.reply(seq, reply.clone()))?;
                 Ok(Some(reply))
             }
             Some(Err(fault)) => {
-                let raw = (!fault.raw.is_empty()).then(|| self.blobs.put(&fault.raw)).transpose();
-                let settled = pricing::settle_failure(&info, &bound, &fault);
-                let raw = raw.map_err(SessionError::Blob)?;
-                let class = serde_json::to_value(fault.class).unwrap_or_default();
-                let class = class.as_str().unwrap_or_default();
-                self.record(failed(class, fault.status, fault.to_string(), settled, raw))?;
+                self.record(charge.failure(seq, &fault, fault.to_string(), None))?;
                 if !fault.class.retryable() || turn >= MAX_CALLS {
                     return Err(Fault::from(&fault).into());
                 }
@@ -401,21 +376,15 @@ impl Writing<'_> {
                         "the time limit was reached while the model wrote the protocol",
                     ),
                 };
-                self.record(failed("deadline", None, message.into(), bound.reserved, None))?;
+                self.record(charge.timed_out(seq, message.into()))?;
                 Err(Fault::new(code, message).into())
             }
         }
     }
 
-    /// Waits for an attempt until the time is up, or a person does not want to wait any longer.
-    async fn in_time(&self, _permit: Permit, call: Attempt<'_>) -> Option<Result<ModelReply, ProviderFault>> {
-        let deadline = self.gate.deadline();
-        run_with_deadline(call, || deadline.expired()).await
-    }
-
     /// What came of a reply: a protocol that is kept, or what is wrong with it.
     fn read(&mut self, reply: &str, cut: bool) -> Result<Result<Written, Vec<String>>, GenerateError> {
-        let (request, offered) = (self.request, offered(self.wish));
+        let (request, offered) = (self.request, offered(self.wanted));
         let tidied = tidy(reply, Limits { budget: &request.budget, tools: &offered });
         if !tidied.remarks.is_empty() {
             let mut details = serde_json::Map::new();
@@ -434,7 +403,7 @@ impl Writing<'_> {
         let asked = ProtocolSource {
             file: file.clone(),
             text: tidied.text.clone(),
-            values: self.wish.values.clone(),
+            values: self.wanted.values.clone(),
             allowed: Some(offered),
         };
         let loaded = protocols::loaded(self.setup, request, &asked)?;
@@ -452,7 +421,7 @@ impl Writing<'_> {
             return Ok(Err(vec![error.to_string()]));
         }
         let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
-        let path = self.wish.folder.join(&file);
+        let path = self.wanted.folder.join(&file);
         base::durable::publish(&path, tidied.text.as_bytes(), true).map_err(SessionError::Blob)?;
         let mut remarks = tidied.remarks;
         remarks.extend(warnings.iter().map(ToString::to_string));
@@ -504,8 +473,7 @@ fn settle_cut(setup: &Setup, root: &Path) -> Result<Vec<String>, GenerateError> 
         if read.lines.iter().any(|line| matches!(line.event, Event::SessionEnd(_))) {
             continue;
         }
-        let mut ledger = Ledger::new(start.budget.clone(), Reserve::default());
-        read.lines.iter().for_each(|line| crate::gate::fold(&mut ledger, line));
+        let ledger = gate::ledger(start, &read.lines);
         let session = start.session.clone();
         let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())
             .map_err(SessionError::from)?;

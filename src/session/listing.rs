@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::budget::{Amounts, Ledger};
 use crate::gate;
-use crate::session::state::{Phase, State, StopRequest};
+use crate::session::next::StopRequest;
+use crate::session::state::{Phase, State};
 use crate::session::{SessionError, start};
 use crate::transcript::{self, Line, Outcome, TranscriptError};
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -139,10 +140,7 @@ impl Session {
 pub fn read(workspace: &Workspace, id: &SessionId) -> Result<Session, SessionError> {
     let lines = transcript::read(&workspace.session_folder(id).join("transcript.jsonl"))?.lines;
     let state = start::fold(workspace, &lines)?;
-    let mut ledger = Ledger::new(state.start.budget.clone(), state.start.reserve);
-    for line in &lines {
-        gate::fold(&mut ledger, line);
-    }
+    let ledger = gate::ledger(&state.start, &lines);
     let condition = match &state.end {
         Some(end) => Condition::Ended { outcome: end.outcome },
         None => match workspace.held_by()?.filter(|holder| holder.purpose.contains(id.as_str())) {

@@ -1,23 +1,25 @@
 //! One bounded run on one photo.
 //!
-//! [`state::State`] is the fold of the transcript and says what to do next; [`driver::Session`] does it and
-//! writes down what came of it; [`start`] plans a session or takes an interrupted one up again; [`listing`]
-//! reads sessions that are over or running elsewhere. Where a protocol steers, [`steering::Steering`] is its
-//! machine within the state, and `carry` does what the machine asks for; the gate, the driver and the fold are
-//! the same. [`generate`] has the model write a protocol before there is a session.
+//! [`state::State`] is the fold of the transcript; [`next`] decides what it does next; [`driver::Session`] does it and
+//! records the outcome, with model calls in `model_call` and their price in [`pricing`]. [`start`] plans a session or
+//! resumes an interrupted one; [`listing`] reads sessions that are over or run elsewhere. In a session with a protocol
+//! [`steering::Steering`] is the protocol's machine within the state, and `carry` carries out its commands; the gate,
+//! the driver and the fold are the same. [`generate`] has the model write a protocol before there is a session.
 
 #[cfg(test)]
 mod agents;
 mod carry;
+pub mod check;
 #[cfg(test)]
 mod crashes;
 pub mod driver;
 #[cfg(test)]
 mod edges;
-mod effect;
 pub mod fsck;
 pub mod generate;
 pub mod listing;
+mod model_call;
+pub mod next;
 pub mod opinion;
 #[cfg(test)]
 mod prefixes;
@@ -36,9 +38,9 @@ use base::error::{Coded, ErrorCode, Fault};
 use base::files;
 use engine::photo::PhotoError;
 
-/// The number of what a session does. Raise it with every change after which one with the same model, prompt,
-/// tools and moves would go otherwise: what an evaluation keeps of sessions holds for one number alone.
-pub const ENGINE: u32 = 4;
+/// The version of what a session does. Raise it with every change after which a session with the same model, prompt,
+/// tools and moves would take another course: evaluations only reuse sessions of the same version.
+pub const ENGINE: u32 = 5;
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +57,7 @@ pub enum SessionError {
     /// A picture or body that cannot be stored.
     #[error("a file of the session cannot be stored")]
     Blob(#[source] std::io::Error),
-    /// The state says done, but there is no closing line.
+    /// The state is at its end, but there is no closing line.
     #[error("the session did not end")]
     NotEnded,
 }

@@ -1,19 +1,19 @@
 //! The second opinion: who is asked, what is put before it, and what is written down of the answer.
 //!
-//! The session renders, pays, asks and writes; [`crate::referee`] makes the question and reads the answer. Each
-//! question is an intent under a permit and one line of answer, whoever is asked.
+//! The session renders, pays, asks and records; [`crate::referee`] makes the question and reads the answer. Each
+//! question is an intent under a permit and one line of answer, for every kind of referee.
 
 use crate::budget::{Amounts, Budget};
-use crate::gate::{Permit, Refusal};
+use crate::gate::{ModelCall, Permit};
 use crate::prompts::Store;
 use crate::protocol::checks::{Numbers, numbers};
 use crate::protocol::schema::{Kind as StateKind, Reference, Validator};
 use crate::protocol::{Dialect, Protocol};
-use crate::provider::classify::backoff;
-use crate::provider::{Choice, Registry, connect};
+use crate::provider::{Choice, ModelInfo, Registry, connect};
 use crate::referee::{Answer, Goal, Kind, ModelReferee, Prompted, Question, Shown, Side, offline};
 use crate::session::SessionError;
-use crate::session::driver::{Host, MAX_ATTEMPTS, Session};
+use crate::session::driver::{Host, Session};
+use crate::session::model_call::words;
 use crate::session::pricing;
 use crate::session::start::Plan;
 use crate::session::steering::RefereeOutcome;
@@ -23,9 +23,9 @@ use base::error::Fault;
 use base::ids::{Hash, RefName};
 use darktable::render::{Quality, Rendered};
 
-/// The name of the referee that works from numbers alone.
+/// The name of the referee that only uses measurements.
 pub const OFFLINE: &str = "offline";
-/// What a comparison goes by where no protocol says it.
+/// The criterion of a comparison without a protocol.
 const CRITERIA: &str = "Which picture serves what was asked for better?";
 /// Questions about pairs beyond two for each branch.
 const SPARE_CALLS: u64 = 2;
@@ -36,14 +36,14 @@ pub enum Referee {
     /// Nobody.
     #[default]
     Nobody,
-    /// Numbers alone.
+    /// Measurements only.
     Offline,
     /// A language model that sees pictures.
     Model(ModelReferee),
 }
 
 impl Referee {
-    /// The referee that is named: `offline`, or `PROVIDER[:MODEL]`; nobody where none is.
+    /// The referee of that name: `offline` or `PROVIDER[:MODEL]`.
     pub fn named(
         named: Option<&str>,
         registry: &Registry,
@@ -63,6 +63,14 @@ impl Referee {
         Ok(Self::Model(ModelReferee::new(provider, prompts).map_err(|e| Fault::from(&e))?))
     }
 
+    /// The model behind it, where it is one.
+    pub fn info(&self) -> Option<&ModelInfo> {
+        match self {
+            Self::Model(referee) => Some(referee.provider().info()),
+            Self::Nobody | Self::Offline => None,
+        }
+    }
+
     /// As a session's header names it.
     pub fn start(&self) -> Option<RefereeStart> {
         match self {
@@ -79,8 +87,8 @@ impl Referee {
 impl Plan {
     /// The same plan, with somebody who gives second opinions.
     pub fn with_referee(mut self, referee: Referee) -> Result<Self, SessionError> {
-        if let Referee::Model(model) = &referee {
-            pricing::payable(model.provider().info(), &self.start.budget)?;
+        if let Some(info) = referee.info() {
+            pricing::payable(info, &self.start.budget)?;
         }
         self.start.referee = referee.start();
         self.referee = referee;
@@ -88,13 +96,13 @@ impl Plan {
     }
 }
 
-/// How often a referee may be asked about pairs: both orders for each branch, and a pair again.
+/// How often a referee may be asked about pairs: both orders for each branch, and one pair again.
 fn most_about_pairs(branches: u64) -> u64 {
     2 * branches.max(1) + SPARE_CALLS
 }
 
-/// How often a referee is asked at most in a session that a protocol steers. Criteria are asked about after
-/// work alone, so that the model's own calls bound them.
+/// The most questions to a referee in a session with a protocol. Questions about criteria only follow work, so that
+/// the model's own calls limit them.
 pub fn most_questions(protocol: &Protocol, budget: &Budget) -> u64 {
     let calls = budget.max_model_calls();
     if protocol.dialect == Dialect::Compat
@@ -109,22 +117,22 @@ pub fn most_questions(protocol: &Protocol, budget: &Budget) -> u64 {
 }
 
 /// A question.
-pub(super) enum Ask {
+pub(super) enum Inquiry {
     /// Which of two pictures is better.
     Pair { against: Reference, orders: u8, criteria: String },
     /// Whether criteria are met, and where to go on.
     Criteria { criteria: String, legal: Vec<String> },
 }
 
-/// The picture that is asked about.
+/// The picture in question.
 struct Subject {
     branch: Option<RefName>,
     commit: Hash,
 }
 
-/// What lies before the referee.
-struct Exhibits {
-    /// The state of the picture that is asked about, and of the one that it is held against.
+/// What the referee is shown.
+struct ShownPictures {
+    /// The states of the picture in question and of the one that it is compared with.
     states: [Hash; 2],
     new: Rendered,
     old: Rendered,
@@ -132,24 +140,24 @@ struct Exhibits {
 }
 
 impl Session {
-    /// Asks what a protocol wants to know of the picture at hand.
-    pub(super) async fn consult(&mut self, ask: &Ask, host: &dyn Host) -> Result<(), SessionError> {
+    /// Asks a protocol's question about the present picture.
+    pub(super) async fn consult(&mut self, ask: &Inquiry, host: &dyn Host) -> Result<(), SessionError> {
         let head = self.state.head.clone();
         self.ask_once(ask, Subject { branch: head.branch, commit: head.commit }, host).await
     }
 
-    /// Asks about a branch that was judged where no protocol says when.
+    /// Asks about a judged branch in a session without a protocol.
     pub(super) async fn second_opinion(
         &mut self,
         branch: RefName,
         commit: &Hash,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
-        let ask = Ask::Pair { against: Reference::Baseline, orders: 2, criteria: CRITERIA.into() };
+        let ask = Inquiry::Pair { against: Reference::Baseline, orders: 2, criteria: CRITERIA.into() };
         self.ask_once(&ask, Subject { branch: Some(branch), commit: commit.clone() }, host).await
     }
 
-    /// Writes down that nobody could be asked.
+    /// Records that nobody could be asked.
     pub(super) fn record_no_opinion(
         &mut self,
         branch: Option<RefName>,
@@ -181,23 +189,28 @@ impl Session {
         most_about_pairs(self.state.start.branches.len().max(self.state.branches.len()) as u64)
     }
 
-    /// Puts one question, in one order, once.
-    async fn ask_once(&mut self, ask: &Ask, subject: Subject, host: &dyn Host) -> Result<(), SessionError> {
+    /// Asks one question in one order, once.
+    async fn ask_once(
+        &mut self,
+        ask: &Inquiry,
+        subject: Subject,
+        host: &dyn Host,
+    ) -> Result<(), SessionError> {
         let referee = self.referee.clone();
         if matches!(referee, Referee::Nobody) {
             return self.record_no_opinion(subject.branch, "there is no referee");
         }
-        let pair = matches!(ask, Ask::Pair { .. });
+        let pair = matches!(ask, Inquiry::Pair { .. });
         if pair && self.state.referee_calls >= self.most_calls() {
             let why = format!("a referee was asked {} times, which is all it may", self.state.referee_calls);
             return self.record_no_opinion(subject.branch, &why);
         }
-        let table = match self.table(ask, &subject, host) {
-            Ok(table) => table,
+        let pictures = match self.pictures(ask, &subject, host) {
+            Ok(pictures) => pictures,
             Err(fault) if fault.halts => return Err(fault.into()),
             Err(fault) => {
                 self.fold(host);
-                // That it cannot be paid ends no session.
+                // The session goes on without an opinion that it cannot afford.
                 self.gate.take_refusal();
                 return self.record_no_opinion(subject.branch, &fault.to_string());
             }
@@ -206,16 +219,21 @@ impl Session {
         self.wait(self.state.opinion().pause, host).await;
         match referee {
             Referee::Nobody => Ok(()),
-            Referee::Offline => self.by_numbers(ask, subject, &table, host),
-            Referee::Model(model) => self.by_model(ask, subject, &table, &model, host).await,
+            Referee::Offline => self.by_numbers(ask, subject, &pictures, host),
+            Referee::Model(model) => self.by_model(ask, subject, &pictures, &model, host).await,
         }
     }
 
-    /// Renders what is put before a referee, at judging quality: after a judgment it is there already.
-    fn table(&mut self, ask: &Ask, subject: &Subject, host: &dyn Host) -> Result<Exhibits, Fault> {
+    /// Renders what the referee is shown at judging quality; after a judgment it is in the cache.
+    fn pictures(
+        &mut self,
+        ask: &Inquiry,
+        subject: &Subject,
+        host: &dyn Host,
+    ) -> Result<ShownPictures, Fault> {
         let entry = self.state.steering.as_ref().map(|s| s.run().entry().commit.to_string());
         let other = match ask {
-            Ask::Pair { against: Reference::Parent, .. } => entry,
+            Inquiry::Pair { against: Reference::Parent, .. } => entry,
             _ => None,
         };
         let (edge, quality) = (self.state.start.preview_edge, Quality::Judge);
@@ -224,7 +242,7 @@ impl Session {
         let new = context.place(Some(subject.commit.as_str()))?;
         let old = context.place(Some(other.as_deref().unwrap_or("baseline")))?;
         let start = context.place(Some("baseline"))?;
-        Ok(Exhibits {
+        Ok(ShownPictures {
             states: [new.state_hash, old.state_hash],
             new: context.render(&new.state, edge, quality)?,
             old: context.render(&old.state, edge, quality)?,
@@ -232,26 +250,27 @@ impl Session {
         })
     }
 
-    /// Which side the picture that is asked about lies on: the other one in the second order.
-    fn side(&self, table: &Exhibits) -> Side {
-        let first = table.states.first().and_then(|state| state.as_str().bytes().last()).unwrap_or_default();
+    /// The side of the picture in question; the other one in the second order.
+    fn side(&self, pictures: &ShownPictures) -> Side {
+        let first =
+            pictures.states.first().and_then(|state| state.as_str().bytes().last()).unwrap_or_default();
         match (usize::from(first) + self.state.opinion().verdicts.len()) % 2 {
             0 => Side::A,
             _ => Side::B,
         }
     }
 
-    fn wish(&self, branch: Option<&RefName>) -> Option<crate::transcript::Vector> {
+    fn goal(&self, branch: Option<&RefName>) -> Option<crate::transcript::Vector> {
         let planned = self.state.start.branches.iter().find(|planned| Some(&planned.branch) == branch)?;
         planned.vector.clone()
     }
 
-    /// The line that announces a question.
-    fn question(&self, ask: &Ask, subject: &Subject, table: &Exhibits) -> RefereeIntent {
-        let [state, against] = table.states.clone();
+    /// The intent of a question.
+    fn question(&self, ask: &Inquiry, subject: &Subject, pictures: &ShownPictures) -> RefereeIntent {
+        let [state, against] = pictures.states.clone();
         let (against, orders) = match ask {
-            Ask::Pair { orders, .. } => (Some(against), *orders),
-            Ask::Criteria { .. } => (None, 1),
+            Inquiry::Pair { orders, .. } => (Some(against), *orders),
+            Inquiry::Criteria { .. } => (None, 1),
         };
         let opinion = self.state.opinion();
         RefereeIntent {
@@ -266,43 +285,43 @@ impl Session {
         }
     }
 
-    /// Asks the gate; `None` when there is nothing left to pay the question with, which is then written down.
-    fn admitted(&mut self, intent: RefereeIntent) -> Result<Option<(Permit, RefereeReply)>, SessionError> {
+    /// Asks the gate; `None`, recorded as no opinion, when the budget does not allow the question.
+    fn admitted(
+        &mut self,
+        intent: RefereeIntent,
+    ) -> Result<Option<(Permit<ModelCall>, RefereeReply)>, SessionError> {
         let reply = self.blank(intent.branch.clone(), intent.state.clone(), intent.orders);
         let branch = intent.branch.clone();
-        match self.gate.admit(Event::RefereeIntent(Box::new(intent))) {
+        match self.gate.admit(intent)? {
             Ok(permit) => {
                 let intent = Some(permit.seq());
                 Ok(Some((permit, RefereeReply { intent, ..reply })))
             }
-            Err(Refusal::Transcript(error)) => Err(error.into()),
-            Err(Refusal::Exhausted(exhausted)) => {
-                self.record_no_opinion(branch, &exhausted.to_string()).map(|()| None)
-            }
+            Err(exhausted) => self.record_no_opinion(branch, &exhausted.to_string()).map(|()| None),
         }
     }
 
     fn by_numbers(
         &mut self,
-        ask: &Ask,
+        ask: &Inquiry,
         subject: Subject,
-        table: &Exhibits,
+        pictures: &ShownPictures,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
-        let (intent, side) = (self.question(ask, &subject, table), self.side(table));
+        let (intent, side) = (self.question(ask, &subject, pictures), self.side(pictures));
         let Some((permit, mut reply)) = self.admitted(intent)? else { return Ok(()) };
         self.fold(host);
         let started = self.gate.elapsed();
-        let vector = self.wish(subject.branch.as_ref());
-        let wish = vector.as_ref().map(Goal::from);
-        let (new, old, start) = (&table.new.picture, &table.old.picture, &table.start.picture);
+        let vector = self.goal(subject.branch.as_ref());
+        let goal = vector.as_ref().map(Goal::from);
+        let (new, old, start) = (&pictures.new.picture, &pictures.old.picture, &pictures.start.picture);
         let said = match ask {
-            Ask::Pair { .. } => {
+            Inquiry::Pair { .. } => {
                 let (a, b) = if side == Side::A { (new, old) } else { (old, new) };
-                offline::opinion(wish, start, a, b).map(|opinion| RefereeOutcome::of(opinion, side))
+                offline::opinion(goal, start, a, b).map(|opinion| RefereeOutcome::of(opinion, side))
             }
-            Ask::Criteria { legal, .. } => {
-                offline::ruling(wish, start, new, !legal.is_empty()).map(RefereeOutcome::Ruling)
+            Inquiry::Criteria { legal, .. } => {
+                offline::ruling(goal, start, new, !legal.is_empty()).map(RefereeOutcome::Ruling)
             }
         };
         drop(permit);
@@ -316,9 +335,9 @@ impl Session {
 
     async fn by_model(
         &mut self,
-        ask: &Ask,
+        ask: &Inquiry,
         subject: Subject,
-        table: &Exhibits,
+        pictures: &ShownPictures,
         referee: &ModelReferee,
         host: &dyn Host,
     ) -> Result<(), SessionError> {
@@ -327,68 +346,57 @@ impl Session {
             let stats = session.engine.measures.stats(rendered);
             image.map(|image| (image, numbers(&stats, None))).map_err(SessionError::Blob)
         };
-        let (new, old) = (show(self, &table.new)?, show(self, &table.old)?);
-        let vector = self.wish(subject.branch.as_ref());
+        let (new, old) = (show(self, &pictures.new)?, show(self, &pictures.old)?);
+        let vector = self.goal(subject.branch.as_ref());
         let brief = self.state.start.brief.clone();
         let ran = self.state.steering.as_ref().map(|s| s.ran().to_vec()).unwrap_or_default();
-        let side = self.side(table);
-        let wish = vector.as_ref().map(Goal::from);
-        let question = Question { brief: &brief, wish, kind: kind(ask, side, &new, &old, &ran) };
+        let side = self.side(pictures);
+        let goal = vector.as_ref().map(Goal::from);
+        let question = Question { brief: &brief, goal, kind: kind(ask, side, &new, &old, &ran) };
         let asked = match referee.request(&question) {
             Ok(asked) => asked,
             Err(error) => return self.record_no_opinion(subject.branch, &error.to_string()),
         };
         let info = referee.provider().info().clone();
         let input = pricing::tokens(&info, &asked.system, &asked.tools, &asked.messages);
-        let bound = pricing::bound_of(&info, self.gate.ledger(), input, asked.max_output_tokens);
-        let mut intent = self.question(ask, &subject, table);
+        let bound = pricing::bound(&info, self.gate.ledger(), input, asked.max_output_tokens);
+        let mut intent = self.question(ask, &subject, pictures);
         intent.reserved = bound.reserved;
         intent.request = Some(self.blobs.put(&sent(&asked)).map_err(SessionError::Blob)?);
         let (attempt, seed) = (intent.attempt, self.state.start.seed);
         let Some((permit, mut reply)) = self.admitted(intent)? else { return Ok(()) };
         self.fold(host);
         host.busy("waiting for the referee");
-        let started = self.gate.elapsed();
         let name = format!("{}-referee", self.state.start.session);
         let progress = |amount| host.streaming(amount);
         let request = asked.request(&info.model, &name, Some(seed), &self.blobs, &progress);
-        let came = self.in_time(permit, referee.provider().attempt(&request)).await;
-        reply.ms = tools::millis(self.gate.elapsed().saturating_sub(started));
+        let provider = referee.provider().as_ref();
+        let (came, charge) = self.attempt(provider, (permit, &bound), &request).await?;
+        (reply.settled, reply.ms) = (charge.settled.amounts, charge.ms);
         match came {
             Some(Ok(answer)) => {
-                reply.raw = Some(self.blobs.put(&answer.raw).map_err(SessionError::Blob)?);
-                let said = answer.message.text_bytes();
-                reply.settled =
-                    pricing::settle(&info, &bound, &answer.usage, answer.cost_micro_usd, said).amounts;
+                reply.raw = charge.raw;
                 reply.usage = Some(answer.usage);
                 reply.model_served = answer.model_served.clone();
-                match referee.read(&question, &answer) {
-                    Ok(Answer::Pair(opinion)) => {
-                        reply.opinion = serde_json::to_value(RefereeOutcome::of(opinion, side)).ok();
-                    }
-                    Ok(Answer::Criteria(ruling)) => {
-                        reply.opinion = serde_json::to_value(RefereeOutcome::Ruling(ruling)).ok();
-                    }
+                let said = referee.read(&question, &answer).map(|answer| match answer {
+                    Answer::Pair(opinion) => RefereeOutcome::of(opinion, side),
+                    Answer::Criteria(ruling) => RefereeOutcome::Ruling(ruling),
+                });
+                match said {
+                    Ok(said) => reply.opinion = serde_json::to_value(said).ok(),
                     Err(error) => {
                         reply.error = Some(error.to_string());
-                        // Once more, and then it has nothing to say.
+                        // One retry, and then there is no opinion.
                         reply.pause_ms = (attempt < 2).then_some(0);
                     }
                 }
             }
             Some(Err(fault)) => {
-                reply.settled = pricing::settle_failure(&info, &bound, &fault);
-                let pause = (fault.class.retryable() && attempt < MAX_ATTEMPTS)
-                    .then(|| backoff(attempt, fault.retry_after, seed ^ self.gate.lines()))
-                    .filter(|pause| *pause < self.gate.deadline().remaining());
+                let pause = self.retry_pause(&fault, attempt, seed ^ self.gate.lines());
                 reply.pause_ms = pause.map(tools::millis);
-                let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
-                reply.error = Some(format!("{fault}{remedy}"));
+                reply.error = Some(words(&fault, ""));
             }
-            None => {
-                reply.settled = bound.reserved;
-                reply.error = Some("the time for it was up".into());
-            }
+            None => reply.error = Some("the time for it was up".into()),
         }
         self.record(Event::Referee(Box::new(reply)))
     }
@@ -396,7 +404,7 @@ impl Session {
 
 /// The question about pictures and their numbers, the new one on its side.
 fn kind<'a>(
-    ask: &'a Ask,
+    ask: &'a Inquiry,
     side: Side,
     new: &'a (crate::conversation::ImageRef, Numbers),
     old: &'a (crate::conversation::ImageRef, Numbers),
@@ -404,11 +412,11 @@ fn kind<'a>(
 ) -> Kind<'a> {
     let shown = |(picture, numbers): &'a (_, _)| Shown { picture, numbers };
     match ask {
-        Ask::Pair { criteria, .. } => {
+        Inquiry::Pair { criteria, .. } => {
             let (a, b) = if side == Side::A { (new, old) } else { (old, new) };
             Kind::Pair { criteria, a: shown(a), b: shown(b) }
         }
-        Ask::Criteria { criteria, legal } => {
+        Inquiry::Criteria { criteria, legal } => {
             Kind::Criteria { criteria, legal, now: shown(new), start: Some(shown(old)), done: ran }
         }
     }

@@ -13,9 +13,10 @@ use crate::budget::{Budget, Ledger, Stage};
 use crate::gate;
 use crate::session::agents::{Dice, answered_once};
 use crate::session::driver::Host;
+use crate::session::next::{Effect, StopRequest};
 use crate::session::rig::{self, Rig, Sums, begin, photo, request};
 use crate::session::start::{self, Resume};
-use crate::session::state::{Effect, State, StopRequest};
+use crate::session::state::State;
 use crate::transcript::{self, Event, Line};
 use base::clock::Stop;
 
@@ -111,7 +112,7 @@ fn session(dice: &mut Dice) -> (Vec<Line>, u64) {
         start::Setup { stop: stop.clone(), ..setup }
     };
     let mut first = begin(setup(), &request(&budget, &["tone"])).unwrap();
-    let id = first.state.start.session.parse().unwrap();
+    let id = first.state.start.session.clone();
     let killed = catch_unwind(AssertUnwindSafe(|| first.run_alone(&watch).unwrap())).is_err();
     let ended = first.state.end.is_some();
     drop(first);
@@ -126,8 +127,8 @@ fn session(dice: &mut Dice) -> (Vec<Line>, u64) {
 /// Whether `line` is what the driver writes first when it does `effect`.
 fn begins(effect: &Effect, line: &Line) -> bool {
     match (effect, &line.event) {
-        (Effect::Model { turn, attempt, .. }, Event::ModelIntent { turn: t, attempt: a, .. }) => {
-            (turn, attempt) == (t, a)
+        (Effect::Model { turn, attempt, .. }, Event::ModelIntent(call)) => {
+            (*turn, *attempt) == (call.turn, call.attempt)
         }
         // Where there is no room for it.
         (Effect::Model { .. } | Effect::Tool(_) | Effect::WrapUp { .. }, Event::CapFired { .. }) => true,
@@ -147,7 +148,7 @@ fn is_refused(line: &Line, ledger: &Ledger) -> bool {
 
 /// What is written beside the session's own work: a picture begun ahead, or that of the baseline.
 fn beside(line: &Line) -> bool {
-    matches!(line.event, Event::RenderIntent { .. } | Event::Render { .. } | Event::Note { .. })
+    matches!(line.event, Event::RenderIntent(_) | Event::Render { .. } | Event::Note { .. })
 }
 
 fn within_caps(ledger: &Ledger, excess: u64) {
@@ -180,7 +181,7 @@ fn every_prefix(lines: &[Line], stops: u64, seen: &mut Seen) {
         }
         within_caps(&ledger, excess);
         match &line.event {
-            Event::ModelIntent { .. } => model = true,
+            Event::ModelIntent(_) => model = true,
             Event::ModelReply { .. } | Event::Attempt { .. } | Event::Resumed { .. } => model = false,
             Event::ToolCall(intent) => tool = Some((line.seq, intent.call.clone())),
             Event::ToolResult { .. } => tool = None,

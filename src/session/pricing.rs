@@ -1,16 +1,17 @@
 //! What a model call may cost, before it is made, and what it did cost.
 
-use crate::budget::{Amounts, Budget, Ledger, Reserve};
+use crate::budget::{Amounts, Budget, Cap, Ledger, Reserve};
 use crate::conversation::{Message, ToolSpec, Usage};
-use crate::provider::{ModelInfo, ProviderFault};
+use crate::gate;
+use crate::provider::{ModelInfo, ModelReply, ProviderFault};
 use crate::session::SessionError;
 use crate::session::state::State;
-use crate::transcript::CostSource;
+use crate::transcript::{CostSource, Line, SessionStart};
 use base::error::{ErrorCode, Fault};
 
 /// The longest reply that is asked for, in tokens.
 pub const MAX_OUTPUT_TOKENS: u32 = 4_096;
-/// The shortest that is of any use; below it the cap fires.
+/// The shortest useful reply; below it the cap fires.
 const MIN_OUTPUT_TOKENS: u32 = 256;
 /// Bytes of text that are at least one token: an upper bound on the count for any tokenizer in use on
 /// English and JSON. Where the provider has reported a count, only what came since is bounded like this; where a
@@ -21,7 +22,7 @@ const BYTES_PER_TOKEN: u64 = 2;
 const MOST_BYTES_PER_TOKEN: u64 = 16;
 /// The longest side, in pixels, of a picture of [`ModelInfo::image_tokens`].
 const PICTURE_EDGE: u64 = 1024;
-/// What the closing call sends beyond what has been said: the results of the turn before it and how to end.
+/// What the closing call sends on top of the conversation: the results of the previous turn and how to end.
 const CLOSING_TEXT_TOKENS: u64 = 4_096;
 /// Pictures among these results.
 const CLOSING_PICTURES: u64 = 2;
@@ -33,7 +34,7 @@ const CLOSING_OUTPUT_TOKENS: u64 = 1_024;
 pub struct Bound {
     /// What is reserved.
     pub reserved: Amounts,
-    /// The reply's clamp.
+    /// The limit of the reply.
     pub max_output_tokens: u32,
     /// What is sent, at most and at least.
     pub input: Input,
@@ -61,7 +62,7 @@ impl Bound {
 }
 
 /// The tokens that the present conversation sends.
-fn input(info: &ModelInfo, state: &State, system: &str, tools: &[ToolSpec]) -> Input {
+pub fn conversation(info: &ModelInfo, state: &State, system: &str, tools: &[ToolSpec]) -> Input {
     let all = tokens(info, system, tools, &state.messages);
     let most = match state.last_input {
         Some((reported, covered)) if reported >= least(system, tools, earlier(state, covered)) => {
@@ -98,19 +99,13 @@ fn text_bytes(system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
     (system.len() + specs + messages.iter().map(Message::text_bytes).sum::<usize>()) as u64
 }
 
-/// What has to stay for the call that closes the session after the next one: that one's worst case, and a reply.
-/// Half of a cap at most, so that a small one leaves room to work.
-pub fn closing(
-    info: &ModelInfo,
-    state: &State,
-    budget: &Budget,
-    system: &str,
-    tools: &[ToolSpec],
-) -> Reserve {
+/// The reserve for the wrap-up: the worst case of the call that closes the session after the next one, which sends
+/// `sent`. At most half of a cap, so that a small one leaves room to work.
+pub fn closing(info: &ModelInfo, sent: Input, budget: &Budget) -> Reserve {
     if info.free && budget.max_tokens.is_none() {
         return Reserve::default();
     }
-    let input = input(info, state, system, tools)
+    let input = sent
         .most
         .saturating_add(u64::from(MAX_OUTPUT_TOKENS) + CLOSING_TEXT_TOKENS)
         .saturating_add(info.image_tokens.saturating_mul(CLOSING_PICTURES));
@@ -122,7 +117,7 @@ pub fn closing(
     }
 }
 
-/// Whether what a model costs can be held under the budget's cap: that takes its price.
+/// Refuses a budget with a cap on cost for a model whose price is unknown.
 pub fn payable(info: &ModelInfo, budget: &Budget) -> Result<(), SessionError> {
     if budget.max_cost_micro_usd.is_some()
         && !info.free
@@ -144,24 +139,36 @@ pub fn payable(info: &ModelInfo, budget: &Budget) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// The worst case of the next call, its reply clamped to what tokens and money allow.
-pub fn bound(info: &ModelInfo, state: &State, ledger: &Ledger, system: &str, tools: &[ToolSpec]) -> Bound {
-    bound_of(info, ledger, input(info, state, system, tools), MAX_OUTPUT_TOKENS)
+/// The ledger of a session that starts or resumes, folded from its lines. Refused where the cost of a model cannot be
+/// capped.
+pub fn ledger(
+    start: &SessionStart,
+    lines: &[Line],
+    raise: Option<&Budget>,
+    agent: &ModelInfo,
+    referee: Option<&ModelInfo>,
+) -> Result<Ledger, SessionError> {
+    let ledger = gate::ledger(start, lines);
+    let budget = raise.unwrap_or(ledger.budget());
+    payable(agent, budget)?;
+    referee.map_or(Ok(()), |referee| payable(referee, budget))?;
+    Ok(ledger)
 }
 
-/// The worst case of a call that sends `input` and wants at most `most` tokens back, the reply clamped to what
+/// The worst case of a call that sends `sent` and wants at most `most` tokens back, the reply clamped to what
 /// tokens and money allow.
-pub fn bound_of(info: &ModelInfo, ledger: &Ledger, sent: Input, most: u32) -> Bound {
+pub fn bound(info: &ModelInfo, ledger: &Ledger, sent: Input, most: u32) -> Bound {
     if info.free && ledger.budget().max_tokens.is_none() {
         let reserved = Amounts { model_calls: 1, ..Amounts::default() };
         return Bound { reserved, max_output_tokens: most, input: sent };
     }
     let input = sent.most;
     let mut output = u64::from(most);
-    if let Some(left) = ledger.tokens_left() {
+    if let Some(left) = ledger.left_of(Cap::Tokens) {
         output = output.min(left.saturating_sub(input));
     }
-    if let (Some(left), Some(per_million)) = (ledger.cost_left(), info.price.output.filter(|p| *p > 0)) {
+    if let (Some(left), Some(per_million)) = (ledger.left_of(Cap::Cost), info.price.output.filter(|p| *p > 0))
+    {
         let left = left.saturating_sub(price(info.price.input, input));
         output = output.min(left.saturating_mul(1_000_000) / per_million);
     }
@@ -211,7 +218,7 @@ fn priced(info: &ModelInfo, usage: &Usage) -> Option<u64> {
     Some(total)
 }
 
-/// What a reply did cost.
+/// What an attempt did cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     /// What is charged.
@@ -222,9 +229,22 @@ pub struct Settled {
     pub notes: Vec<String>,
 }
 
-/// What a reply with `said` bytes did cost. What its report leaves out, and what cannot be true, counts at its
-/// worst case.
-pub fn settle(info: &ModelInfo, bound: &Bound, usage: &Usage, reported: Option<u64>, said: usize) -> Settled {
+/// What an attempt is charged: as reported; else its worst case, unless the model never worked on it. `None` is an
+pub fn settle(info: &ModelInfo, bound: &Bound, came: Option<&Result<ModelReply, ProviderFault>>) -> Settled {
+    let unreported = |amounts| Settled { amounts, source: CostSource::Estimated, notes: Vec::new() };
+    match came {
+        Some(Ok(reply)) => {
+            reported(info, bound, &reply.usage, reply.cost_micro_usd, reply.message.text_bytes())
+        }
+        Some(Err(fault)) if fault.usage.total().is_some() => reported(info, bound, &fault.usage, None, 0),
+        Some(Err(fault)) if !fault.sent => unreported(bound.spent(Some(0), Some(0))),
+        Some(Err(_)) | None => unreported(bound.reserved),
+    }
+}
+
+/// The charge of a reply with `said` bytes. What its report leaves out, and what cannot be true, counts at its worst
+/// case.
+fn reported(info: &ModelInfo, bound: &Bound, usage: &Usage, reported: Option<u64>, said: usize) -> Settled {
     let mut notes = Vec::new();
     let believed = believed(info, bound, usage, said, &mut notes);
     let tokens = believed.as_ref().and_then(Usage::total);
@@ -271,7 +291,7 @@ fn believed(
     }
     let fresh = counts.input_fresh.unwrap_or(0);
     let little_said = said as u64 / MOST_BYTES_PER_TOKEN;
-    // What a server of one's own reports costs nothing to believe.
+    // A free server has no reason to report too little.
     if !info.free && fresh.saturating_add(cached) < bound.input.least {
         notes.push(format!(
             "{} input tokens are reported for a request of at least {}; the maximum is counted",
@@ -287,15 +307,6 @@ fn believed(
         counts.output = Some(u64::from(bound.max_output_tokens).max(little_said));
     }
     Some(counts)
-}
-
-/// What a failed attempt did cost: what was reported; else its worst case, unless the model never worked on it.
-pub fn settle_failure(info: &ModelInfo, bound: &Bound, fault: &ProviderFault) -> Amounts {
-    match fault.usage.total() {
-        Some(_) => settle(info, bound, &fault.usage, None, 0).amounts,
-        None if fault.sent => bound.reserved,
-        None => bound.spent(Some(0), Some(0)),
-    }
 }
 
 #[cfg(test)]
@@ -323,11 +334,11 @@ mod tests {
             max_output_tokens: 9,
             input: Input { most: 90, least: 10 },
         };
-        let settled = |info: &ModelInfo, usage: &Usage, reported| settle(info, &bound, usage, reported, 80);
+        let settled = |info: &ModelInfo, usage: &Usage, cost| reported(info, &bound, usage, cost, 80);
         assert_eq!(settled(&info, &usage, None).source, CostSource::Unknown);
         info.price.output = Some(10_000_000);
-        let row = |usage: &Usage, reported| {
-            let Settled { amounts, source, notes } = settled(&info, usage, reported);
+        let row = |usage: &Usage, cost| {
+            let Settled { amounts, source, notes } = settled(&info, usage, cost);
             (amounts.tokens, amounts.cost_micro_usd, source, notes.len())
         };
         assert_eq!(row(&usage, None), (15, 70, CostSource::Priced, 0));
@@ -348,7 +359,7 @@ mod tests {
         let cached = Usage { input_fresh: Some(0), input_cache_read: Some(10), ..usage };
         assert_eq!(row(&cached, None).3, 0);
         info.free = true;
-        let free = settle(&info, &bound, &Usage::default(), None, 80);
+        let free = reported(&info, &bound, &Usage::default(), None, 80);
         assert_eq!((free.amounts.tokens, free.amounts.cost_micro_usd), (99, 0), "under a cap on tokens");
     }
 }

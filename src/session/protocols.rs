@@ -19,7 +19,7 @@ use crate::tools;
 use crate::transcript::{Event, Line, PlannedBranch, ProtocolStart, VariableValue};
 use base::error::{ErrorCode, Fault};
 use base::files;
-use base::ids::{Hash, RefName, SessionId};
+use base::ids::{Hash, RefName};
 use engine::photo::Workspace;
 
 /// The prompt of a session that a protocol steers.
@@ -216,8 +216,8 @@ pub fn needs_referee(protocol: &Protocol, referee: &Referee) -> Result<(), Fault
 pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>, SessionError> {
     let Some(Event::SessionStart(start)) = lines.first().map(|line| &line.event) else { return Ok(None) };
     let Some(asked) = &start.protocol else { return Ok(None) };
-    let id: SessionId = start.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
-    let path = workspace.session_folder(&id).join("blobs").join(asked.source.as_str());
+    let id = &start.session;
+    let path = workspace.session_folder(id).join("blobs").join(asked.source.as_str());
     let text = files::read_text(&path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
     if Hash::of(&text) != asked.source {
         let message = format!("the protocol of session {id} was changed after the session started");

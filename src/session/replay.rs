@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use crate::gate::{Gate, Refusal};
+use crate::gate::Gate;
 use crate::protocol::Protocol;
 use crate::session::driver::Session;
 use crate::session::opinion::Referee;
@@ -24,7 +24,7 @@ use crate::transcript::{self, EffectClass, Event, Line, ToolIntent, Transcript};
 use base::clock::Deadline;
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, SessionId};
-use darktable::render::{Quality, RenderRequest, Renderer};
+use darktable::render::{ByHand, Quality, RenderRequest, Renderer};
 use engine::lease::Lessor;
 use engine::photo::{Library, Workspace};
 
@@ -145,7 +145,8 @@ pub fn replay(
         };
         let deadline =
             Deadline::after(Arc::clone(&setup.clock), PATIENCE).with_cancel(setup.stop.soft.clone());
-        let rendered = session.engine.renderer.render(&request, &deadline).map_err(|e| Fault::from(&e))?;
+        let rendered =
+            session.engine.renderer.render(&request, &deadline, &ByHand).map_err(|e| Fault::from(&e))?;
         if rendered.pixel_hash != *picture.pixel_hash {
             let what = format!(
                 "the picture of state {} at {} pixels ({}) has other pixels: {} and not {}",
@@ -215,10 +216,9 @@ fn pictures(lines: &[Line]) -> Vec<Pictured<'_>> {
         else {
             continue;
         };
-        let known = [Quality::Preview, Quality::Judge].into_iter().find(|known| known.as_str() == quality);
-        if let Some(known) = known.filter(|_| seen.insert((state, long_edge, quality, pixel_hash))) {
-            let (line, long_edge) = (line.seq + 1, *long_edge);
-            all.push(Pictured { line, state, long_edge, quality: known, pixel_hash });
+        if seen.insert((state, long_edge, quality, pixel_hash)) {
+            let (line, long_edge, quality) = (line.seq + 1, *long_edge, *quality);
+            all.push(Pictured { line, state, long_edge, quality, pixel_hash });
         }
     }
     all
@@ -332,10 +332,9 @@ fn again(
         return Err(Fault::new(ErrorCode::NotFound, message).into());
     };
     let intent = ToolIntent { reserved: Amounts::default(), ..intent.clone() };
-    let permit = match session.gate.admit(Event::ToolCall(Box::new(intent.clone()))) {
+    let permit = match session.gate.admit(intent.clone())? {
         Ok(permit) => permit,
-        Err(Refusal::Transcript(error)) => return Err(error.into()),
-        Err(Refusal::Exhausted(exhausted)) => return Err(Fault::from(exhausted).into()),
+        Err(exhausted) => return Err(Fault::from(exhausted).into()),
     };
     let arguments = tool.check(&intent.call)?;
     // A call that failed has made no snapshot, and fails again.

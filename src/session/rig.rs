@@ -21,7 +21,7 @@ use base::redact::Redactor;
 use darktable::baseline::{FileFacts, Untouched};
 use darktable::frame::StoredSize;
 use darktable::layout::Layouts;
-use darktable::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::render::{Picture, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::state::{EditState, Params, Value};
 use engine::photo::{IngestOptions, Library, Workspace, ingest};
 use engine::vocabulary::Vocabulary;
@@ -155,8 +155,7 @@ impl Sums {
     pub fn knowing(lines: &[Line]) -> Self {
         let known = lines.iter().filter_map(|line| match &line.event {
             Event::Render { state, long_edge, quality, pixel_hash: Some(_), .. } => {
-                let known = [Quality::Preview, Quality::Judge].map(Quality::as_str);
-                Some((state.clone(), *long_edge, known.into_iter().find(|name| name == quality)?))
+                Some((state.clone(), *long_edge, quality.as_str()))
             }
             _ => None,
         });
@@ -165,7 +164,12 @@ impl Sums {
 }
 
 impl Renderer for Sums {
-    fn render(&self, request: &RenderRequest<'_>, _: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        _: &Deadline,
+        _: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         self.0.lock().unwrap().insert(key(request));
         Ok(picture(request, false))
     }

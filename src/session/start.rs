@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::budget::{Amounts, Budget, Ledger, Reserve};
+use crate::budget::{Budget, Reserve};
 use crate::conversation::ToolSpec;
 use crate::gate::Gate;
 use crate::prompts::Store;
@@ -19,7 +19,9 @@ use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
 use crate::session::{SessionError, listing, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
-use crate::transcript::{self, Event, Line, Outcome, PlannedBranch, SessionStart, Transcript, Vector};
+use crate::transcript::{
+    self, Event, Line, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
+};
 use base::clock::{Clock, Stop};
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::ids::{Hash, RefName, SessionId};
@@ -41,7 +43,7 @@ pub struct Setup {
     pub vocabulary: Arc<Vocabulary>,
     /// Parameter layouts.
     pub layouts: Arc<Layouts>,
-    /// The eyes.
+    /// What makes pictures.
     pub renderer: Arc<dyn Renderer>,
     /// How many pictures may be rendered at once.
     pub renderers: usize,
@@ -55,7 +57,7 @@ pub struct Setup {
     pub clock: Arc<dyn Clock>,
     /// What must not be written.
     pub redactor: Redactor,
-    /// A person's wish to end.
+    /// Cancelled when a person asks to stop.
     pub stop: Stop,
 }
 
@@ -173,21 +175,10 @@ pub(super) fn plan_with(
     let mut rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
     rendered.text = setup.redactor.clean(rendered.text);
     let tools = tools::specs();
-    let reserve = if info.free && budget.max_tokens.is_none() {
-        Reserve::default()
-    } else {
-        // One closing call: what has been said may be long by then, so a quarter of the cap at most.
-        let share = |cap: Option<u64>, least: u64| cap.map_or(0, |cap| least.min(cap / 4));
-        Reserve {
-            tokens: share(budget.max_tokens, 24_000),
-            cost_micro_usd: share(budget.max_cost_micro_usd, 100_000),
-            ..Reserve::default()
-        }
-    };
     let start = SessionStart {
-        session: SessionId::mint().to_string(),
-        mode: "mode_b".into(),
-        photo: workspace.id().to_string(),
+        session: SessionId::mint(),
+        mode: Mode::ModeB,
+        photo: workspace.id().clone(),
         raw_sha256: workspace.photo().raw.sha256.clone(),
         baseline,
         baseline_ref: request.from.clone(),
@@ -195,7 +186,7 @@ pub(super) fn plan_with(
         criteria,
         branches,
         budget: budget.clone(),
-        reserve,
+        reserve: Reserve::default(),
         provider: info.provider.clone(),
         model: info.model.clone(),
         prompt: format!("{}@{}", rendered.name, rendered.version),
@@ -254,7 +245,7 @@ pub fn planned(
 
 /// Starts a planned session: locks the photo, writes the header and the plan, renders the baseline.
 pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
-    let id: SessionId = plan.start.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
+    let id = plan.start.session.clone();
     let engine = engine(&setup, &plan.start.baseline)?;
     let lessor = Lessor::default();
     let photo = lock(&setup.workspace, &id, lessor.lease())?;
@@ -305,7 +296,7 @@ fn begin(
     // Without its header it is no session, and without its plan the model would be asked about nothing.
     let unnamed = folder.join("transcript.new");
     let transcript = Transcript::create(&unnamed, setup.clock.clone(), setup.redactor.clone())?;
-    let ledger = Ledger::new(plan.start.budget.clone(), plan.start.reserve);
+    let ledger = pricing::ledger(&plan.start, &[], None, setup.provider.info(), plan.referee.info())?;
     let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     gate.record(Event::SessionStart(Box::new(plan.start.clone())))?;
     gate.record(Event::Plan { text: plan.message.clone() })?;
@@ -368,16 +359,10 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
             .with("remedy", remedy)
             .into());
     }
-    let mut ledger = Ledger::new(state.start.budget.clone(), state.start.reserve);
-    for line in &read.lines {
-        crate::gate::fold(&mut ledger, line);
-    }
     // As at a start, and before anything is written.
-    let budget = with.raise.as_ref().unwrap_or(ledger.budget());
-    pricing::payable(setup.provider.info(), budget)?;
-    if let Referee::Model(referee) = &with.referee {
-        pricing::payable(referee.provider().info(), budget)?;
-    }
+    let raise = with.raise.as_ref();
+    let info = setup.provider.info();
+    let ledger = pricing::ledger(&state.start, &read.lines, raise, info, with.referee.info())?;
     let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
     let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
@@ -461,11 +446,10 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
 fn hidden_time(lines: &[Line]) -> Duration {
     let open = |line: &Line| match &line.event {
         // What was begun ahead was beside the session's own work.
-        Event::RenderIntent { ahead: true, .. } => None,
-        Event::ModelIntent { .. }
-        | Event::RefereeIntent(_)
-        | Event::ToolCall(_)
-        | Event::RenderIntent { .. } => Some(line.seq),
+        Event::RenderIntent(RenderIntent { ahead: true, .. }) => None,
+        Event::ModelIntent(_) | Event::RefereeIntent(_) | Event::ToolCall(_) | Event::RenderIntent(_) => {
+            Some(line.seq)
+        }
         _ => None,
     };
     let closed = |seq: u64| {
@@ -539,18 +523,6 @@ impl Session {
         let remedy = fault.remedy().map(|remedy| format!(" ({remedy})")).unwrap_or_default();
         self.fold(&Unwatched);
         self.finish(outcome, format!("{fault}{remedy}"), &Unwatched)
-    }
-}
-
-/// Amounts that a header's budget allows at most: shown by `--dry-run` as the upper bound of a session.
-pub fn upper_bound(budget: &Budget) -> Amounts {
-    Amounts {
-        iterations: budget.max_iterations,
-        branches: budget.max_branches,
-        renders: budget.max_renders.unwrap_or(u64::MAX),
-        model_calls: budget.max_model_calls(),
-        tokens: budget.max_tokens.unwrap_or(u64::MAX),
-        cost_micro_usd: budget.max_cost_micro_usd.unwrap_or(u64::MAX),
     }
 }
 

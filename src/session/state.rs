@@ -1,25 +1,26 @@
-//! A session's state: a pure fold of its transcript, and the question what to do next.
+//! A session's state: a pure fold of its transcript.
 //!
-//! [`State::fold`] takes one line, [`State::next`] answers with one [`Effect`]. Neither does any I/O or looks
+//! [`State::fold`] takes one line, [`State::next`] answers with one [`Effect`](crate::session::next::Effect). Neither does any I/O or looks
 //! at a clock: time comes in as a value. Resuming a session is folding its lines again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::budget::{Cap, Exhausted, Ledger, Stage};
+use crate::budget::Exhausted;
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::protocol::Protocol;
-use crate::protocol::machine::{Command, Phase as WaitState};
-pub use crate::session::effect::{Effect, Phase, StopRequest};
+use crate::protocol::machine::Phase as WaitState;
 use crate::session::steering::{self, FoldContext, Opinion, Steering};
-use crate::session::wording;
+pub use crate::tools::Phase;
 use crate::tools::{BranchView, CONFIRM_SESSION, RenderKey};
 use crate::transcript::{
-    EffectClass, Event, Flag, HeadState, JudgmentSource, Line, Outcome, SessionEnd, SessionStart, ToolIntent,
+    EffectClass, Event, FaultClass, Flag, HeadState, JudgmentSource, Line, ModelIntent, RenderIntent,
+    SessionEnd, SessionStart, ToolIntent, WrapUpReason,
 };
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
+use engine::photo::ProposalKind;
 
 /// Failed calls in a row after which the session wraps up.
 pub const MAX_BAD_CALLS: u32 = 5;
@@ -34,7 +35,7 @@ pub const REPEATS: [u32; 3] = [2, 3, 5];
 
 /// What a failed attempt left behind.
 #[derive(Clone, Debug, PartialEq)]
-enum Retry {
+pub(super) enum Retry {
     /// Try again as this attempt, after a pause.
     Again { attempt: u32, pause: Duration },
     /// The provider cannot go on.
@@ -50,7 +51,7 @@ pub struct State {
     pub phase: Phase,
     /// The conversation so far.
     pub messages: Vec<Message>,
-    /// Where the session stands.
+    /// The session's head.
     pub head: HeadState,
     /// The branches, in the order they were made.
     pub branches: Vec<BranchView>,
@@ -90,27 +91,27 @@ pub struct State {
     /// Questions to the referee that were let through.
     pub referee_calls: u64,
     opinion: Opinion,
-    /// Judged commits on which the referee was heard, or could not be.
+    /// Judged commits that have their second opinion, or cannot have one.
     opined: BTreeSet<(RefName, Hash)>,
-    /// Remarks that are still to be written down.
+    /// Flags that have not been recorded yet.
     owed: VecDeque<(RefName, Flag)>,
     remarks: BTreeMap<RefName, BTreeSet<Flag>>,
     proposal_ids: BTreeSet<String>,
     /// What the call under way proposed: its id, and whether it is for taste.
     proposing: Option<(String, bool)>,
-    pending: VecDeque<ToolCall>,
+    pub(super) pending: VecDeque<ToolCall>,
     results: Vec<ToolResult>,
-    open_tool: Option<(u64, Box<ToolIntent>)>,
-    interrupted: bool,
-    turn: u64,
+    pub(super) open_tool: Option<(u64, Box<ToolIntent>)>,
+    pub(super) interrupted: bool,
+    pub(super) turn: u64,
     attempt: u32,
-    replies: u64,
-    retry: Option<Retry>,
-    bad_calls: u32,
-    silent: u32,
-    wrap_up_replies: u32,
+    pub(super) replies: u64,
+    pub(super) retry: Option<Retry>,
+    pub(super) bad_calls: u32,
+    pub(super) silent: u32,
+    pub(super) wrap_up_replies: u32,
     repeats: BTreeMap<(String, String, Hash), u32>,
-    most_repeats: u32,
+    pub(super) most_repeats: u32,
 }
 
 impl State {
@@ -166,7 +167,7 @@ impl State {
         })
     }
 
-    /// Takes one line in.
+    /// Applies one line.
     pub fn fold(&mut self, line: &Line) {
         let open = self.open_tool.as_ref().map(|(_, intent)| intent.clone());
         let call = match &line.event {
@@ -191,7 +192,7 @@ impl State {
         match &line.event {
             Event::SessionStart(_) | Event::Protocol { .. } => {}
             Event::Brief { text, .. } => {
-                // What was done again and again before may be right now.
+                // Calls that were repeated before may be right in the new state.
                 self.repeats.clear();
                 self.most_repeats = 0;
                 self.bad_calls = 0;
@@ -226,21 +227,21 @@ impl State {
             }
             Event::Clarification { question, answer: None } => self.question = Some(question.clone()),
             Event::Clarification { answer: Some(answer), .. } => {
-                // An answer at once is part of the tool's result; a late one needs a message of its own, unless
-                // it is the machine that asked.
+                // An immediate answer is part of the tool's result; a later one needs a message of its own, unless
+                // the protocol asked.
                 let asks = |s: &Steering| s.run().phase() == WaitState::Asking;
                 let machine = self.steering.as_ref().is_some_and(asks);
                 if self.question.take().is_some() && self.open_tool.is_none() && !machine {
-                    self.say(&wording::answer(answer));
+                    self.say(&late_answer(answer));
                 }
             }
-            Event::ModelIntent { turn, attempt, reserved, max_output_tokens, .. } => {
+            Event::ModelIntent(ModelIntent { turn, attempt, reserved, max_output_tokens, .. }) => {
                 (self.turn, self.attempt) = (*turn, *attempt);
                 self.bound_input = reserved.tokens.saturating_sub(u64::from(*max_output_tokens));
                 self.retry = None;
             }
             Event::Attempt { class, message, pause_ms, ms, .. } => {
-                self.attempt_failed(class, message, *pause_ms, *ms)
+                self.attempt_failed(*class, message, *pause_ms, *ms)
             }
             Event::ModelReply { message, usage, ms, .. } => {
                 self.model_ms += ms;
@@ -262,7 +263,7 @@ impl State {
                 }
             }
             Event::ToolResult { intent, result, code, head, .. } => {
-                // A refused call was never dispatched, but it counts as one more of its kind.
+                // A refused call was never dispatched, but it counts as a repetition.
                 if intent.is_none()
                     && let Some(call) = self.pending.iter().find(|c| c.id == result.call_id).cloned()
                 {
@@ -270,10 +271,12 @@ impl State {
                 }
                 self.answered(result, *code, head);
             }
-            Event::RenderIntent { ahead: true, state, long_edge, quality, .. } => {
-                self.ahead.insert(RenderKey::new(state, *long_edge, quality), line.seq);
+            Event::RenderIntent(RenderIntent { ahead: true, state, long_edge, quality, .. }) => {
+                self.ahead.insert(RenderKey::new(state, *long_edge, *quality), line.seq);
             }
-            Event::RenderIntent { joins: Some(ahead), .. } => self.ahead.retain(|_, seq| seq != ahead),
+            Event::RenderIntent(RenderIntent { joins: Some(ahead), .. }) => {
+                self.ahead.retain(|_, seq| seq != ahead)
+            }
             Event::Render { intent, ms, .. } => {
                 self.render_ms += ms;
                 self.ahead.retain(|_, seq| Some(*seq) != *intent);
@@ -283,7 +286,7 @@ impl State {
                 if let Some(branch) = self.branches.iter_mut().find(|b| b.name == judgment.branch) {
                     branch.judgment = Some((**judgment).clone());
                 }
-                // What was remarked on an earlier state holds no longer, unless the branch was given up for it.
+                // Flags on an earlier state no longer apply, except those of a protocol.
                 if self.steering.is_none() {
                     self.remarks.remove(&judgment.branch);
                 }
@@ -297,7 +300,7 @@ impl State {
             }
             Event::WrapUp { text, reason } => {
                 self.phase = Phase::WrappingUp;
-                self.stopped |= reason == wording::STOPPED;
+                self.stopped |= *reason == WrapUpReason::Stopped;
                 self.retry = None;
                 self.silent = 0;
                 self.bad_calls = 0;
@@ -312,7 +315,7 @@ impl State {
             Event::Resumed { .. } => {
                 self.interrupted = true;
                 self.undo_open_call();
-                // Whoever takes it up wants the model asked again, whatever became of the last attempt.
+                // A resumed session calls the model again, however the last attempt ended.
                 self.retry = None;
                 if self.end.take().is_some() || self.phase == Phase::Ended {
                     let confirms = self.steering.as_ref().is_none_or(Steering::confirms);
@@ -342,20 +345,20 @@ impl State {
                 self.end = Some((**end).clone());
             }
             Event::Proposal { id, target, .. } => {
-                // A call that a crash cut is made again and says the same proposal twice.
+                // A call that runs again after a crash repeats its proposal.
                 if self.proposal_ids.insert(id.clone()) {
-                    let taste = target == "taste";
+                    let taste = *target == ProposalKind::Taste;
                     *self.proposed(taste) += 1;
                     self.proposing = Some((id.clone(), taste));
                 }
             }
-            Event::RenderIntent { .. } | Event::Gap { .. } | Event::Note { .. } => {}
+            Event::RenderIntent(_) | Event::Gap { .. } | Event::Note { .. } => {}
         }
     }
 
-    /// Forgets what a call did that a crash cut: it will be made again from where it began.
+    /// Undoes the effects of a call that a crash interrupted: it will run again from where it began.
     fn undo_open_call(&mut self) {
-        // Or it would be refused for what it did itself.
+        // Otherwise it would be refused because of its own first run.
         if let Some((id, taste)) = self.proposing.take() {
             self.proposal_ids.remove(&id);
             *self.proposed(taste) -= 1;
@@ -381,14 +384,14 @@ impl State {
         self.messages.push(Message::User { text: text.into(), images: Vec::new() });
     }
 
-    fn attempt_failed(&mut self, class: &str, message: &str, pause_ms: Option<u64>, ms: u64) {
+    fn attempt_failed(&mut self, class: FaultClass, message: &str, pause_ms: Option<u64>, ms: u64) {
         self.model_ms += ms;
         self.retry = match pause_ms {
             Some(pause) => {
                 Some(Retry::Again { attempt: self.attempt + 1, pause: Duration::from_millis(pause) })
             }
-            // Cut by the stage's end: not the provider's fault, the cap speaks next.
-            None if class == "deadline" => {
+            // Ended by the stage's deadline, not by the provider: the cap fires next.
+            None if class == FaultClass::Deadline => {
                 if self.phase == Phase::WrappingUp {
                     self.wrap_up_replies = MAX_WRAP_UP_REPLIES;
                 }
@@ -413,14 +416,14 @@ impl State {
 
     fn answered(&mut self, result: &ToolResult, code: Option<ErrorCode>, head: &HeadState) {
         if head.commit != self.head.commit {
-            // A look at a new state is no repetition; a change is, if it starts from the same state.
+            // Looking at a new state is no repetition; the same change from the same state is.
             self.repeats.retain(|(name, ..), _| name.starts_with("mutate "));
         }
         self.head = head.clone();
         self.proposing = None;
         let engine = self.open_tool.take().is_some_and(|(_, intent)| intent.engine);
         if engine {
-            // The model did not ask for it, and does not hear of it.
+            // The model did not make this call and is not told about it.
             return;
         }
         self.tool_calls += 1;
@@ -439,12 +442,12 @@ impl State {
         }
     }
 
-    /// A remark that is still to be written down.
+    /// A flag that has not been recorded yet.
     pub fn owed(&self) -> Option<&(RefName, Flag)> {
         self.owed.front()
     }
 
-    /// Gives a branch's judgment the remarks that were made on the branch.
+    /// Adds the flags of a branch to its judgment.
     fn remark(&mut self, name: &RefName) {
         let remarks = self.remarks.get(name).into_iter().flatten();
         let judged = self.branches.iter_mut().find(|b| &b.name == name).and_then(|b| b.judgment.as_mut());
@@ -459,8 +462,8 @@ impl State {
         branch.judgment.as_ref().map(|judgment| judgment.judged_score)
     }
 
-    /// The branch, with the commit judged, that a referee has still to be asked about, where there is one and no
-    /// protocol says when.
+    /// The next branch, with the commit judged, that the referee has not been asked about; `None` in a session with a
+    /// protocol, which asks by itself.
     pub fn wants_opinion(&self) -> Option<(RefName, Hash)> {
         if self.steering.is_some() || self.start.referee.is_none() {
             return None;
@@ -472,7 +475,7 @@ impl State {
             .find(|judged| !self.opined.contains(judged))
     }
 
-    /// How far the question to the referee has come that is being asked.
+    /// The progress of the present question to the referee.
     pub fn opinion(&self) -> &Opinion {
         self.steering.as_ref().map_or(&self.opinion, Steering::opinion)
     }
@@ -485,7 +488,7 @@ impl State {
         }
     }
 
-    /// Whether the protocol's present state is there to have the plan confirmed.
+    /// Whether the protocol's present state asks for the confirmation of the plan.
     pub fn asks_to_confirm(&self) -> bool {
         let tools = self.steering.as_ref().and_then(Steering::tools);
         tools.is_some_and(|tools| tools.contains(&CONFIRM_SESSION))
@@ -539,7 +542,7 @@ impl State {
         self.branches.iter().find(|b| &b.name == name).map(|b| &b.tip)
     }
 
-    /// Whether the agent itself judged at least one branch: what makes a spent budget a harvest.
+    /// Whether the agent itself judged at least one branch. A session that ran out of budget then counts as a success.
     pub fn has_agent_judgment(&self) -> bool {
         self.judged_by_agent() > 0
     }
@@ -549,128 +552,11 @@ impl State {
         let judgments = self.branches.iter().filter_map(|b| b.judgment.as_ref());
         judgments.filter(|j| j.source == JudgmentSource::Agent).count() as u64
     }
+}
 
-    /// What to do next at session time `elapsed`, given what a person at the keyboard has asked for.
-    pub fn next(&self, ledger: &Ledger, elapsed: Duration, halt: StopRequest) -> Effect {
-        let finish = |outcome, reason: &str| Effect::Finish { outcome, reason: reason.into() };
-        if self.phase == Phase::Ended {
-            return Effect::Done;
-        }
-        if halt == StopRequest::Now {
-            return finish(Outcome::Cancelled, wording::STOPPED_AT_ONCE);
-        }
-        if elapsed >= ledger.budget().time() {
-            return finish(self.outcome(Outcome::BudgetExhausted), "the time limit was reached");
-        }
-        if let Some((seq, intent)) = &self.open_tool
-            && self.interrupted
-        {
-            return Effect::Redo { seq: *seq, intent: intent.clone() };
-        }
-        if let Some((branch, flag)) = self.owed() {
-            return Effect::Flag(branch.clone(), *flag);
-        }
-        if self.open_tool.is_none()
-            && let Some((branch, commit)) = self.wants_opinion()
-        {
-            return Effect::Opinion { branch, commit };
-        }
-        let decides = |c: &Command| !matches!(c, Command::Work(_) | Command::Finish(_));
-        if let Some(steering) = self.steering.as_ref().filter(|s| s.wants_account())
-            && (!self.pending.is_empty() || steering.command().is_some_and(decides))
-        {
-            return Effect::ReportBudget;
-        }
-        if let Some(call) = self.pending.front() {
-            return Effect::Tool(call.clone());
-        }
-        if self.ending.is_some() && self.steering.is_none() {
-            return finish(self.outcome(Outcome::Completed), "");
-        }
-        if self.question.is_some() {
-            return finish(
-                Outcome::NeedsClarification,
-                "the model asks a question, and there was nobody to answer it",
-            );
-        }
-        if let Some(Command::Finish(ending)) = self.steering.as_ref().and_then(Steering::command) {
-            let outcome = steering::outcome(ending.kind);
-            let reason = if outcome == Outcome::Completed { "" } else { &ending.reason };
-            return finish(self.outcome(outcome), reason);
-        }
-        // A protocol bounds its own wrap-up, unless something has cut the work short.
-        let bounded = self.steering.is_none() || self.cap.is_some() || self.stopped;
-        if self.phase != Phase::WrappingUp {
-            if halt == StopRequest::WrapUp {
-                return Effect::WrapUp { cap: None, reason: wording::STOPPED.into() };
-            }
-            if let Some(exhausted) = self.fired(ledger, elapsed) {
-                return Effect::WrapUp { reason: exhausted.to_string(), cap: Some(exhausted) };
-            }
-            if let Some(steering) = self.steering.as_ref().filter(|s| s.run().stage() == Stage::WrapUp) {
-                let reason = format!("protocol state `{}`", steering.state_name());
-                return Effect::WrapUp { cap: None, reason };
-            }
-        } else if bounded && self.wrap_up_replies >= MAX_WRAP_UP_REPLIES {
-            return finish(
-                self.outcome(Outcome::BudgetExhausted),
-                "the model did not end the session itself",
-            );
-        }
-        if let Some(command) = self.steering.as_ref().and_then(Steering::command) {
-            return Effect::Carry(Box::new(command.clone()));
-        }
-        if self.silent >= MAX_SILENT_REPLIES && self.steering.is_none() {
-            let outcome =
-                if self.has_agent_judgment() { Outcome::Completed } else { Outcome::ProviderFailed };
-            return finish(self.outcome(outcome), "the model stopped calling tools");
-        }
-        let spoke_last = matches!(self.messages.last(), Some(Message::Assistant { .. }));
-        match &self.retry {
-            Some(Retry::GaveUp(reason)) => finish(self.outcome(Outcome::ProviderFailed), reason),
-            _ if spoke_last => Effect::Nudge(wording::nudge(self)),
-            Some(Retry::Again { attempt, pause }) => {
-                Effect::Model { turn: self.turn, attempt: *attempt, pause: *pause }
-            }
-            // A turn that a crash or the stage's end cut is taken again: turns count replies.
-            None => Effect::Model { turn: self.replies + 1, attempt: 1, pause: Duration::ZERO },
-        }
-    }
-
-    /// What the outcome is, given that a cap may have fired or a person stopped the session before.
-    fn outcome(&self, otherwise: Outcome) -> Outcome {
-        match (self.stopped, &self.cap) {
-            (true, _) => Outcome::Cancelled,
-            (false, Some(_)) => Outcome::BudgetExhausted,
-            (false, None) => otherwise,
-        }
-    }
-
-    /// The cap that ends the work now, if one does.
-    fn fired(&self, ledger: &Ledger, elapsed: Duration) -> Option<Exhausted> {
-        if let Some(cap) = self.cap {
-            return Some(cap);
-        }
-        let none = crate::budget::Amounts::default();
-        if let Err(exhausted) = ledger.admit(&none, elapsed) {
-            return Some(exhausted);
-        }
-        let (used, limit) = (ledger.settled().iterations, ledger.budget().max_iterations);
-        if ledger.stage() == Stage::Work && used >= limit {
-            return Some(Exhausted { cap: Cap::Iterations, used, reserved: 0, limit, wanted: 1 });
-        }
-        if self.steering.is_some() {
-            // A protocol ends an attempt that goes wrong, not the session.
-            return None;
-        }
-        if self.bad_calls >= MAX_BAD_CALLS {
-            let (used, limit) = (u64::from(self.bad_calls), u64::from(MAX_BAD_CALLS));
-            return Some(Exhausted { cap: Cap::BadCalls, used, reserved: 0, limit, wanted: 1 });
-        }
-        if self.most_repeats >= REPEATS[2] {
-            let (used, limit) = (u64::from(self.most_repeats), u64::from(REPEATS[2]));
-            return Some(Exhausted { cap: Cap::Loop, used, reserved: 0, limit, wanted: 1 });
-        }
-        None
-    }
+/// The photographer's late answer to a question.
+fn late_answer(answer: &str) -> String {
+    format!(
+        "The photographer answers your question: {answer}\n\nGo on: call `confirm_session` when the plan is clear."
+    )
 }

@@ -1,4 +1,4 @@
-//! The protocol's part of a session's state: the machine, and what it has asked for and not got yet.
+//! The protocol's part of a session's state: the machine, and the commands that it is waiting for.
 //!
 //! It is folded from the same lines as the rest. A tool call, its result, a reply without a call, a verdict:
 //! each is one line, and each line moves the machine at most by the event that it says. What no other line says
@@ -21,23 +21,23 @@ use crate::protocol::model::{Guard, Operand, Protocol};
 use crate::protocol::rules::{Ruling, Verdict};
 use crate::protocol::schema::{Flag as Remark, Output};
 use crate::referee::Side;
-use crate::session::wording;
 use crate::tools::{ATTEMPT_DONE, CONFIRM_SESSION, END_SESSION, ROLLBACK};
 use crate::transcript::{
-    Event, Flag, HeadState, Judgment, JudgmentSource, Line, Outcome, RefereeReply, ToolIntent,
+    Event, Flag, HeadState, Judgment, JudgmentSource, Line, Outcome, RefereeReply, ToolIntent, WrapUpReason,
 };
+use base::error::{ErrorCode, Fault};
 
-/// What is known of the line's surroundings: the state before it.
+/// What a line's meaning depends on.
 pub(super) struct FoldContext<'a> {
     /// The call that was under way.
     pub open: Option<&'a ToolIntent>,
     /// The call that a result belongs to.
     pub call: Option<&'a ToolCall>,
-    /// Where the session stands after the line.
+    /// The session's head after the line.
     pub head: &'a HeadState,
     /// The cap that fired first.
     pub cap: Option<Exhausted>,
-    /// Whether the session asks a question that a person answers here.
+    /// Whether the machine is waiting for a person's answer.
     pub asked: bool,
 }
 
@@ -48,20 +48,21 @@ pub struct Steering {
     pub protocol: Arc<Protocol>,
     run: Run,
     commands: VecDeque<Command>,
-    /// The numbers of the judgment that this attempt left of the branch at hand.
+    /// The numbers of the judgment that this attempt gave the present branch.
     judged: Option<Numbers>,
     /// Names of the tools that ran in this attempt.
     ran: Vec<String>,
     opinion: Opinion,
-    /// Whether a condition asks what is left of a cap, and whether something was spent since it was told.
-    accounts: bool,
-    stale: bool,
+    /// Whether a condition depends on what is left of the budget, and whether something was spent since the last
+    /// report.
+    asks_for_budget: bool,
+    budget_is_stale: bool,
 }
 
-/// How far the question to the referee has come that is being asked.
+/// The progress of a question to the referee.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Opinion {
-    /// What it said so far, each told of the new picture.
+    /// Its verdicts on the new picture so far.
     pub verdicts: Vec<Verdict>,
     /// The attempt at the present order, from 0.
     pub failures: u32,
@@ -69,11 +70,11 @@ pub struct Opinion {
     pub pause: Duration,
 }
 
-/// What a referee says, as its line has it.
+/// A referee's opinion as recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RefereeOutcome {
-    /// Of a pair, told of the new picture.
+    /// On a pair: the verdict on the new picture.
     Verdict {
         /// The verdict.
         verdict: Verdict,
@@ -85,16 +86,16 @@ pub enum RefereeOutcome {
 }
 
 impl RefereeOutcome {
-    /// An opinion on a pair, told of the picture that lay at `side`.
+    /// The verdict of an opinion on the picture at `side`.
     pub fn of(opinion: crate::referee::Opinion, side: Side) -> Self {
         Self::Verdict { verdict: opinion.verdict(side), why: opinion.why }
     }
 }
 
-/// What a referee's line comes to.
+/// The meaning of a referee's line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answered {
-    /// There is more to ask.
+    /// The question is not finished.
     NotYet,
     /// On a pair, all orders taken together.
     Verdict(Verdict),
@@ -105,7 +106,7 @@ pub enum Answered {
 }
 
 impl Opinion {
-    /// Takes a line in.
+    /// Applies a line.
     pub fn fold(&mut self, reply: &RefereeReply) -> Answered {
         let answered = self.answered(reply);
         if answered != Answered::NotYet {
@@ -138,7 +139,7 @@ impl Opinion {
     }
 }
 
-/// The remark of a branch's second opinion in a session without a protocol.
+/// The flag that a second opinion gives a branch in a session without a protocol.
 pub fn remark(answered: &Answered, score: u8) -> Option<Flag> {
     match answered {
         Answered::Unavailable(_) => Some(Flag::Unrefereed),
@@ -148,7 +149,7 @@ pub fn remark(answered: &Answered, score: u8) -> Option<Flag> {
     }
 }
 
-/// A protocol's remark, as the transcript says it.
+/// A protocol's flag as the transcript has it.
 pub fn flag(remark: Remark) -> Flag {
     match remark {
         Remark::Disputed => Flag::Disputed,
@@ -156,7 +157,7 @@ pub fn flag(remark: Remark) -> Flag {
     }
 }
 
-/// How a session ends whose run has ended so.
+/// The outcome of a session whose protocol ended like this.
 pub fn outcome(kind: EndKind) -> Outcome {
     match kind {
         EndKind::Completed => Outcome::Completed,
@@ -170,10 +171,10 @@ pub fn outcome(kind: EndKind) -> Outcome {
 }
 
 impl Steering {
-    /// The machine before its first event, on a photo that stands at `head`.
+    /// The machine before its first event, with the session at `head`.
     pub fn begin(protocol: Arc<Protocol>, head: HeadState) -> Self {
         let (run, commands) = Run::begin(&protocol, head);
-        let accounts = protocol
+        let asks_for_budget = protocol
             .states
             .iter()
             .flat_map(|state| &state.transitions)
@@ -186,8 +187,8 @@ impl Steering {
             judged: None,
             ran: Vec::new(),
             opinion: Opinion::default(),
-            accounts,
-            stale: accounts,
+            asks_for_budget,
+            budget_is_stale: asks_for_budget,
         }
     }
 
@@ -201,14 +202,14 @@ impl Steering {
         self.commands.front()
     }
 
-    /// How far the question to the referee has come.
+    /// The progress of the present question to the referee.
     pub fn opinion(&self) -> &Opinion {
         &self.opinion
     }
 
-    /// Whether what is left of the budget is to be told before the machine decides anything.
-    pub fn wants_account(&self) -> bool {
-        self.accounts && self.stale
+    /// Whether the machine needs a budget report before it decides anything.
+    pub fn wants_budget_report(&self) -> bool {
+        self.asks_for_budget && self.budget_is_stale
     }
 
     /// The present state's name.
@@ -227,16 +228,16 @@ impl Steering {
         &self.ran
     }
 
-    /// Whether some state has the plan confirmed by the model; where none has, it counts as confirmed.
+    /// Whether some state has the model confirm the plan; without one it counts as confirmed.
     pub fn confirms(&self) -> bool {
         let lists = |tools: &std::collections::BTreeSet<String>| tools.contains(CONFIRM_SESSION);
         self.protocol.states.iter().any(|state| state.tools.as_ref().is_some_and(lists))
     }
 
-    /// What the machine says to a call that the model wants to make: nothing, or why not.
-    pub fn refusal(&self, call: &ToolCall) -> Option<base::error::Fault> {
+    /// Why the machine refuses a call of the model, if it does.
+    pub fn refusal(&self, call: &ToolCall) -> Option<Fault> {
         if !self.commands.is_empty() {
-            return Some(wording::attempt_over(self.state_name()));
+            return Some(attempt_over(self.state_name()));
         }
         if call.name == ATTEMPT_DONE {
             return None;
@@ -248,10 +249,10 @@ impl Steering {
             _ => None,
         });
         let over = !commands.iter().any(|command| matches!(command, Command::RunTool { .. }));
-        refused.or_else(|| over.then(|| wording::attempt_over(self.state_name())))
+        refused.or_else(|| over.then(|| attempt_over(self.state_name())))
     }
 
-    /// Takes a line in.
+    /// Applies a line.
     pub(super) fn fold(&mut self, line: &Line, around: &FoldContext<'_>) {
         match &line.event {
             Event::Brief { .. } => {
@@ -283,7 +284,7 @@ impl Steering {
                 self.spent(settled, *ms);
                 let silent = matches!(message, crate::conversation::Message::Assistant { calls, .. } if calls.is_empty());
                 if silent && self.commands.is_empty() {
-                    // The original knows no tool that says it: a reply in words is the result.
+                    // The original format has no tool for this: a reply in words is the result.
                     self.step(match self.protocol.dialect {
                         Dialect::Compat => Input::Finished { fields: Numbers::new() },
                         Dialect::Strict => Input::Spoke,
@@ -301,7 +302,7 @@ impl Steering {
             Event::Protocol { event, .. } => {
                 let Ok(event) = serde_json::from_value::<Input>(event.clone()) else { return };
                 match &event {
-                    Input::Left { .. } => self.stale = false,
+                    Input::Left { .. } => self.budget_is_stale = false,
                     Input::Measured(_) => self.carried_out(|c| matches!(c, Command::Measure { .. })),
                     _ => self.carried_out(asks),
                 }
@@ -319,7 +320,7 @@ impl Steering {
                 self.step(Input::Answered { accepted: is_yes(answer) });
             }
             Event::WrapUp { reason, .. } if self.run.stage() == Stage::Work => {
-                self.step(if reason == wording::STOPPED {
+                self.step(if *reason == WrapUpReason::Stopped {
                     Input::Stop { now: false }
                 } else {
                     let cap = around.cap.map_or_else(String::new, |exhausted| exhausted.cap.to_string());
@@ -329,12 +330,12 @@ impl Steering {
             _ => {}
         }
         if around.head.branch.is_none() {
-            // There is no branch that could have it.
+            // There is no branch to flag.
             self.commands.retain(|c| !matches!(c, Command::Remark { .. }));
         }
     }
 
-    /// What the engine did of its own came back.
+    /// A call of the engine itself returned.
     fn acted(&mut self, call: &ToolCall, ok: bool, head: &HeadState) {
         if call.name == ROLLBACK {
             self.carried_out(|c| matches!(c, Command::Rollback { .. }));
@@ -360,8 +361,8 @@ impl Steering {
         self.step(Input::ToolReturned { tool, args, ok, head: Some(head.clone()) });
     }
 
-    /// Whether a call that came back is the attempt's end: the model says so, ends the session, or has left what
-    /// the state wants of it.
+    /// Ends the attempt if this call does: the model says so, ends the session, or has delivered what the state asks
+    /// for.
     fn maybe_finished(&mut self, call: &ToolCall, ok: bool) {
         let state = self.protocol.state(self.run.state());
         let wanted = state.is_some_and(|state| state.output == Some(Output::Judgment));
@@ -376,13 +377,13 @@ impl Steering {
         }
     }
 
-    /// A call that was not dispatched: not allowed here, wrong in itself, or one more than the budget has.
+    /// A call that was not dispatched: not allowed here, malformed, or beyond the budget.
     fn refused(&mut self, call: &ToolCall) {
         if !self.commands.is_empty() {
             return;
         }
         if call.name == ATTEMPT_DONE {
-            // It said something, and it is not done.
+            // The model spoke, but the attempt is not done.
             return self.step(Input::Spoke);
         }
         let (tool, args) = (call.name.clone(), call.arguments.clone());
@@ -395,7 +396,7 @@ impl Steering {
     }
 
     fn spent(&mut self, amounts: &Amounts, ms: u64) {
-        self.stale |= self.accounts;
+        self.budget_is_stale |= self.asks_for_budget;
         let limited = self.protocol.state(self.run.state()).is_some_and(|state| state.budget.is_some());
         if limited && self.run.phase() != WaitState::Ended {
             self.step(Input::Spent { amounts: *amounts, ms });
@@ -423,7 +424,7 @@ impl Steering {
     fn step(&mut self, event: Input) {
         let (run, commands) = self.run.clone().step(&self.protocol, event);
         self.run = run;
-        // Whatever leads on makes what was asked for before pointless; what was to be said and taken back stays.
+        // A new request replaces the older ones; flags, notes and rollbacks stay queued.
         if commands.iter().any(|c| asks(c) || matches!(c, Command::Finish(_))) {
             self.commands.retain(|c| !asks(c));
             self.opinion = Opinion::default();
@@ -437,7 +438,7 @@ impl Steering {
     }
 }
 
-/// Whether the machine waits for what a command brings.
+/// Whether the machine waits for the result of a command.
 fn asks(command: &Command) -> bool {
     matches!(
         command,
@@ -472,4 +473,11 @@ fn fields(judgment: &Judgment) -> Numbers {
 /// Whether a person's answer is a yes.
 fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// The refusal of a call whose attempt has ended in the meantime.
+fn attempt_over(state: &str) -> Fault {
+    let message =
+        format!("this attempt in `{state}` is over: what comes next is in the message that follows");
+    Fault::new(ErrorCode::StateError, message)
 }

@@ -6,12 +6,8 @@ use crate::protocol::schema::OnFail;
 use crate::session::state::{Phase, State};
 use crate::tools::{ATTEMPT_DONE, BranchView};
 use crate::transcript::{JudgmentSource, PlannedBranch, SessionStart};
-use base::error::{ErrorCode, Fault};
 
-/// The reason of a wrap-up that a person asked for.
-pub const STOPPED: &str = "the photographer asked to stop";
-
-/// The reason of an end that a person did not want to wait for.
+/// The reason of an end that a person forced.
 pub const STOPPED_AT_ONCE: &str = "stopped at once by the photographer";
 
 /// The first message: the plan, to be confirmed.
@@ -126,26 +122,12 @@ fn may_call(tools: Vec<&str>, all: bool) -> String {
     format!("You may call: {list}. Call `{ATTEMPT_DONE}` when you are done.")
 }
 
-/// Why a call is not made whose attempt has ended in between.
-pub fn attempt_over(state: &str) -> Fault {
-    let message =
-        format!("this attempt in `{state}` is over: what comes next is in the message that follows");
-    Fault::new(ErrorCode::StateError, message)
-}
-
 /// What the photographer is asked where a protocol has a gate.
 pub fn may_stand(state: &str) -> String {
     format!("The protocol asks: keep the changes made in `{state}`? [yes/no]")
 }
 
-/// The photographer's late answer to a question.
-pub fn answer(answer: &str) -> String {
-    format!(
-        "The photographer answers your question: {answer}\n\nGo on: call `confirm_session` when the plan is clear."
-    )
-}
-
-/// Said once to a reply that calls no tool.
+/// The answer to a first reply that calls no tool.
 pub fn nudge(state: &State) -> String {
     if let Some(steering) = &state.steering {
         let tools = steering.tools();
@@ -172,7 +154,7 @@ pub fn nudge(state: &State) -> String {
     )
 }
 
-/// Said when the wrap-up begins.
+/// The message that begins the wrap-up.
 pub fn wrap_up(state: &State, reason: &str) -> String {
     let open: Vec<&str> =
         state.branches.iter().filter(|b| b.judgment.is_none()).map(|b| b.name.as_str()).collect();

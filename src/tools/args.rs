@@ -377,3 +377,15 @@ pub fn parse<T: DeserializeOwned>(tool: &str, value: &Value) -> Result<T, Fault>
 fn invalid(tool: &str, message: &str) -> Fault {
     Fault::new(ErrorCode::InvalidInput, format!("{tool}: {message}"))
 }
+
+/// Arguments of `bind_layers`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BindLayers {
+    /// A look by name to start from; left out = what the photographer bound to this camera and lens.
+    #[serde(default)]
+    pub look: Option<String>,
+    /// 0 to 1, with a look; left out = the look's default.
+    #[serde(default)]
+    pub strength: Option<f64>,
+}

@@ -15,14 +15,14 @@ use crate::transcript::{HeadState, Judgment, SessionStart, Vector};
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, RefName};
 use darktable::layout::Layouts;
-use darktable::render::{RawFile, Renderer};
+use darktable::render::{Quality, RawFile, Renderer};
 use darktable::state::EditState;
 use engine::photo::{AppliedMove, Commit, Writer};
 use engine::vocabulary::{PhotoFacts, Vocabulary};
 use pixels::metrics::axes::Axis;
 use pixels::metrics::vectors::vector_axes;
 
-/// What stays the same for a whole session: the hands.
+/// What stays the same for a whole session.
 pub struct Engine {
     /// The moves.
     pub vocabulary: Arc<Vocabulary>,
@@ -30,7 +30,7 @@ pub struct Engine {
     pub layouts: Arc<Layouts>,
     /// What the vocabulary must know of the photo.
     pub facts: PhotoFacts,
-    /// The eyes.
+    /// The renderer, with work ahead.
     pub renderer: Queue,
     /// The raw.
     pub raw: RawFile,
@@ -54,13 +54,13 @@ impl Engine {
 pub struct RenderKey {
     pub(super) state: Hash,
     pub(super) long_edge: u32,
-    pub(super) quality: String,
+    pub(super) quality: Quality,
 }
 
 impl RenderKey {
     /// The picture of that state, longest side and level of quality.
-    pub fn new(state: &Hash, long_edge: u32, quality: &str) -> Self {
-        Self { state: state.clone(), long_edge, quality: quality.into() }
+    pub fn new(state: &Hash, long_edge: u32, quality: Quality) -> Self {
+        Self { state: state.clone(), long_edge, quality }
     }
 }
 
@@ -75,14 +75,40 @@ pub struct BranchView {
     pub judgment: Option<Judgment>,
 }
 
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The plan waits for the agent's confirmation.
+    Planned,
+    /// Exploring.
+    Running,
+    /// Judging and closing.
+    WrappingUp,
+    /// Closed.
+    Ended,
+}
+
+impl Phase {
+    /// As the model reads it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Running => "running",
+            Self::WrappingUp => "wrapping up",
+            Self::Ended => "ended",
+        }
+    }
+}
+
 /// The part of the session's state that tools may look at.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The header.
     pub start: SessionStart,
-    /// The phase, in a word.
-    pub phase: &'static str,
-    /// Where the session stands.
+    /// Where in its life.
+    pub phase: Phase,
+    /// The session's head.
     pub head: HeadState,
     /// Its branches.
     pub branches: Vec<BranchView>,
@@ -111,7 +137,7 @@ impl View {
 
 /// Everything a handler may touch.
 pub struct ToolContext<'a> {
-    /// The hands.
+    /// What stays the same.
     pub engine: &'a Engine,
     /// The photo, with the session's authority.
     pub photo: &'a mut Writer,
@@ -125,7 +151,7 @@ pub struct ToolContext<'a> {
     pub folder: &'a Path,
     /// Transcript line of this call.
     pub call: u64,
-    /// Told when a render starts.
+    /// Called when a render starts.
     pub on_render: &'a dyn Fn(&str),
 }
 
@@ -136,7 +162,7 @@ pub struct Answer {
     pub data: Value,
     /// Pictures for the model.
     pub images: Vec<ImageRef>,
-    /// Where the session stands now, if it moved.
+    /// The session's new head, if it moved.
     pub head: Option<HeadState>,
 }
 
@@ -168,7 +194,7 @@ pub struct ResolvedRef {
 }
 
 impl ToolContext<'_> {
-    /// Resolves `baseline`, a branch, tag or commit; nothing is where the session stands.
+    /// Resolves `baseline`, a branch, tag or commit; `None` is the session's head.
     pub fn place(&self, name: Option<&str>) -> Result<ResolvedRef, Fault> {
         let (name, commit) = match name.map(str::trim) {
             None | Some("" | "HEAD" | "head" | "current") => {
@@ -185,7 +211,7 @@ impl ToolContext<'_> {
         Ok(ResolvedRef { name, commit, state_hash: info.state, state })
     }
 
-    /// A commit, read once a session.
+    /// A commit, read once per session.
     pub fn commit(&self, hash: &Hash) -> Result<Commit, Fault> {
         let mut known = self.engine.commits.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(commit) = known.get(hash) {
@@ -202,7 +228,7 @@ impl ToolContext<'_> {
         moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline, &state)
     }
 
-    /// The branch that the session stands on.
+    /// The session's current branch.
     pub fn branch(&self) -> Result<RefName, Fault> {
         self.view.head.branch.clone().ok_or_else(|| {
             Fault::new(

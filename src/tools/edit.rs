@@ -8,9 +8,10 @@ use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, HeadState};
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, RefName};
+use darktable::render::Quality;
 use darktable::state::EditState;
-use engine::photo::Operation;
-use engine::vocabulary::ApplyRequest;
+use engine::photo::{LayerContext, Layers, Operation};
+use engine::vocabulary::{ApplyRequest, RegionsRequest, SpotError, fill, grey_card};
 
 /// A ref name, or a fault that says what is legal.
 fn ref_name(field: &str, name: &str) -> Result<RefName, Fault> {
@@ -98,6 +99,119 @@ pub fn tag(context: &mut ToolContext<'_>, args: args::Tag) -> Result<Answer, Fau
     context.photo.create_tag(&name, &place.commit, "").map_err(|e| Fault::from(&e))?;
     created(context, format!("refs/tags/{name}"), &place.commit, &place.state_hash, "create tag")?;
     Ok(json!({ "tag": name, "commit": place.commit }).into())
+}
+
+/// One move, or several, on many places as one step.
+pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegion) -> Result<Answer, Fault> {
+    let branch = context.branch()?;
+    let place = context.place(None)?;
+    let engine = context.engine;
+    let request = RegionsRequest { move_name: args.primitive_name.as_deref(), regions: &args.regions };
+    let version = engine.darktable_version();
+    let applied = engine
+        .vocabulary
+        .apply_regions(&request, &place.state, &engine.facts, &engine.layouts, version)
+        .map_err(|e| Fault::from(&e).with("field", "regions"))?;
+    let operation = Operation::of_regions(&request, &applied, &engine.vocabulary);
+    let mut answer = commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
+    answer.add("n_regions", json!(args.regions.len()));
+    // By these numbers remove_module takes one of them back.
+    let instances: Vec<_> = applied.moves.iter().map(|done| done.instance).collect();
+    answer.add("instances", json!(instances));
+    Ok(answer)
+}
+
+/// Retouching.
+pub fn apply_spot(context: &mut ToolContext<'_>, args: args::ApplySpot) -> Result<Answer, Fault> {
+    let branch = context.branch()?;
+    let place = context.place(None)?;
+    let engine = context.engine;
+    let version = engine.darktable_version();
+    let refused = |e: SpotError| Fault::from(&e).with("field", "spots");
+    let (facts, layouts) = (&engine.facts, &engine.layouts);
+    let mut spots =
+        engine.vocabulary.place_spots(&args.spots, &place.state, facts, layouts, version).map_err(refused)?;
+    if spots.iter().any(fill::is_wanting) {
+        let edge = context.view.start.preview_edge;
+        let probe = context.render(&fill::probe(&place.state), edge, Quality::Preview)?;
+        fill::measure(&mut spots, &probe.picture);
+    }
+    let applied =
+        engine.vocabulary.apply_spots(&spots, &place.state, facts, layouts, version).map_err(refused)?;
+    let operation = Operation::ApplySpot { spots: applied.spots.clone() };
+    let mut answer = commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
+    answer.add("spots", json!(applied.spots));
+    answer.add("spots_standing", json!(applied.standing));
+    Ok(answer)
+}
+
+/// White balance by a place that should be grey.
+pub fn balance_grey(context: &mut ToolContext<'_>, args: args::GreyCard) -> Result<Answer, Fault> {
+    context.branch()?;
+    let here = context.place(None)?;
+    let engine = context.engine;
+    let version = engine.darktable_version();
+    let probes = engine
+        .vocabulary
+        .grey_card_probes(&here.state, &engine.facts, &engine.layouts, version)
+        .map_err(|e| Fault::from(&e))?;
+    let edge = context.view.start.preview_edge;
+    let mut look = |probe| context.render(probe, edge, Quality::Preview).map(|rendered| rendered.picture);
+    let [plain, red, blue] = &probes;
+    let (plain, red, blue) = (look(plain)?, look(red)?, look(blue)?);
+    let place = grey_card::Patch { center: args.center, radius: args.radius.unwrap_or(grey_card::RADIUS) };
+    let values = grey_card::solve([&plain, &red, &blue], &place).map_err(|e| Fault::from(&e))?;
+    let args = args::ApplyPrimitive {
+        primitive_name: grey_card::MOVE.to_owned(),
+        parameter_values: values,
+        mask: None,
+        label: Some("grey card".to_owned()),
+    };
+    apply_primitive(context, args)
+}
+
+/// Binds the layers on the current branch.
+pub fn bind_layers(context: &mut ToolContext<'_>, args: args::BindLayers) -> Result<Answer, Fault> {
+    let branch = context.branch()?;
+    let place = context.place(None)?;
+    let layers = match (args.look, args.strength) {
+        (Some(name), strength) => Layers::Look { name, strength },
+        (None, None) => Layers::Bound,
+        (None, Some(_)) => {
+            let message = "`strength` goes with `look`";
+            return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "strength"));
+        }
+    };
+    let engine = context.engine;
+    let layers_of = LayerContext {
+        vocabulary: &engine.vocabulary,
+        facts: &engine.facts,
+        layouts: &engine.layouts,
+        darktable: engine.darktable_version(),
+    };
+    let file = context.photo.workspace().photo().facts.clone();
+    let bound =
+        engine::photo::bind_layers(&layers, &place.state, &file, layers_of).map_err(|e| Fault::from(&e))?;
+    let report = json!(bound.report);
+    let mut answer = match bound.operation {
+        Some(operation) => commit(context, &branch, &bound.state, operation, None)?,
+        None => json!({ "branch": branch, "unchanged": true }).into(),
+    };
+    answer.add("layers", report);
+    Ok(answer)
+}
+
+/// Gives the branch the state that the attempt began from, as a commit of its own: what was tried stays in
+/// its history.
+pub fn rollback(context: &mut ToolContext<'_>, args: args::Rollback) -> Result<Answer, Fault> {
+    let to = context.place(Some(&args.commit))?;
+    let branch = match args.branch {
+        Some(name) => Some(name.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?),
+        None => context.view.head.branch.clone(),
+    };
+    // Off a branch nothing can have been edited.
+    let Some(branch) = branch else { return Ok(json!({ "unchanged": true }).into()) };
+    commit(context, &branch, &to.state, Operation::Rollback { to: to.commit }, None)
 }
 
 /// Records a new state on a branch and moves the session there.

@@ -47,13 +47,13 @@ pub fn propose_taste(context: &mut ToolContext<'_>, args: args::ProposeTaste) ->
     };
     let made = context.view.proposals.0;
     let proposed = ProposedText { kind: ProposalKind::Taste, file: args.file, text: args.text, category };
-    propose(context, proposed, made, MAX_TASTE_PROPOSALS, "taste")
+    propose(context, proposed, made, MAX_TASTE_PROPOSALS)
 }
 
 pub fn propose_notes(context: &mut ToolContext<'_>, args: args::ProposeNotes) -> Result<Answer, Fault> {
     let made = context.view.proposals.1;
     let proposed = ProposedText { kind: ProposalKind::Notes, file: None, text: args.text, category: None };
-    propose(context, proposed, made, MAX_NOTE_PROPOSALS, "notes")
+    propose(context, proposed, made, MAX_NOTE_PROPOSALS)
 }
 
 fn propose(
@@ -61,18 +61,26 @@ fn propose(
     proposed: ProposedText,
     made: usize,
     most: usize,
-    target: &str,
 ) -> Result<Answer, Fault> {
+    let target = proposed.kind;
     if made >= most {
         let message = format!(
-            "a session proposes at most {most} of these for {target}; they wait for the photographer"
+            "a session proposes at most {most} of these for {}; they wait for the photographer",
+            word(target)
         );
         return Err(Fault::new(ErrorCode::StateError, message));
     }
     context.photo.set_call(Some(context.call));
     let proposal = context.photo.propose(proposed).map_err(|e| Fault::from(&e))?;
-    let event =
-        Event::Proposal { id: proposal.id.clone(), target: target.into(), text: proposal.proposed.text };
+    let event = Event::Proposal { id: proposal.id.clone(), target, text: proposal.proposed.text };
     context.gate.record(event).map_err(|e| fatal(&e))?;
     Ok(json!({ "proposal": proposal.id, "status": "waits for the photographer" }).into())
+}
+
+/// What a proposal is for, as the model reads it.
+pub fn word(target: ProposalKind) -> &'static str {
+    match target {
+        ProposalKind::Taste => "taste",
+        ProposalKind::Notes => "notes",
+    }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::tools::args::{AskClarification, ConfirmSession, EndSession, Nothing};
-use crate::tools::{Answer, ToolContext};
+use crate::tools::args::{AskClarification, AttemptDone, ConfirmSession, EndSession, Nothing};
+use crate::tools::{Answer, Phase, ToolContext};
 use crate::transcript::{Event, Party};
 use base::error::{ErrorCode, Fault};
 
 /// Longest free text that a lifecycle tool takes, in characters.
 const TEXT_LIMIT: usize = 4_000;
+/// The longest summary of an attempt that is kept, in characters.
+const SUMMARY_LIMIT: usize = 600;
 
 /// Free text: not empty, not endless.
 pub fn text(field: &str, text: &str, limit: usize) -> Result<String, Fault> {
@@ -74,13 +76,18 @@ pub fn end_session(context: &mut ToolContext<'_>, args: EndSession) -> Result<An
     let summary = text("session_summary", &args.session_summary, TEXT_LIMIT)?;
     let open: Vec<&str> =
         context.view.branches.iter().filter(|b| b.judgment.is_none()).map(|b| b.name.as_str()).collect();
-    if !open.is_empty() && context.view.phase == "running" {
+    if !open.is_empty() && context.view.phase == Phase::Running {
         let message = format!("judge every branch before you end; not judged: {}", open.join(", "));
         return Err(Fault::new(ErrorCode::StateError, message));
     }
     let tag_suggestion = args.tag_suggestion.map(|t| text("tag_suggestion", &t, 100)).transpose()?;
     context.gate.record(Event::EndRequested { summary, tag_suggestion }).map_err(|e| fatal(&e))?;
     Ok(json!({ "ending": true, "branches": branches(context) }).into())
+}
+
+pub fn attempt_done(_: &mut ToolContext<'_>, args: AttemptDone) -> Result<Answer, Fault> {
+    let summary: String = args.summary.chars().take(SUMMARY_LIMIT).collect();
+    Ok(json!({ "done": true, "summary": summary }).into())
 }
 
 pub fn status(context: &mut ToolContext<'_>, _: Nothing) -> Result<Answer, Fault> {
@@ -99,7 +106,7 @@ pub fn status(context: &mut ToolContext<'_>, _: Nothing) -> Result<Answer, Fault
     put("cost_micro_usd", budget.max_cost_micro_usd, spent.cost_micro_usd);
     put("renders", budget.max_renders, spent.renders);
     Ok(json!({
-        "phase": context.view.phase,
+        "phase": context.view.phase.word(),
         "budget_remaining": remaining,
         "iterations_so_far": spent.iterations,
         "branches_so_far": branches(context),

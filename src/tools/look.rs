@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::tools::args;
 use crate::tools::context::ResolvedRef;
+use crate::tools::learn::word;
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, file_remedy};
 use base::error::{Coded, ErrorCode, Fault};
@@ -146,7 +147,7 @@ fn missing() -> Fault {
     Fault::new(ErrorCode::StateError, "a picture did not come back")
 }
 
-/// The mask of a move that stands, the last one of that name.
+/// The mask of the last move of that name that is in effect.
 fn mask_of(moves: &[AppliedMove], name: &str) -> Result<MaskSpec, Fault> {
     let masked = || moves.iter().filter(|applied| applied.mask.is_some());
     let found = masked().rev().find(|applied| applied.name == name);
@@ -264,7 +265,7 @@ fn headline(event: &Event) -> Option<String> {
             Some(format!("{name} -> {} ({op})", commit.short()))
         }
         Event::Judgment(j) => Some(format!("judged {} {}/5", j.branch, j.judged_score)),
-        Event::Proposal { target, text, .. } => Some(format!("proposed for {target}: {text}")),
+        Event::Proposal { target, text, .. } => Some(format!("proposed for {}: {text}", word(*target))),
         Event::Gap { description } => Some(format!("gap: {description}")),
         Event::CapFired { exhausted } => Some(exhausted.to_string()),
         _ => None,

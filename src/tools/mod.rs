@@ -9,28 +9,24 @@ mod args;
 mod blobs;
 mod context;
 mod edit;
-mod grey_card;
 mod judge;
-mod layers;
 mod learn;
 mod lifecycle;
 mod look;
 mod measures;
 mod pictures;
-mod regions;
-mod spots;
-mod steered;
 
 use serde_json::Value;
 
 pub use blobs::BlobStore;
-pub use context::{Answer, BranchView, Engine, RenderKey, ToolContext, View, millis};
+pub use context::{Answer, BranchView, Engine, Phase, RenderKey, ToolContext, View, millis};
 pub use judge::{Measured, baseline_preview, default_judgment, moves_of, verify_claim};
 pub use measures::Measures;
+pub use pictures::NoPicture;
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};
-use crate::gate::Permit;
+use crate::gate::{Permit, ToolRun};
 use crate::transcript::EffectClass;
 use base::error::{ErrorCode, Fault};
 
@@ -129,7 +125,7 @@ pub static TOOLS: &[Tool] = &[
         Iteration,
         Target::Current,
         args::ApplyPerRegion,
-        regions::apply_per_region,
+        edit::apply_per_region,
         r#"{"primitive_name": "exposure", "regions": [{"mask": {"shape": "ellipse", "center": [0.4, 0.3], "radius": [0.1, 0.06]}, "parameter_values": {"ev": 0.3}}, {"mask": {"shape": "circle", "center": [0.7, 0.6], "radius": 0.1}, "parameter_values": {"ev": -0.3}}]}"#,
         "Dodge and burn, or any move on 1 to 32 places at once, as one step and one snapshot. Either one primitive_name for all regions, or `ops` in each region (64 moves together). One bad region refuses the whole batch and is named, counted from 0. The same region at its neutral value takes it back."
     ),
@@ -151,7 +147,7 @@ pub static TOOLS: &[Tool] = &[
         Iteration,
         Target::Current,
         args::ApplySpot,
-        spots::apply_spot,
+        edit::apply_spot,
         r#"{"spots": [{"action": "heal", "x": 0.31, "y": 0.22, "radius": 0.015}]}"#,
         "Retouch: heal or clone away blemishes (dust, litter; wires and scratches by `path`), fill or blur a place, or take such spots back. Many spots in one call are one step; the same spot again changes nothing."
     ),
@@ -172,8 +168,8 @@ pub static TOOLS: &[Tool] = &[
         EXPLORE,
         Iteration,
         Target::Current,
-        layers::BindLayers,
-        layers::bind_layers,
+        args::BindLayers,
+        edit::bind_layers,
         r#"{"look": "quiet_evening", "strength": 0.6}"#,
         "Start from a look, or, without arguments, from what the photographer bound to this photo's camera and lens. One step, before the moves. Says which camera and lens it is and what was applied; doing it again changes nothing."
     ),
@@ -261,7 +257,7 @@ pub static TOOLS: &[Tool] = &[
         Iteration,
         Target::Current,
         args::GreyCard,
-        grey_card::grey_card,
+        edit::balance_grey,
         r#"{"center": [0.42, 0.6]}"#,
         "White balance by a place that should be neutral grey: measures it on linear light (three small renders) and sets the gains. Replaces warmth and tint."
     ),
@@ -445,7 +441,7 @@ pub static STEERED: &[Tool] = &[
         Free,
         Target::Nothing,
         args::AttemptDone,
-        steered::attempt_done,
+        lifecycle::attempt_done,
         r#"{"summary": "Shadows lifted by 0.6 EV, looked at twice."}"#,
         "Say that you are done with what the present state asks for. It is checked then; if it fails, you are told why and may try again."
     ),
@@ -456,7 +452,7 @@ pub static STEERED: &[Tool] = &[
         Free,
         Target::NamedOrCurrent("branch"),
         args::Rollback,
-        steered::rollback,
+        edit::rollback,
         r#"{"commit": "0123abcd"}"#,
         "Take an attempt back."
     ),
@@ -492,7 +488,7 @@ impl Tool {
         &self,
         context: &mut ToolContext<'_>,
         arguments: &Value,
-        permit: Permit,
+        permit: Permit<ToolRun>,
     ) -> Result<Answer, Fault> {
         let answer = (self.run)(context, arguments);
         drop(permit);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::budget::Amounts;
-use crate::gate::Permit;
+use crate::gate::{Permit, Render};
 use crate::tools::context::{RenderKey, ResolvedRef, ToolContext, millis};
-use crate::transcript::Event;
+use crate::transcript::{Event, RenderIntent};
 use base::error::{ErrorCode, Fault};
 use base::ids::RefName;
 use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
@@ -22,20 +22,49 @@ use pixels::metrics::stats::ImageStats;
 const ONE_RENDER: Amounts =
     Amounts { iterations: 0, branches: 0, renders: 1, model_calls: 0, tokens: 0, cost_micro_usd: 0 };
 
+/// Why there is no picture.
+#[derive(Debug)]
+pub enum NoPicture {
+    /// The gate refused, or nothing could be written down.
+    Refused(Fault),
+    /// The renderer failed.
+    Failed(RenderError),
+}
+
+impl From<Fault> for NoPicture {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(fault)
+    }
+}
+
+impl From<NoPicture> for Fault {
+    fn from(reason: NoPicture) -> Self {
+        match reason {
+            NoPicture::Refused(fault) => fault,
+            NoPicture::Failed(error) => Self::from(&error),
+        }
+    }
+}
+
 impl ToolContext<'_> {
     /// The picture of a state, if it is there already and was asked for before.
     pub fn looked_at(&self, state: &EditState, long_edge: u32, quality: Quality) -> Option<Rendered> {
-        // What was begun ahead is no one's picture until it is paid for.
-        let unpaid =
-            self.view.ahead.contains_key(&RenderKey::new(&state.hash(), long_edge, quality.as_str()));
+        // A picture that was begun ahead is not available until it is paid for.
+        let unpaid = self.view.ahead.contains_key(&RenderKey::new(&state.hash(), long_edge, quality));
         let request = RenderRequest { raw: &self.engine.raw, state, long_edge, quality };
         (!unpaid).then(|| self.engine.renderer.cached(&request)).flatten()
     }
 
     /// The picture of a state: from the cache, or rendered under a permit.
-    pub fn render(&mut self, state: &EditState, long_edge: u32, quality: Quality) -> Result<Rendered, Fault> {
+    pub fn render(
+        &mut self,
+        state: &EditState,
+        long_edge: u32,
+        quality: Quality,
+    ) -> Result<Rendered, NoPicture> {
         let rendered = self.render_all(&[state], long_edge, quality)?;
-        rendered.into_iter().next().ok_or_else(|| Fault::new(ErrorCode::StateError, "no picture came back"))
+        let missing = || Fault::new(ErrorCode::StateError, "no picture came back");
+        Ok(rendered.into_iter().next().ok_or_else(missing)?)
     }
 
     /// The pictures of several states, in order: those that are not in the cache are rendered under a permit
@@ -45,22 +74,24 @@ impl ToolContext<'_> {
         states: &[&EditState],
         long_edge: u32,
         quality: Quality,
-    ) -> Result<Vec<Rendered>, Fault> {
+    ) -> Result<Vec<Rendered>, NoPicture> {
+        let key = |state: &EditState| RenderKey::new(&state.hash(), long_edge, quality);
         let mut pictures: Vec<Option<Rendered>> = Vec::new();
-        let mut permits: Vec<(&EditState, Permit)> = Vec::new();
+        let mut permits: Vec<(&EditState, Permit<Render>)> = Vec::new();
         for state in states {
             let found = self.looked_at(state, long_edge, quality);
             match &found {
-                Some(found) => self.note_render(None, state, long_edge, quality, Ok(found), found.elapsed)?,
+                Some(found) => self.record_render(None, key(state), Ok(found), found.elapsed)?,
                 // The same picture twice is rendered once.
                 None if states.iter().take(pictures.len()).any(|earlier| earlier == state) => {}
                 None => match self.admit(state, long_edge, quality) {
                     Ok(permit) => permits.push((*state, permit)),
                     Err(fault) => {
                         for (state, permit) in permits {
-                            self.give_back(permit, state, long_edge, quality)?;
+                            let why = "not begun: there was no room for the others";
+                            self.not_rendered(permit.seq(), key(state), why)?;
                         }
-                        return Err(fault);
+                        return Err(fault.into());
                     }
                 },
             }
@@ -74,12 +105,12 @@ impl ToolContext<'_> {
                 permits.iter().map(|(state, permit)| (*state, permit.seq())).collect();
             let results = self.develop(permits, long_edge, quality);
             let took = self.gate.elapsed().saturating_sub(started);
-            self.note_troubles()?;
+            self.note_repairs()?;
             let mut failed = None;
             for (at, ((state, seq), result)) in wanted.into_iter().zip(results).enumerate() {
                 // Rendered side by side, they are waited for once.
                 let waited = if at == 0 { took } else { Duration::ZERO };
-                self.note_render(Some(seq), state, long_edge, quality, result.as_ref(), waited)?;
+                self.record_render(Some(seq), key(state), result.as_ref(), waited)?;
                 match result {
                     Ok(rendered) => drop(fresh.insert(state.hash(), rendered)),
                     Err(error) => drop(failed.get_or_insert(error)),
@@ -87,8 +118,8 @@ impl ToolContext<'_> {
             }
             if let Some(error) = failed {
                 return Err(match (&error, self.gate.check(&Amounts::default())) {
-                    (RenderError::Cut { cancelled: false, .. }, Err(exhausted)) => exhausted.into(),
-                    _ => Fault::from(&error),
+                    (RenderError::TimedOut { .. }, Err(exhausted)) => NoPicture::Refused(exhausted.into()),
+                    _ => NoPicture::Failed(error),
                 });
             }
         }
@@ -97,50 +128,31 @@ impl ToolContext<'_> {
         Ok(all.filter_map(|(state, found)| found.or_else(|| fresh.get(&state.hash()).cloned())).collect())
     }
 
-    /// Leave for one render that is asked for.
-    fn admit(&mut self, state: &EditState, long_edge: u32, quality: Quality) -> Result<Permit, Fault> {
-        let joins = self.view.ahead.remove(&RenderKey::new(&state.hash(), long_edge, quality.as_str()));
-        let estimate = self.estimate(long_edge, quality).filter(|_| joins.is_none());
-        let intent = Event::RenderIntent {
-            state: state.hash(),
-            long_edge,
-            quality: quality.as_str().into(),
-            reserved: ONE_RENDER,
-            ahead: false,
-            joins,
-            estimate_ms: estimate.map(millis),
-        };
-        self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())
-    }
-
-    /// Writes down that a render which was let through is not begun.
-    fn give_back(
+    /// The permit of a render that is asked for.
+    fn admit(
         &mut self,
-        permit: Permit,
         state: &EditState,
         long_edge: u32,
         quality: Quality,
-    ) -> Result<(), Fault> {
-        let event = Event::Render {
-            intent: Some(permit.seq()),
-            state: state.hash(),
-            long_edge,
-            quality: quality.as_str().into(),
-            pixel_hash: None,
-            settled: Amounts::default(),
-            error: Some("not begun: there was no room for the others".into()),
-            ms: 0,
-        };
-        self.gate.record(event).map_err(|e| Fault::from(&e).fatal())?;
-        Ok(())
+    ) -> Result<Permit<Render>, Fault> {
+        let key = RenderKey::new(&state.hash(), long_edge, quality);
+        let joins = self.view.ahead.remove(&key);
+        let estimate = self.estimate(long_edge, quality).filter(|_| joins.is_none());
+        let intent = RenderIntent { joins, ..intent(key, ONE_RENDER, estimate) };
+        self.permit(intent)
     }
 
-    /// Begins the preview of the state where the session stands, so that it is there when the model asks for it.
-    /// It takes nothing from the cap until then, and is not begun where it could not be paid or end in time.
+    fn permit(&mut self, intent: RenderIntent) -> Result<Permit<Render>, Fault> {
+        let admitted = self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?;
+        admitted.map_err(|exhausted| Fault::new(ErrorCode::BudgetExhausted, exhausted.to_string()).fatal())
+    }
+
+    /// Begins the preview of the session's present state, so that it is ready when the model asks for it. Until then it
+    /// takes nothing from the cap; it is not begun where it could not be paid for or end in time.
     pub fn render_ahead(&mut self) -> Result<(), Fault> {
         let (long_edge, quality) = (self.view.start.preview_edge, Quality::Preview);
         let place = self.place(None)?;
-        let look = RenderKey::new(&place.state_hash, long_edge, quality.as_str());
+        let look = RenderKey::new(&place.state_hash, long_edge, quality);
         let request = RenderRequest { raw: &self.engine.raw, state: &place.state, long_edge, quality };
         let estimate = self.estimate(long_edge, quality);
         if self.view.ahead.contains_key(&look)
@@ -150,17 +162,9 @@ impl ToolContext<'_> {
             return Ok(());
         }
         let against = self.seen_before(&place, long_edge, quality)?;
-        let intent = Event::RenderIntent {
-            state: place.state_hash,
-            long_edge,
-            quality: quality.as_str().into(),
-            reserved: Amounts::default(),
-            ahead: true,
-            joins: None,
-            estimate_ms: estimate.map(millis),
-        };
-        let permit = self.gate.admit(intent).map_err(|e| Fault::from(&e).fatal())?;
-        // What a look tells beside the picture is measured ahead as well.
+        let intent = RenderIntent { ahead: true, ..intent(look, Amounts::default(), estimate) };
+        let permit = self.permit(intent)?;
+        // The measurements that go with a look are made ahead as well.
         let measures = self.engine.measures.clone();
         let finish = move |rendered: &Rendered| measures.measure(rendered, &against);
         let dropped = self.engine.renderer.ahead(permit, &request, &self.gate.deadline(), finish);
@@ -182,23 +186,12 @@ impl ToolContext<'_> {
         Ok(seen.collect())
     }
 
-    /// Writes down that renders which were begun ahead came to nothing.
+    /// Records that renders begun ahead were not used.
     pub fn close_ahead(&mut self, which: impl Fn(u64) -> bool, why: &str) -> Result<(), Fault> {
         for (look, seq) in self.view.ahead.clone() {
             if which(seq) {
                 self.view.ahead.remove(&look);
-                let RenderKey { state, long_edge, quality } = look;
-                let event = Event::Render {
-                    intent: Some(seq),
-                    state,
-                    long_edge,
-                    quality,
-                    pixel_hash: None,
-                    settled: Amounts::default(),
-                    error: Some(why.into()),
-                    ms: 0,
-                };
-                self.gate.record(event).map_err(|e| Fault::from(&e).fatal())?;
+                self.not_rendered(seq, look, why)?;
             }
         }
         Ok(())
@@ -208,24 +201,22 @@ impl ToolContext<'_> {
         self.engine.renderer.estimate(&self.engine.raw.sha256, long_edge, quality)
     }
 
-    /// Runs the renderer, for which the permits are used up.
+    /// Runs the renderer, which uses up the permits.
     fn develop(
         &self,
-        permits: Vec<(&EditState, Permit)>,
+        permits: Vec<(&EditState, Permit<Render>)>,
         long_edge: u32,
         quality: Quality,
     ) -> Vec<Result<Rendered, RenderError>> {
         let raw = &self.engine.raw;
-        let requests: Vec<RenderRequest<'_>> =
-            permits.iter().map(|(state, _)| RenderRequest { raw, state, long_edge, quality }).collect();
-        self.engine.renderer.render_all(&requests, &self.gate.deadline())
+        let request = |(state, permit)| (RenderRequest { raw, state, long_edge, quality }, permit);
+        self.engine.renderer.render_all(permits.into_iter().map(request).collect(), &self.gate.deadline())
     }
 
-    /// Writes down what went wrong behind the pictures and was made good.
-    fn note_troubles(&mut self) -> Result<(), Fault> {
+    /// Records failures behind the pictures that were recovered from.
+    fn note_repairs(&mut self) -> Result<(), Fault> {
         for text in self.engine.renderer.take_notes() {
-            let note = Event::Note { text, details: serde_json::Map::new() };
-            self.gate.record(note).map_err(|e| Fault::from(&e).fatal())?;
+            self.record(Event::Note { text, details: serde_json::Map::new() })?;
         }
         Ok(())
     }
@@ -240,29 +231,34 @@ impl ToolContext<'_> {
         self.engine.measures.difference(a, b)
     }
 
-    fn note_render(
+    fn record_render(
         &mut self,
         intent: Option<u64>,
-        state: &EditState,
-        long_edge: u32,
-        quality: Quality,
+        key: RenderKey,
         result: Result<&Rendered, &RenderError>,
         took: Duration,
     ) -> Result<(), Fault> {
-        let event = Event::Render {
-            intent,
-            state: state.hash(),
-            long_edge,
-            quality: quality.as_str().into(),
-            pixel_hash: result.ok().map(|r| r.pixel_hash.clone()),
-            settled: Amounts { renders: u64::from(intent.is_some()), ..Amounts::default() },
-            error: result.err().map(ToString::to_string),
-            ms: millis(took),
-        };
+        let settled = Amounts { renders: u64::from(intent.is_some()), ..Amounts::default() };
+        let pixel_hash = result.ok().map(|rendered| rendered.pixel_hash.clone());
+        let error = result.err().map(ToString::to_string);
+        let RenderKey { state, long_edge, quality } = key;
+        let ms = millis(took);
+        self.record(Event::Render { intent, state, long_edge, quality, pixel_hash, settled, error, ms })
+    }
+
+    /// Records that an admitted render was not made.
+    fn not_rendered(&mut self, intent: u64, key: RenderKey, why: &str) -> Result<(), Fault> {
+        let RenderKey { state, long_edge, quality } = key;
+        let (intent, settled, error) = (Some(intent), Amounts::default(), Some(why.into()));
+        let (pixel_hash, ms) = (None, 0);
+        self.record(Event::Render { intent, state, long_edge, quality, pixel_hash, settled, error, ms })
+    }
+
+    fn record(&mut self, event: Event) -> Result<(), Fault> {
         self.gate.record(event).map(|_| ()).map_err(|e| Fault::from(&e).fatal())
     }
 
-    /// The numbers of a picture against the baseline's: the difference, and whether the vector's way was taken.
+    /// Compares a picture with the baseline's: the difference, and the movement in the vector's direction.
     pub fn versus_baseline(
         &mut self,
         branch: Option<&RefName>,
@@ -281,11 +277,17 @@ impl ToolContext<'_> {
     }
 }
 
-/// A picture held against the baseline's.
+fn intent(key: RenderKey, reserved: Amounts, estimate: Option<Duration>) -> RenderIntent {
+    let RenderKey { state, long_edge, quality } = key;
+    let estimate_ms = estimate.map(millis);
+    RenderIntent { state, long_edge, quality, reserved, ahead: false, joins: None, estimate_ms }
+}
+
+/// A picture compared with the baseline's.
 pub struct Comparison {
     /// How far apart.
     pub difference: Difference,
-    /// Whether the asked direction moved.
+    /// Whether it moved in the requested direction.
     pub check: VectorCheck,
     /// The axes that were asked for.
     pub axes: Vec<(Axis, i8)>,

@@ -1,146 +1,18 @@
-//! What can be said in a transcript.
+//! What a line says.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::budget::{Amounts, Budget, Exhausted, Reserve};
-use crate::conversation::{Finish, Message, ToolCall, ToolResult, Usage};
+use crate::budget::{Amounts, Budget, Exhausted};
+use crate::conversation::{Finish, Message, ToolResult, Usage};
+use crate::transcript::header::SessionStart;
+use crate::transcript::intent::{HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
 use base::error::ErrorCode;
-use base::ids::{Hash, RefName, VectorName};
-
-/// One axis to explore.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vector {
-    /// Its name; the branch is `branch_b_<name>`.
-    pub name: VectorName,
-    /// Where to push, in the photographer's words.
-    pub direction: String,
-    /// How far, in the photographer's words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intensity: Option<String>,
-}
-
-/// `NAME=DIRECTION[:INTENSITY]`; the last colon divides.
-impl std::str::FromStr for Vector {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let example = "write it like tone=\"more dramatic, open shadows\" or color=\"warmer\":subtle";
-        let (name, rest) = text.split_once('=').ok_or_else(|| example.to_owned())?;
-        let name: VectorName = name.trim().parse().map_err(|e: base::ids::InvalidName| e.to_string())?;
-        let (direction, intensity) = rest.rsplit_once(':').unwrap_or((rest, ""));
-        let unquoted = |text: &str| text.trim().trim_matches('"').trim().to_owned();
-        let (direction, intensity) = (unquoted(direction), unquoted(intensity));
-        if direction.is_empty() {
-            return Err(format!("it says no direction: {example}"));
-        }
-        Ok(Self { name, direction, intensity: (!intensity.is_empty()).then_some(intensity) })
-    }
-}
-
-/// A vector with the branch that will hold it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedBranch {
-    /// The branch.
-    pub branch: RefName,
-    /// The vector, or `None` for an open-ended depth branch.
-    pub vector: Option<Vector>,
-}
-
-/// The header line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SessionStart {
-    /// The session's id.
-    pub session: String,
-    /// `mode_b`.
-    pub mode: String,
-    /// The photo.
-    pub photo: String,
-    /// SHA-256 of the raw.
-    pub raw_sha256: Hash,
-    /// The commit that the session forks from.
-    pub baseline: Hash,
-    /// How it was named.
-    pub baseline_ref: String,
-    /// The photographer's brief.
-    pub brief: String,
-    /// What to judge by.
-    pub criteria: String,
-    /// The branches to make, in order.
-    pub branches: Vec<PlannedBranch>,
-    /// The caps.
-    pub budget: Budget,
-    /// The slice kept for the wrap-up.
-    pub reserve: Reserve,
-    /// The provider's name.
-    pub provider: String,
-    /// The model asked for.
-    pub model: String,
-    /// Prompt name, version and hash.
-    pub prompt: String,
-    /// SHA-256 of the template.
-    pub template_sha256: Hash,
-    /// The rendered system prompt: a blob.
-    pub system: Hash,
-    /// The tool list: a blob.
-    pub tools: Hash,
-    /// Longest side of previews, in pixels.
-    pub preview_edge: u32,
-    /// By how much the copy of the raw is smaller that previews come from; none, and they come from the raw.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proxy: Option<u32>,
-    /// Whether nobody is at the keyboard.
-    pub unattended: bool,
-    /// The seed.
-    pub seed: u64,
-    /// Version of darktable.
-    pub darktable: String,
-    /// Version of this program.
-    pub chemigram: String,
-    /// The protocol that steers it, if one does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<ProtocolStart>,
-    /// Who gives a second opinion, if anyone does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub referee: Option<RefereeStart>,
-}
-
-/// The protocol of a session, as it was loaded: loaded again in the same way it is the same protocol.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProtocolStart {
-    /// Its name.
-    pub name: String,
-    /// Its file's name, which says how it is written.
-    pub file: String,
-    /// Its text: a blob.
-    pub source: Hash,
-    /// The values of its variables.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub variables: BTreeMap<String, VariableValue>,
-    /// The tools that the host allowed; every one when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allowed: Option<Vec<String>>,
-}
-
-/// A value of a protocol's variable.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VariableValue {
-    /// The value.
-    pub value: Value,
-    /// Who gave it: `host`, `user` or `image`.
-    pub by: String,
-}
-
-/// Who gives second opinions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefereeStart {
-    /// Its provider; `offline` for the one that works from numbers alone.
-    pub provider: String,
-    /// Its model.
-    pub model: String,
-}
+use base::ids::{Hash, RefName};
+use darktable::render::Quality;
+use engine::photo::ProposalKind;
 
 /// Who said or did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,50 +24,6 @@ pub enum Party {
     Person,
     /// The program.
     Engine,
-}
-
-/// What a tool does to the world; decides gate, lease and retry safety.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EffectClass {
-    /// Looks only.
-    Read,
-    /// Needs pictures.
-    Render,
-    /// Changes the workspace.
-    Mutate,
-    /// Moves the session itself along.
-    Lifecycle,
-}
-
-/// Where a session stands: its own head, never the photo's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadState {
-    /// The branch, if one is checked out.
-    pub branch: Option<RefName>,
-    /// The commit.
-    pub commit: Hash,
-    /// Its state.
-    pub state: Hash,
-}
-
-/// A tool call that was let through the gate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ToolIntent {
-    /// The call as the model made it.
-    pub call: ToolCall,
-    /// What it does.
-    pub class: EffectClass,
-    /// What it may spend.
-    pub reserved: Amounts,
-    /// Where the session stood before it.
-    pub before: HeadState,
-    /// Where the branch that it names pointed before it (`None`: it did not exist), for recovery.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<(RefName, Option<Hash>)>,
-    /// Whether the engine made it because the protocol says so, and not the model.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub engine: bool,
 }
 
 /// Where a figure of cost comes from.
@@ -212,6 +40,71 @@ pub enum CostSource {
     Unknown,
     /// Costs nothing by nature.
     Free,
+}
+
+/// How a failed attempt at a model call is to be treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultClass {
+    /// Too many requests: retry after a pause.
+    RateLimit,
+    /// The server is overloaded or broken for the moment: retry.
+    Transient,
+    /// Connection refused, reset, cut, silent: retry.
+    Transport,
+    /// Key missing or wrong, or not allowed: never.
+    Auth,
+    /// No money or a spending limit: never.
+    Quota,
+    /// The request is too large for the model's context or the server: never as it stands.
+    TooLarge,
+    /// The request itself is wrong: never.
+    BadRequest,
+    /// The provider refused the content: never.
+    Refused,
+    /// The body makes no sense: retried once or twice.
+    Garbage,
+    /// The session's own deadline ended it; no provider says this.
+    Deadline,
+}
+
+impl FaultClass {
+    /// Whether another attempt may help.
+    pub fn retryable(self) -> bool {
+        matches!(self, Self::RateLimit | Self::Transient | Self::Transport | Self::Garbage)
+    }
+}
+
+/// Why the wrap-up begins; a line has it in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum WrapUpReason {
+    /// The photographer asked to stop.
+    Stopped,
+    /// A cap, or a state of the protocol.
+    Other(String),
+}
+
+impl WrapUpReason {
+    /// The words.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Stopped => "the photographer asked to stop",
+            Self::Other(words) => words,
+        }
+    }
+}
+
+impl From<String> for WrapUpReason {
+    fn from(words: String) -> Self {
+        if words == Self::Stopped.as_str() { Self::Stopped } else { Self::Other(words) }
+    }
+}
+
+impl From<WrapUpReason> for String {
+    fn from(reason: WrapUpReason) -> Self {
+        reason.as_str().to_owned()
+    }
 }
 
 /// Something a judgment's reader should know.
@@ -311,17 +204,13 @@ impl Outcome {
         }
     }
 
-    /// The process exit status. A spent budget with at least one branch judged by the agent is a harvest.
-    pub fn exit_status(self, harvest: bool) -> u8 {
+    /// The process exit status. A session that ran out of budget is a success if the agent judged a branch
+    /// (`judged`).
+    pub fn exit_status(self, judged: bool) -> u8 {
         match self {
             Self::Completed => 0,
-            Self::BudgetExhausted => {
-                if harvest {
-                    0
-                } else {
-                    20
-                }
-            }
+            Self::BudgetExhausted if judged => 0,
+            Self::BudgetExhausted => 20,
             Self::NeedsClarification => 21,
             Self::Cancelled => 22,
             Self::ProviderFailed => 23,
@@ -357,30 +246,6 @@ pub struct SessionEnd {
     /// Why, when it was not the agent's own end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-}
-
-/// A question to the referee that was let through the gate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RefereeIntent {
-    /// The branch that it is about, where it is about one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<RefName>,
-    /// The state of the picture that it is about.
-    pub state: Hash,
-    /// The other picture's state, for a comparison.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub against: Option<Hash>,
-    /// 1, or 2 when a pair is shown the other way round.
-    pub order: u8,
-    /// How often the pair is shown in all.
-    pub orders: u8,
-    /// Attempt at this question, from 1.
-    pub attempt: u32,
-    /// The worst case.
-    pub reserved: Amounts,
-    /// What is sent: a blob; absent when no model is asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<Hash>,
 }
 
 /// What the referee said, or why it said nothing.
@@ -447,27 +312,13 @@ pub enum Event {
         answer: Option<String>,
     },
     /// One attempt at a model call is about to be made.
-    ModelIntent {
-        /// Model turn, from 1.
-        turn: u64,
-        /// Attempt in this turn, from 1.
-        attempt: u32,
-        /// The worst case.
-        reserved: Amounts,
-        /// Cap on the reply.
-        max_output_tokens: u32,
-        /// Messages sent.
-        messages: u64,
-        /// What must be left for the call that closes the session after this one.
-        #[serde(default, skip_serializing_if = "Reserve::is_nothing")]
-        keep: Reserve,
-    },
+    ModelIntent(ModelIntent),
     /// The attempt failed.
     Attempt {
         /// Line of the intent.
         intent: u64,
         /// Class of the failure.
-        class: String,
+        class: FaultClass,
         /// HTTP status.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
@@ -523,31 +374,13 @@ pub enum Event {
         code: Option<ErrorCode>,
         /// What was really spent.
         settled: Amounts,
-        /// Where the session stands now.
+        /// The session's head after it.
         head: HeadState,
         /// Time it took.
         ms: u64,
     },
     /// A render is about to start.
-    RenderIntent {
-        /// State to render.
-        state: Hash,
-        /// Longest side.
-        long_edge: u32,
-        /// Quality level.
-        quality: String,
-        /// One render; nothing while nobody has asked for the picture.
-        reserved: Amounts,
-        /// Begun before anyone asked for the picture.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        ahead: bool,
-        /// Line of the intent that began this picture ahead: it is paid for now that it is asked for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        joins: Option<u64>,
-        /// Time that it is expected to take, by earlier renders of its kind.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        estimate_ms: Option<u64>,
-    },
+    RenderIntent(RenderIntent),
     /// A render ended, or was found in the cache (`intent` absent).
     Render {
         /// Line of the intent.
@@ -558,7 +391,7 @@ pub enum Event {
         /// Longest side asked.
         long_edge: u32,
         /// Quality level.
-        quality: String,
+        quality: Quality,
         /// The picture's identity.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pixel_hash: Option<Hash>,
@@ -621,8 +454,8 @@ pub enum Event {
     Proposal {
         /// Its id.
         id: String,
-        /// `taste` or `notes`.
-        target: String,
+        /// What it would change.
+        target: ProposalKind,
         /// The text.
         text: String,
     },
@@ -644,7 +477,7 @@ pub enum Event {
     /// The wrap-up begins.
     WrapUp {
         /// Why.
-        reason: String,
+        reason: WrapUpReason,
         /// What the model is told.
         text: String,
     },
@@ -685,20 +518,42 @@ pub enum Event {
     SessionEnd(Box<SessionEnd>),
 }
 
+impl Event {
+    /// The blobs that the line names, in no order.
+    pub fn blobs(&self) -> Vec<&Hash> {
+        match self {
+            Self::SessionStart(start) => {
+                let source = start.protocol.as_ref().map(|protocol| &protocol.source);
+                [&start.system, &start.tools].into_iter().chain(source).collect()
+            }
+            Self::Attempt { raw, .. } => raw.iter().collect(),
+            Self::ModelReply { raw, .. } => vec![raw],
+            Self::ToolResult { result, .. } => result.images.iter().map(|image| &image.sha256).collect(),
+            Self::RefereeIntent(intent) => intent.request.iter().collect(),
+            Self::Referee(reply) => reply.raw.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transcript::Line;
+    use base::seal;
+
+    /// A line of every kind, as builds before the typed transcript wrote them.
+    const EARLIER: &str = include_str!("earlier.jsonl");
 
     #[test]
-    fn a_vector_is_a_name_a_direction_and_perhaps_an_intensity() {
-        let read = |text: &str| text.parse().map(|v: Vector| (v.name.to_string(), v.direction, v.intensity));
-        let some = |a: &str, b: &str, c: Option<&str>| Ok((a.into(), b.into(), c.map(Into::into)));
-        assert_eq!(read("tone=more dramatic, open"), some("tone", "more dramatic, open", None));
-        assert_eq!(read("color=warmer:subtle"), some("color", "warmer", Some("subtle")));
-        assert_eq!(read("color=\"warmer\":\"very subtle\""), some("color", "warmer", Some("very subtle")));
-        assert_eq!(read("a=like this: evening:"), some("a", "like this: evening", None));
-        for bad in ["tone", "Tone=x", "=x", "tone=", "tone= :strong"] {
-            assert!(read(bad).is_err(), "{bad}");
+    fn lines_of_earlier_builds_are_read_and_written_again_byte_for_byte() {
+        for text in EARLIER.lines() {
+            let line: Line = serde_json::from_str(text).unwrap();
+            let again = serde_json::to_string(&line).unwrap();
+            assert!(text == again || text == seal::seal(b"", &again), "{text}\n{again}");
         }
+        let reasons = ["the photographer asked to stop", "protocol state `judge`"]
+            .map(|words| WrapUpReason::from(words.to_owned()));
+        assert_eq!(reasons, [WrapUpReason::Stopped, WrapUpReason::Other("protocol state `judge`".into())]);
     }
 }

@@ -1,13 +1,15 @@
 //! The transcript: a session's only truth. One JSON object a line, chained by hash, written before an
 //! effect and after it. Everything else about a session is a fold of these lines.
 
-mod blobs;
 mod event;
 mod file;
+mod header;
+mod intent;
 
 pub use event::{
-    CostSource, EffectClass, Event, Flag, HeadState, Judgment, JudgmentSource, Outcome, Party, PlannedBranch,
-    ProtocolStart, RefereeIntent, RefereeReply, RefereeStart, SessionEnd, SessionStart, ToolIntent,
-    VariableValue, Vector,
+    CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, Outcome, Party, RefereeReply, SessionEnd,
+    WrapUpReason,
 };
 pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, read};
+pub use header::{Mode, PlannedBranch, ProtocolStart, RefereeStart, SessionStart, VariableValue, Vector};
+pub use intent::{EffectClass, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};

@@ -27,7 +27,7 @@ use std::process::Command;
 
 use darktable::checks;
 use darktable::process::{Job, arguments};
-use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::render::{ByHand, Quality, RenderError, RenderRequest, Rendered, Renderer};
 use darktable::sandbox::SandboxPaths;
 use darktable::scratch::{Base, History, PICTURE, RenderJob, Scratch};
 use darktable::worker::Worker;
@@ -69,7 +69,7 @@ fn ask(worker: &Worker, path: &Path, deadline: &Deadline) -> Result<Rendered, Re
     let raw = RawFile { path: path.to_owned(), sha256: Hash::of(b"") };
     let state = EditState::default();
     let request = RenderRequest { raw: &raw, state: &state, long_edge: 64, quality: Quality::Preview };
-    worker.render(&request, deadline)
+    worker.render(&request, deadline, &ByHand)
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn servers_that_hang_flood_lie_or_leave_are_told_from_good_ones() {
         let state = EditState::default();
         let request = RenderRequest { raw: &raw, state: &state, long_edge: 300, quality: Quality::Preview };
         let hangs = ["sleep", "while"].iter().any(|word| server.contains(word));
-        let answer = worker.render(&request, &if hangs { within(limit) } else { patient() });
+        let answer = worker.render(&request, &if hangs { within(limit) } else { patient() }, &ByHand);
         assert_eq!(worker.children(), usize::from(answer.is_err() && !hangs), "{server}");
         (answer.map(|rendered| rendered.picture.width), worker.troubles())
     };
@@ -279,7 +279,7 @@ fn servers_that_hang_flood_lie_or_leave_are_told_from_good_ones() {
         &format!("{ready}; sleep 60"),
         &format!("{ready}; while :; do echo flood >&2; done"),
     ] {
-        assert!(matches!(behave(server), (Err(RenderError::Cut { cancelled: false, .. }), 0)), "{server}");
+        assert!(matches!(behave(server), (Err(RenderError::TimedOut { .. }), 0)), "{server}");
     }
     let lie = behave(&format!("{ready}; echo '@chemigram done'; exec cat"));
     assert!(matches!(&lie, (Err(RenderError::Untrusted(why)), 0) if why.contains("no file")), "{lie:?}");

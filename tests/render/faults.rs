@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use base::clock::ManualClock;
-use darktable::render::{Quality, RenderError, Rendered};
+use darktable::render::{ByHand, Quality, RenderError, Rendered};
 
 use super::*;
 
@@ -37,7 +37,8 @@ fn render(body: &str, deadline: &Deadline) -> Result<Rendered, RenderError> {
 fn render_in(dir: &Path, body: &str, deadline: &Deadline) -> Result<Rendered, RenderError> {
     let studio = stubbed(dir, body);
     let photo = studio.photo("photo.png");
-    let rendered = studio.renderer.render_sidecar(&photo, &sidecar(0.0), 64, Quality::Preview, deadline);
+    let rendered =
+        studio.renderer.render_sidecar(&photo, &sidecar(0.0), 64, Quality::Preview, deadline, &ByHand);
     for left in fs::read_dir(studio.path("base/home")).unwrap().flatten() {
         fs::copy(left.path(), dir.join(left.file_name())).unwrap();
     }
@@ -143,14 +144,17 @@ fn a_hang_is_cut_on_time_with_all_its_children() {
         let edit = sidecar(0.0);
         let error = std::thread::scope(|scope| {
             let render = || {
-                studio.renderer.render_sidecar(&photo, &edit, 64, Quality::Preview, &deadline).unwrap_err()
+                studio
+                    .renderer
+                    .render_sidecar(&photo, &edit, 64, Quality::Preview, &deadline, &ByHand)
+                    .unwrap_err()
             };
             let cut = scope.spawn(render);
             until(|| at_home(mark).is_some());
             clock.advance(Duration::from_secs(1));
             cut.join().unwrap()
         });
-        assert!(matches!(error, RenderError::Cut { cancelled: false, .. }), "{body}: {error}");
+        assert!(matches!(error, RenderError::TimedOut { .. }), "{body}: {error}");
         if let Some(child) = at_home("child") {
             // The dead have no command line. (And in bubblewrap that number is another process's out here.)
             let words = Path::new("/proc").join(child.trim()).join("cmdline");

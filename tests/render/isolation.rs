@@ -8,7 +8,7 @@ use base::assets::Overlay;
 use darktable::baseline;
 use darktable::layout::Layouts;
 use darktable::process::{self, Job, arguments};
-use darktable::render::{Quality, RenderError, RenderRequest, Renderer};
+use darktable::render::{ByHand, Quality, RenderError, RenderRequest, Renderer};
 use darktable::sandbox::{Isolation, Sandbox, SandboxPaths};
 use darktable::worker::Worker;
 
@@ -163,7 +163,7 @@ fn confined_pixels_are_the_same_pixels() {
         let told = baseline::ask(&studio.cli, &layouts, &photo, &base, &patient()).unwrap();
         let defaults = String::from_utf8(told.sidecar).unwrap();
         let shoot = |text: &str| {
-            studio.renderer.render_sidecar(&photo, text, 300, Quality::Judge, &patient()).unwrap()
+            studio.renderer.render_sidecar(&photo, text, 300, Quality::Judge, &patient(), &ByHand).unwrap()
         };
         let encode: Arc<Encoder> = {
             let defaults = defaults.clone();
@@ -174,7 +174,7 @@ fn confined_pixels_are_the_same_pixels() {
         // Where a kept darktable takes too long for its start, another answers: that would prove nothing here.
         let kept = || {
             let worker = Worker::new(studio.cli.clone(), &base, encode.clone()).unwrap();
-            let rendered = worker.render(&request, &patient()).unwrap();
+            let rendered = worker.render(&request, &patient(), &ByHand).unwrap();
             ((worker.children(), worker.troubles()) == (1, 0)).then_some(rendered)
         };
         let by_worker = (0..10).find_map(|_| kept()).expect("the kept darktable did not answer");
@@ -194,7 +194,10 @@ fn wrote(isolation: Isolation) -> [bool; 2] {
     let studio = Studio::with(cli);
     let photo = studio.photo("photo.png");
     let before = fs::read(&photo).unwrap();
-    studio.renderer.render_sidecar(&photo, &sidecar(0.0), 300, Quality::Preview, &patient()).unwrap();
+    studio
+        .renderer
+        .render_sidecar(&photo, &sidecar(0.0), 300, Quality::Preview, &patient(), &ByHand)
+        .unwrap();
     [dir.path().join("mark").exists(), fs::read(&photo).unwrap() != before]
 }
 

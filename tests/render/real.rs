@@ -12,14 +12,14 @@ use darktable::cache::{Cache, Cached};
 use darktable::faulty::{Fault, Faulty};
 use darktable::layout::Layouts;
 use darktable::probe;
-use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use darktable::render::{ByHand, Quality, RenderError, RenderRequest, Rendered, Renderer};
 use darktable::sandbox::Isolation;
 
 use super::*;
 
 impl Studio {
     fn shoot(&self, photo: &Path, text: &str) -> Result<Rendered, RenderError> {
-        self.renderer.render_sidecar(photo, text, 64, Quality::Preview, &patient())
+        self.renderer.render_sidecar(photo, text, 64, Quality::Preview, &patient(), &ByHand)
     }
 
     fn ask(&self, photo: &Path) -> Result<String, RenderError> {
@@ -74,14 +74,18 @@ fn both_qualities_render_and_nothing_is_enlarged() {
     let studio = Studio::new();
     let photo = studio.photo("photo.png");
     let [fast, careful] = [Quality::Preview, Quality::Judge]
-        .map(|q| studio.renderer.render_sidecar(&photo, &sidecar(1.0), 50, q, &patient()).unwrap());
+        .map(|q| studio.renderer.render_sidecar(&photo, &sidecar(1.0), 50, q, &patient(), &ByHand).unwrap());
     assert!((mean(&fast.picture) - mean(&careful.picture)).abs() < 3.0);
     assert_ne!(fast.pixel_hash, careful.pixel_hash, "both were made the same way");
-    let full =
-        studio.renderer.render_sidecar(&photo, &sidecar(0.0), 4_000, Quality::Judge, &patient()).unwrap();
+    let full = studio
+        .renderer
+        .render_sidecar(&photo, &sidecar(0.0), 4_000, Quality::Judge, &patient(), &ByHand)
+        .unwrap();
     assert_eq!((full.picture.width, full.picture.height), (WIDTH, HEIGHT));
-    let error =
-        studio.renderer.render_sidecar(&photo, &sidecar(0.0), 0, Quality::Judge, &patient()).unwrap_err();
+    let error = studio
+        .renderer
+        .render_sidecar(&photo, &sidecar(0.0), 0, Quality::Judge, &patient(), &ByHand)
+        .unwrap_err();
     assert!(matches!(error, RenderError::Encode(_)), "{error}");
 }
 
@@ -110,7 +114,14 @@ fn one_raw_with_one_edit_is_one_picture_however_often_and_beside_whatever_it_is_
     // Two at a time, six each. Without what `scratch.rs` does about memory and threads, some of twelve differ.
     let shoot = || {
         [(); 6].map(|()| {
-            let shot = studio.renderer.render_sidecar(&photo, &defaults, 1024, Quality::Preview, &patient());
+            let shot = studio.renderer.render_sidecar(
+                &photo,
+                &defaults,
+                1024,
+                Quality::Preview,
+                &patient(),
+                &ByHand,
+            );
             shot.unwrap().pixel_hash.to_string()
         })
     };
@@ -232,16 +243,18 @@ fn a_deadline_and_a_cancellation_cut_a_running_darktable() {
     let studio = Studio::new();
     let photo = studio.photo("photo.dng");
     let deadline = within(Duration::from_millis(150));
-    let error =
-        studio.renderer.render_sidecar(&photo, &sidecar(0.0), 64, Quality::Judge, &deadline).unwrap_err();
-    assert!(matches!(error, RenderError::Cut { cancelled: false, .. }), "{error}");
+    let error = studio
+        .renderer
+        .render_sidecar(&photo, &sidecar(0.0), 64, Quality::Judge, &deadline, &ByHand)
+        .unwrap_err();
+    assert!(matches!(error, RenderError::TimedOut { .. }), "{error}");
     let cancel = Cancel::default();
     cancel.cancel();
     let error = studio
         .renderer
-        .render_sidecar(&photo, &sidecar(0.0), 64, Quality::Judge, &patient().with_cancel(cancel))
+        .render_sidecar(&photo, &sidecar(0.0), 64, Quality::Judge, &patient().with_cancel(cancel), &ByHand)
         .unwrap_err();
-    assert!(matches!(error, RenderError::Cut { cancelled: true, .. }), "{error}");
+    assert!(matches!(error, RenderError::Cancelled { .. }), "{error}");
 }
 
 #[test]
@@ -266,9 +279,9 @@ fn the_cache_answers_with_the_same_pixels_and_heals() {
     let state = state(0.5);
     let request = RenderRequest { raw: &raw, state: &state, long_edge: 200, quality: Quality::Preview };
     assert!(cached.cached(&request).is_none());
-    let cold = cached.render(&request, &patient()).unwrap();
+    let cold = cached.render(&request, &patient(), &ByHand).unwrap();
     assert!(!cold.cached && cached.cached(&request).is_some());
-    let warm = cached.render(&request, &patient()).unwrap();
+    let warm = cached.render(&request, &patient(), &ByHand).unwrap();
     assert!(warm.cached);
     assert_eq!((&warm.pixel_hash, &warm.picture), (&cold.pixel_hash, &cold.picture));
     println!("rendered in {:?}, from the cache in {:?}", cold.elapsed, warm.elapsed);
@@ -276,7 +289,7 @@ fn the_cache_answers_with_the_same_pixels_and_heals() {
     drop(cached);
     let another = || Cached::new(faulty.clone(), cache.clone());
     let cached = another();
-    let read = cached.render(&request, &patient()).unwrap();
+    let read = cached.render(&request, &patient(), &ByHand).unwrap();
     assert!(read.cached);
     assert_eq!((&read.pixel_hash, &read.picture), (&cold.pixel_hash, &cold.picture));
 
@@ -298,17 +311,17 @@ fn the_cache_answers_with_the_same_pixels_and_heals() {
     bytes[middle] ^= 1;
     fs::write(&entry, bytes).unwrap();
     // Who holds the picture goes on with it; who reads the entry drops it.
-    let held = cached.render(&request, &patient()).unwrap();
+    let held = cached.render(&request, &patient(), &ByHand).unwrap();
     assert_eq!((held.cached, &held.pixel_hash, &held.picture), (true, &cold.pixel_hash, &cold.picture));
-    let healed = another().render(&request, &patient()).unwrap();
+    let healed = another().render(&request, &patient(), &ByHand).unwrap();
     assert!(!healed.cached);
     assert_eq!(healed.pixel_hash, cold.pixel_hash);
-    assert!(another().render(&request, &patient()).unwrap().cached);
+    assert!(another().render(&request, &patient(), &ByHand).unwrap().cached);
 
     // A folder that cannot be one costs the cache, not the picture.
     fs::write(studio.path("file"), "").unwrap();
     let nowhere = Cached::new(faulty, Cache::new(studio.path("file/cache"), 1));
-    assert_eq!(nowhere.render(&request, &patient()).unwrap().pixel_hash, cold.pixel_hash);
+    assert_eq!(nowhere.render(&request, &patient(), &ByHand).unwrap().pixel_hash, cold.pixel_hash);
 }
 
 #[test]
@@ -322,11 +335,11 @@ fn a_faulty_renderer_fails_as_told_and_failures_are_not_cached() {
     let state = state(0.0);
     let request = RenderRequest { raw: &raw, state: &state, long_edge: 64, quality: Quality::Preview };
     let soon = || within(Duration::from_millis(50));
-    assert!(matches!(cached.render(&request, &patient()), Err(RenderError::Failed { .. })));
-    assert!(matches!(cached.render(&request, &patient()), Err(RenderError::Untrusted(_))));
-    assert!(matches!(cached.render(&request, &patient()), Err(RenderError::Dropped { .. })));
-    assert!(matches!(cached.render(&request, &soon()), Err(RenderError::Cut { .. })));
+    assert!(matches!(cached.render(&request, &patient(), &ByHand), Err(RenderError::Failed { .. })));
+    assert!(matches!(cached.render(&request, &patient(), &ByHand), Err(RenderError::Untrusted(_))));
+    assert!(matches!(cached.render(&request, &patient(), &ByHand), Err(RenderError::Dropped { .. })));
+    assert!(matches!(cached.render(&request, &soon(), &ByHand), Err(RenderError::TimedOut { .. })));
     let started = Instant::now();
-    assert!(!cached.render(&request, &patient()).unwrap().cached);
+    assert!(!cached.render(&request, &patient(), &ByHand).unwrap().cached);
     assert!(started.elapsed() > slow);
 }

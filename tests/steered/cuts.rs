@@ -44,7 +44,7 @@ fn outcome(session: &Session, workspace: &Workspace) -> Vec<String> {
 struct Copies {
     from: PathBuf,
     to: PathBuf,
-    session: String,
+    session: SessionId,
     made: Mutex<BTreeMap<u64, String>>,
 }
 
@@ -52,8 +52,7 @@ impl Host for Copies {
     fn line(&self, line: &Line, _: &State, _: &Ledger) {
         let to = self.to.join(line.seq.to_string());
         copy(&self.from, &to);
-        let id: SessionId = self.session.parse().unwrap();
-        let transcript = open(&to).session_folder(&id).join("transcript.jsonl");
+        let transcript = open(&to).session_folder(&self.session).join("transcript.jsonl");
         let text = std::fs::read_to_string(&transcript).unwrap();
         let kept: String = text.split_inclusive('\n').take(line.seq as usize + 1).collect();
         std::fs::write(&transcript, kept).unwrap();
@@ -94,7 +93,7 @@ fn cut(studio: &Studio, mut session: Session, model: &dyn Fn() -> Arc<dyn Provid
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(session.run(&copies)).unwrap();
     let expected = outcome(&session, &studio.workspace);
-    let id: SessionId = copies.session.parse().unwrap();
+    let id = copies.session.clone();
     let made = copies.made.into_inner().unwrap();
     let asked = std::env::var("CHEMIGRAM_TEST_CUT_STEP").ok();
     let step = asked.map_or(step, |step| step.parse().expect("a number of lines"));

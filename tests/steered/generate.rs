@@ -108,7 +108,7 @@ fn newest(studio: &Studio) -> Vec<Line> {
 
 impl Desk {
     fn calls(&self) -> usize {
-        self.lines.iter().filter(|line| matches!(line.event, Event::ModelIntent { .. })).count()
+        self.lines.iter().filter(|line| matches!(line.event, Event::ModelIntent(_))).count()
     }
 
     /// What the model was told after its replies.
@@ -253,7 +253,7 @@ fn writing_stays_within_the_budget_and_a_call_that_was_cut_is_charged() {
     let tight = wanted("time=5m,iterations=30,branches=1,tokens=300", &[]);
     let desk = write_in(&studio, &says(&[&good().to_string()]), &tight);
     assert_eq!(desk.result.unwrap_err().code(), ErrorCode::BudgetExhausted);
-    assert_eq!(newest(&studio).iter().filter(|l| matches!(l.event, Event::ModelIntent { .. })).count(), 0);
+    assert_eq!(newest(&studio).iter().filter(|l| matches!(l.event, Event::ModelIntent(_))).count(), 0);
 
     // A writing that was killed between intent and reply.
     let roomy = wanted("time=5m,iterations=30,branches=1,tokens=100k", &[]);
@@ -314,7 +314,7 @@ fn the_prompts_own_example_can_run() {
     let desk = write_in(&studio, &says(&[example.trim()]), &wanted(BUDGET, &[]));
     let written = desk.result.unwrap();
     assert_eq!(
-        (desk.lines.iter().filter(|l| matches!(l.event, Event::ModelIntent { .. })).count(), written.remarks),
+        (desk.lines.iter().filter(|l| matches!(l.event, Event::ModelIntent(_))).count(), written.remarks),
         (1, Vec::new())
     );
 }

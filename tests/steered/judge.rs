@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use base::assets::Overlay;
 use chemigram::conversation::{Finish, Message, ToolCall, Usage};
+use chemigram::gate::{ModelCall, Permit};
 use chemigram::prompts::Store;
 use chemigram::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provider};
 use chemigram::referee::ModelReferee;
@@ -51,7 +52,7 @@ impl Provider for Judge {
         &self.info
     }
 
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+    fn attempt<'a>(&'a self, _: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         let text = format!(
             "{}\n{}\n{}",
             request.system,

@@ -56,7 +56,7 @@ fn tone() -> start::Request {
 
 /// What a person is shown afterwards, and the same as text.
 fn review(studio: &Studio, ran: &Ran) -> (ReviewModel, String) {
-    let id = ran.session.state.start.session.parse().unwrap();
+    let id = ran.session.state.start.session.clone();
     let session = listing::read(&studio.workspace, &id).unwrap();
     let model = ReviewModel::of(&studio.workspace, &session).unwrap();
     // Wide enough that no line is broken.

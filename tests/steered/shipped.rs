@@ -39,7 +39,7 @@ fn mode_b_explore_takes_three_branches_to_a_second_opinion() {
     assert!(ran.referee_calls() <= 8, "{way:?}");
     assert_eq!(studio.tip("main"), main, "main was moved");
 
-    let again = replayed(&studio, &ran.session.state.start.session.parse().unwrap()).unwrap();
+    let again = replayed(&studio, &ran.session.state.start.session).unwrap();
     assert_eq!((again.proof, &again.difference), (Proof::SamePixels, &None), "{again:?}");
     assert!(again.commits > 3 && again.pictures > 3, "{again:?}");
 }

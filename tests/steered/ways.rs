@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base::clock::ManualClock;
 use chemigram::budget::Cap;
+use chemigram::gate::{ModelCall, Permit};
 use chemigram::protocol::machine::EndKind;
 use chemigram::provider::script::Script;
 use chemigram::provider::{Attempt, ModelInfo, ModelRequest, Provider};
@@ -82,13 +83,13 @@ fn a_person_who_is_not_there_is_waited_for() {
         let script = looked() + &ended();
         let first = run(&studio, model(&script), Referee::Nobody, &wanted(BUDGET, &[]), &look(gate));
         assert_eq!(first.end.outcome, Outcome::NeedsClarification);
-        let id = first.session.state.start.session.parse().unwrap();
+        let id = first.session.state.start.session.clone();
         drop(first);
         let with = Resume { answer: Some(answer.into()), ..Resume::default() };
         let mut session = start::resume(studio.setup(model(&script)), &id, with).unwrap();
         let end = support::run(&mut session);
         assert_eq!(end.outcome, outcome, "{}", end.reason);
-        let lines = studio.lines(id.as_str());
+        let lines = studio.lines(&id);
         let states: Vec<&str> = lines
             .iter()
             .filter_map(|line| match &line.event {
@@ -253,8 +254,8 @@ impl Provider for Slow {
         self.script.info()
     }
 
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+    fn attempt<'a>(&'a self, permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         self.clock.advance(Duration::from_secs(60));
-        self.script.attempt(request)
+        self.script.attempt(permit, request)
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use darktable::dng::DngOptions;
-use darktable::render::{Picture, Quality, RenderRequest, Renderer as _};
+use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer as _};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use engine::vocabulary::MaskSpec;
@@ -124,7 +124,7 @@ impl Chart {
 
 fn look(demo: &Demo, worker: &Worker, state: &EditState) -> Arc<Picture> {
     let request = RenderRequest { raw: &demo.raw, state, long_edge: 4000, quality: Quality::Preview };
-    worker.render(&request, &deadline()).unwrap().picture
+    worker.render(&request, &deadline(), &ByHand).unwrap().picture
 }
 
 /// The table as Markdown: C* at half effect, and how far it goes with the hue.

@@ -22,7 +22,7 @@ use darktable::dng::{DngOptions, write_dng};
 use darktable::layout::Layouts;
 use darktable::oneshot::{Encoder, OneShot};
 use darktable::probe::DarktableCli;
-use darktable::render::{Picture, Quality, RawFile, RenderRequest, Renderer};
+use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest, Renderer};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::xmp;
@@ -165,7 +165,7 @@ impl Demo {
     fn shoot(&self, renderer: &dyn Renderer, state: &EditState) -> Result<Arc<Picture>, String> {
         let request =
             RenderRequest { raw: &self.raw, state, long_edge: LONG_EDGE, quality: Quality::Preview };
-        renderer.render(&request, &deadline()).map(|r| r.picture).map_err(|e| e.to_string())
+        renderer.render(&request, &deadline(), &ByHand).map(|r| r.picture).map_err(|e| e.to_string())
     }
 
     /// [`Self::render`] of all, two at a time.

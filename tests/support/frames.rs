@@ -21,7 +21,7 @@ use base::ids::Hash;
 use darktable::layout::Layouts;
 use darktable::oneshot::OneShot;
 use darktable::probe::DarktableCli;
-use darktable::render::{Picture, Quality, RawFile, RenderError, RenderRequest, Renderer};
+use darktable::render::{ByHand, Picture, Quality, RawFile, RenderError, RenderRequest, Renderer};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::xmp;
@@ -122,7 +122,7 @@ impl Home {
         state: &EditState,
     ) -> Result<Arc<Picture>, RenderError> {
         let request = RenderRequest { raw, state, long_edge: EDGE, quality: Quality::Preview };
-        renderer.render(&request, &patience()).map(|rendered| rendered.picture)
+        renderer.render(&request, &patience(), &ByHand).map(|rendered| rendered.picture)
     }
 
     /// The baseline of a photo and what the program knows of it.

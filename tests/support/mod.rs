@@ -133,9 +133,8 @@ impl Studio {
     }
 
     /// The lines of a session.
-    pub fn lines(&self, session: &str) -> Vec<Line> {
-        let id: SessionId = session.parse().unwrap();
-        transcript::read(&self.workspace.session_folder(&id).join("transcript.jsonl")).unwrap().lines
+    pub fn lines(&self, session: &SessionId) -> Vec<Line> {
+        transcript::read(&self.workspace.session_folder(session).join("transcript.jsonl")).unwrap().lines
     }
 
     /// The tip of a branch, if it exists.

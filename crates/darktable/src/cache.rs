@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
-use crate::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use crate::render::{Picture, Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use crate::scratch;
 use crate::timings::Timings;
 use base::clock::Deadline;
@@ -280,12 +280,17 @@ impl Cached {
 }
 
 impl Renderer for Cached {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         request.raw.refuse_another()?;
         if let Some(rendered) = self.cached(request) {
             return Ok(rendered);
         }
-        let rendered = self.inner.render(request, deadline)?;
+        let rendered = self.inner.render(request, deadline, permit)?;
         // The picture is kept under the raw's hash: it may have been exchanged meanwhile.
         request.raw.prove()?;
         self.timings.add(&request.raw.sha256, request.long_edge, request.quality, rendered.elapsed);
@@ -370,7 +375,12 @@ mod tests {
     }
 
     impl Renderer for Eyes {
-        fn render(&self, request: &RenderRequest<'_>, _: &Deadline) -> Result<Rendered, RenderError> {
+        fn render(
+            &self,
+            request: &RenderRequest<'_>,
+            _: &Deadline,
+            _: &dyn RenderPermit,
+        ) -> Result<Rendered, RenderError> {
             let path = &request.raw.path;
             let exchange =
                 |by: &Mutex<Option<&str>>| lock(by).take().map(|text| fs::write(path, text).unwrap());
@@ -389,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_picture_of_another_raw_is_never_kept_and_another_raw_is_refused() {
-        use crate::render::RawFile;
+        use crate::render::{ByHand, RawFile};
         use crate::state::EditState;
         let dir = tempfile::tempdir().unwrap();
         let raw = RawFile { path: dir.path().join("a.dng"), sha256: Hash::of("coffee") };
@@ -399,7 +409,11 @@ mod tests {
         let state = EditState::default();
         let ask = |long_edge| {
             let quality = Quality::Preview;
-            cached.render(&RenderRequest { raw: &raw, state: &state, long_edge, quality }, &Deadline::never())
+            cached.render(
+                &RenderRequest { raw: &raw, state: &state, long_edge, quality },
+                &Deadline::never(),
+                &ByHand,
+            )
         };
         let is_replaced = |answer| matches!(answer, Err(RenderError::Replaced { .. }));
         let coffee = ask(64).unwrap().pixel_hash;

@@ -12,6 +12,7 @@ use image::{DynamicImage, ImageFormat, ImageReader};
 use crate::process::Ended;
 use crate::render::{Picture, RenderError};
 use crate::scratch::LARGEST_EDGE;
+use base::error::{Coded as _, ErrorCode};
 use base::files;
 
 /// Lines that mean: part of the edit was dropped or misread.
@@ -186,7 +187,7 @@ pub fn not_blank(
         // A black picture of a grey frame has lost something.
         Ok(picture) if found == Blank::Black => blank(&picture) == Some(Blank::Black),
         Ok(picture) => blank(&picture).is_some(),
-        Err(cut @ RenderError::Cut { .. }) => return Err(cut),
+        Err(error) if error.code() == ErrorCode::Interrupted => return Err(error),
         Err(_) => false,
     };
     if as_ever { Ok(()) } else { Err(RenderError::Untrusted(format!("it is {found}"))) }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::checks;
-use crate::render::{Picture, RenderError, RenderRequest, Rendered, Renderer};
+use crate::render::{Picture, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use base::clock::Deadline;
 
 /// One way to misbehave.
@@ -47,13 +47,18 @@ impl Faulty {
 }
 
 impl Renderer for Faulty {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         match self.next() {
-            None => self.inner.render(request, deadline),
+            None => self.inner.render(request, deadline, permit),
             Some(Fault::Hang) => Err(wait(Duration::MAX, deadline)),
             Some(Fault::Slow(delay)) => {
                 let cut = wait(delay, deadline);
-                if deadline.expired() { Err(cut) } else { self.inner.render(request, deadline) }
+                if deadline.expired() { Err(cut) } else { self.inner.render(request, deadline, permit) }
             }
             Some(Fault::Crash) => Err(RenderError::Failed {
                 status: "signal: 6 (SIGABRT)".into(),
@@ -67,7 +72,7 @@ impl Renderer for Faulty {
                 let black = Picture { width: 2, height: 2, rgb: vec![0; 12] };
                 let photo = Picture { rgb: (0..12).collect(), ..black.clone() };
                 checks::not_blank(&black, || Ok(photo))?;
-                self.inner.render(request, deadline)
+                self.inner.render(request, deadline, permit)
             }
         }
     }
@@ -83,5 +88,5 @@ fn wait(delay: Duration, deadline: &Deadline) -> RenderError {
     while started.elapsed() < delay && !deadline.expired() {
         std::thread::sleep(Duration::from_millis(4).min(deadline.remaining()));
     }
-    RenderError::Cut { after: started.elapsed(), cancelled: deadline.is_cancelled() }
+    RenderError::interrupted(started.elapsed(), deadline.is_cancelled())
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::checks;
 use crate::probe::DarktableCli;
-use crate::render::{Picture, Quality, RenderError, RenderRequest, Rendered, Renderer};
+use crate::render::{Picture, Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use crate::scratch::{Base, History, PICTURE, RenderJob, Scratch};
 use crate::state::EditState;
 use base::clock::Deadline;
@@ -58,6 +58,7 @@ impl OneShot {
         long_edge: u32,
         quality: Quality,
         deadline: &Deadline,
+        _permit: &dyn RenderPermit,
     ) -> Result<Rendered, RenderError> {
         let started = Instant::now();
         if long_edge == 0 {
@@ -105,12 +106,17 @@ impl OneShot {
 }
 
 impl Renderer for OneShot {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         self.base.check_luts(request.state)?;
         let raw = request.raw.path.as_path();
         let name = raw.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
-        self.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline)
+        self.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline, permit)
     }
 
     fn darktable_version(&self) -> &str {

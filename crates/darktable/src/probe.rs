@@ -13,6 +13,7 @@ use crate::process::{self, Job, RunError, arguments};
 use crate::render::RenderError;
 use crate::sandbox::{Isolation, Sandbox, SandboxPaths};
 use base::clock::Deadline;
+use base::error::{Coded as _, ErrorCode};
 
 /// The environment variable that names another `darktable-cli`.
 pub const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
@@ -85,7 +86,7 @@ impl DarktableCli {
         for sandbox in candidates {
             match ask(&path, Some(&sandbox), deadline) {
                 Ok(answer) => return Self::supported(path, answer, Ok(sandbox)),
-                Err(cut @ RenderError::Cut { .. }) => return Err(cut),
+                Err(error) if error.code() == ErrorCode::Interrupted => return Err(error),
                 Err(error) => problem = format!("{sandbox}: {error}"),
             }
         }
@@ -269,7 +270,9 @@ fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<An
             watch: |_| false,
         };
         job.run(&deadline.at_most(PATIENCE)).map_err(|error| match error {
-            RunError::Cut { after, cancelled } if deadline.expired() => RenderError::Cut { after, cancelled },
+            RunError::Cut { after, cancelled } if deadline.expired() => {
+                RenderError::interrupted(after, cancelled)
+            }
             RunError::Cut { after, .. } => missing(format!("--version did not answer in {after:?}")),
             error => missing(error.to_string()),
         })

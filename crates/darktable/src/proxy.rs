@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::bayer::Mosaic;
-use crate::render::{Quality, RawFile, RenderError, RenderRequest, Rendered, Renderer};
+use crate::render::{Quality, RawFile, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use base::clock::Deadline;
 use base::error::{Coded, ErrorCode};
 use base::files;
@@ -238,15 +238,20 @@ fn suffices(rendered: &Rendered, request: &RenderRequest<'_>) -> bool {
 }
 
 impl Renderer for Proxied {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         request.raw.refuse_another()?;
-        match self.by_copy(request).map(|by_copy| self.inner.render(&by_copy, deadline)) {
+        match self.by_copy(request).map(|by_copy| self.inner.render(&by_copy, deadline, permit)) {
             Some(Ok(rendered)) if suffices(&rendered, request) => return Ok(rendered),
-            Some(Err(cut @ RenderError::Cut { .. })) => return Err(cut),
+            Some(Err(error)) if error.code() == ErrorCode::Interrupted => return Err(error),
             Some(Err(error)) => tracing::warn!(%error, "the smaller copy failed: rendering from the raw"),
             Some(Ok(_)) | None => {}
         }
-        self.inner.render(request, deadline)
+        self.inner.render(request, deadline, permit)
     }
 
     fn darktable_version(&self) -> &str {
@@ -274,7 +279,7 @@ mod tests {
 
     use super::*;
     use crate::dng::{DngOptions, write_dng};
-    use crate::render::Picture;
+    use crate::render::{ByHand, Picture};
     use crate::state::EditState;
 
     fn raw(folder: &Path, width: u32, height: u32) -> RawFile {
@@ -359,7 +364,12 @@ mod tests {
     struct Eyes(Mutex<Vec<String>>, fn(&RenderRequest<'_>) -> Result<u32, RenderError>);
 
     impl Renderer for Eyes {
-        fn render(&self, request: &RenderRequest<'_>, _: &Deadline) -> Result<Rendered, RenderError> {
+        fn render(
+            &self,
+            request: &RenderRequest<'_>,
+            _: &Deadline,
+            _: &dyn RenderPermit,
+        ) -> Result<Rendered, RenderError> {
             self.0.lock().unwrap().push(request.raw.path.display().to_string());
             let width = self.1(request)?;
             let picture = Picture { width, height: 1, rgb: vec![9; 3 * width as usize] };
@@ -381,7 +391,7 @@ mod tests {
             let eyes = Arc::new(Eyes(Mutex::default(), answer));
             let proxied = Proxied::new(eyes.clone(), &raw, copy.clone());
             let request = RenderRequest { raw: raw_of, state: &state, long_edge: 8, quality };
-            let answer = proxied.render(&request, &Deadline::never());
+            let answer = proxied.render(&request, &Deadline::never(), &ByHand);
             let asked = eyes.0.lock().unwrap().clone();
             (asked, answer)
         };
@@ -397,7 +407,7 @@ mod tests {
             _ => Ok(8),
         });
         assert!(by == both && answer.is_ok());
-        let cut = |_: &RenderRequest<'_>| Err(RenderError::Cut { after: Duration::ZERO, cancelled: true });
+        let cut = |_: &RenderRequest<'_>| Err(RenderError::Cancelled { after: Duration::ZERO });
         assert_eq!(asked(&raw, Quality::Preview, cut).0, ["copy"], "a cut is the end");
     }
 }

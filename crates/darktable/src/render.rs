@@ -24,7 +24,7 @@ pub struct RawFile {
 }
 
 /// How much care a render gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quality {
     /// Fast: scaled early in the pipe (`--hq false`). For choosing.
@@ -69,10 +69,24 @@ pub struct Rendered {
     pub cached: bool,
 }
 
+/// Permission for one render. Whoever keeps a budget implements it for what it hands out.
+pub trait RenderPermit: Send + Sync {}
+
+/// The permit of a render that a person started and no budget pays for.
+#[derive(Debug)]
+pub struct ByHand;
+
+impl RenderPermit for ByHand {}
+
 /// Something that turns states into pictures. Blocking; returns soon after the deadline, whatever hangs.
 pub trait Renderer: Send + Sync {
     /// Renders one picture.
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError>;
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError>;
 
     /// The version of the darktable behind it, such as `4.2.1`.
     fn darktable_version(&self) -> &str;
@@ -160,13 +174,17 @@ pub enum RenderError {
     /// A LUT of the edit is missing, or another one than it was.
     #[error(transparent)]
     Lut(#[from] LutError),
-    /// The deadline passed, or the work was cancelled.
-    #[error("the render was cut after {after:?}")]
-    Cut {
+    /// The deadline passed.
+    #[error("the render timed out after {after:?}")]
+    TimedOut {
         /// How long it ran.
         after: Duration,
-        /// Whether by cancellation rather than by the clock.
-        cancelled: bool,
+    },
+    /// The work was cancelled.
+    #[error("the render was cancelled after {after:?}")]
+    Cancelled {
+        /// How long it ran.
+        after: Duration,
     },
     /// A file could not be read or written.
     #[error("rendering needs {path}: {source}")]
@@ -178,6 +196,13 @@ pub enum RenderError {
     },
 }
 
+impl RenderError {
+    /// The error of work that ran for `after` and was ended by cancellation or else by the clock.
+    pub fn interrupted(after: Duration, cancelled: bool) -> Self {
+        if cancelled { Self::Cancelled { after } } else { Self::TimedOut { after } }
+    }
+}
+
 impl Coded for RenderError {
     fn code(&self) -> ErrorCode {
         match self {
@@ -185,7 +210,7 @@ impl Coded for RenderError {
             Self::Replaced { .. } => ErrorCode::VersioningError,
             Self::Encode(_) => ErrorCode::SynthesizerError,
             Self::Lut(error) => error.code(),
-            Self::Cut { .. } => ErrorCode::Interrupted,
+            Self::TimedOut { .. } | Self::Cancelled { .. } => ErrorCode::Interrupted,
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
                 ErrorCode::PermissionDenied
             }

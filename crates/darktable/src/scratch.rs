@@ -372,7 +372,7 @@ impl Scratch {
             watch: checks::is_telling,
         };
         job.run(deadline).map_err(|error| match error {
-            RunError::Cut { after, cancelled } => RenderError::Cut { after, cancelled },
+            RunError::Cut { after, cancelled } => RenderError::interrupted(after, cancelled),
             RunError::Start { .. } => RenderError::Missing(error.to_string()),
             RunError::Watch(source) => RenderError::Io { path: cli.path().to_owned(), source },
         })

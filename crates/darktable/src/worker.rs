@@ -23,7 +23,7 @@ use crate::oneshot::{Encoder, OneShot};
 use crate::probe::DarktableCli;
 use crate::process::RunError;
 use crate::raw::FileIdentity;
-use crate::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
+use crate::render::{Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use crate::scratch::{Base, SERVED, Scratch, at, name_of};
 use crate::state::{EditState, Params, Value};
 use base::clock::Deadline;
@@ -169,7 +169,7 @@ impl Worker {
         match self.start(request.quality, &deadline.at_most(START)) {
             Ok(child) => self.ask(child, request, sidecar, started, deadline),
             Err(LiveError::Run(RunError::Cut { cancelled, .. })) if deadline.expired() => {
-                Err(RenderError::Cut { after: started.elapsed(), cancelled })
+                Err(RenderError::interrupted(started.elapsed(), cancelled))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -201,7 +201,7 @@ impl Worker {
         lock(&self.busy).retain(|other| *other != pid);
         let reply = match asked {
             Err(LiveError::Run(RunError::Cut { cancelled, .. })) if deadline.expired() => {
-                return Err(RenderError::Cut { after: started.elapsed(), cancelled });
+                return Err(RenderError::interrupted(started.elapsed(), cancelled));
             }
             Err(error) => return Ok(Err(error)),
             Ok(reply) => reply,
@@ -276,13 +276,19 @@ impl Worker {
 }
 
 impl Renderer for Worker {
-    fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError> {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
         self.base.check_luts(request.state)?;
         let raw = request.raw.path.as_path();
         let name = raw.file_name().unwrap_or_default().to_string_lossy();
         let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
-        let oneshot =
-            || self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline);
+        let oneshot = || {
+            self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline, permit)
+        };
         // An import passes over a sidecar that it cannot read, and says nothing.
         let whole = sidecar.contains("</darktable:history>");
         if request.long_edge == 0 || !whole || !ends_in_srgb(request.state) || !self.trusted() {

@@ -70,7 +70,7 @@ fn invariants(workspace: &Workspace, session: &Session, readings: &mut Readings)
         None => reference.starts_with("refs/tags/"),
     };
     let log = workspace.recent_operations(usize::MAX)?;
-    let by_session = || log.iter().filter(|line| line.by == start.session);
+    let by_session = || log.iter().filter(|line| line.by == start.session.as_str());
     let foreign: Vec<&str> =
         by_session().map(|line| line.reference.as_str()).filter(|reference| !own(reference)).collect();
     let main: Option<RefName> = "main".parse().ok();
@@ -117,7 +117,7 @@ fn overdrawn(session: &Session, branches_made: u64) -> Option<String> {
     }
     let spent = session.ledger.settled();
     let elapsed = session.lines.last().map_or(0, |line| line.mono_ms);
-    let attempts = count(&session.lines, |event| matches!(event, Event::ModelIntent { .. }));
+    let attempts = count(&session.lines, |event| matches!(event, Event::ModelIntent(_)));
     let rows = [
         ("time in ms", elapsed, Some(budget.time_seconds.saturating_mul(1000) + TIME_SLACK_MS)),
         ("iterations", spent.iterations, Some(budget.max_iterations)),

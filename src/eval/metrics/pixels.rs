@@ -9,7 +9,7 @@ use crate::eval::metrics::{BranchReading, EDGE, Finished, MeasureContext, Measur
 use crate::eval::scenario::{Direction, Region, Scenario};
 use crate::transcript::{Judgment, JudgmentSource, Vector};
 use base::ids::RefName;
-use darktable::render::{Picture, Quality, RawFile, RenderRequest};
+use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest};
 use darktable::state::EditState;
 use engine::photo::AppliedMove;
 use engine::vocabulary::{MaskSpec, PhotoFacts};
@@ -144,7 +144,7 @@ impl<'a> Gaze<'a> {
     pub fn see(&self, state: &EditState) -> Result<Arc<Picture>, MeasureError> {
         let Self { raw, long_edge, .. } = self;
         let request = RenderRequest { raw, state, long_edge: *long_edge, quality: Quality::Judge };
-        Ok(self.eyes.renderer.render(&request, self.eyes.deadline)?.picture)
+        Ok(self.eyes.renderer.render(&request, self.eyes.deadline, &ByHand)?.picture)
     }
 
     /// Where a mask lies on the baseline.

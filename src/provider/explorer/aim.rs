@@ -29,15 +29,15 @@ pub(super) struct Aim {
 
 impl Aim {
     /// The goal of the branch at `place` in the plan.
-    pub fn of(wish: Option<&Goal>, place: usize) -> Self {
-        let axes = wish.map(|w| vector_axes(&w.name, &w.direction)).unwrap_or_default();
+    pub fn of(goal: Option<&Goal>, place: usize) -> Self {
+        let axes = goal.map(|w| vector_axes(&w.name, &w.direction)).unwrap_or_default();
         let measurable = !axes.is_empty();
         let axes = if measurable { axes } else { OPEN.into_iter().cycle().skip(place).take(1).collect() };
-        let said = wish.map(|wish| Intensity::of(&wish.direction, wish.intensity.as_deref()));
+        let said = goal.map(|goal| Intensity::of(&goal.direction, goal.intensity.as_deref()));
         // Where nothing measurable is asked, there is nothing to be strong on.
         let intensity =
             said.filter(|said| measurable || *said == Intensity::Whole).unwrap_or(Intensity::Plain);
-        Self { axes, measurable, intensity, direction: wish.map(|w| w.direction.clone()).unwrap_or_default() }
+        Self { axes, measurable, intensity, direction: goal.map(|w| w.direction.clone()).unwrap_or_default() }
     }
 
     /// How far to go: just-noticeable steps on the asked axes, or mean ΔE2000 where nothing measurable was
@@ -77,23 +77,23 @@ impl Aim {
 mod tests {
     use super::*;
 
-    fn wish(name: &str, direction: &str, intensity: Option<&str>) -> Goal {
+    fn goal(name: &str, direction: &str, intensity: Option<&str>) -> Goal {
         Goal { name: name.into(), direction: direction.into(), intensity: intensity.map(Into::into) }
     }
 
     #[test]
     fn words_become_axes_and_a_size() {
-        let aim = Aim::of(Some(&wish("tone", "open the shadows", Some("subtle"))), 0);
+        let aim = Aim::of(Some(&goal("tone", "open the shadows", Some("subtle"))), 0);
         assert_eq!((aim.axes, aim.intensity), (vec![(Axis::Shadows, 1)], Intensity::Gentle));
-        let aim = Aim::of(Some(&wish("tone", "more dramatic shadow lift", None)), 0);
+        let aim = Aim::of(Some(&goal("tone", "more dramatic shadow lift", None)), 0);
         assert_eq!((aim.measurable, aim.intensity), (true, Intensity::Strong));
-        let aim = Aim::of(Some(&wish("tone", "lower the highlights", None)), 0);
+        let aim = Aim::of(Some(&goal("tone", "lower the highlights", None)), 0);
         assert_eq!(aim.intensity, Intensity::Plain, "neither `low` nor `high` is said");
     }
 
     #[test]
     fn words_that_say_nothing_become_a_plain_overall_change() {
-        let aim = Aim::of(Some(&wish("zz", "qqq", Some("strong"))), 1);
+        let aim = Aim::of(Some(&goal("zz", "qqq", Some("strong"))), 1);
         assert_eq!((aim.measurable, aim.intensity), (false, Intensity::Plain));
         assert_eq!(aim.axes, [(Axis::Chroma, 1)]);
         assert_eq!(Aim::of(None, 5).axes, Aim::of(None, 0).axes, "the open axes come in turn");

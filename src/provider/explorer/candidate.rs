@@ -283,8 +283,8 @@ mod tests {
     }
 
     fn names(direction: &str, seed: u64) -> Vec<String> {
-        let wish = Goal { name: "v".into(), direction: direction.into(), intensity: None };
-        let found = candidates(&vocabulary(), &Aim::of(Some(&wish), 0), seed);
+        let goal = Goal { name: "v".into(), direction: direction.into(), intensity: None };
+        let found = candidates(&vocabulary(), &Aim::of(Some(&goal), 0), seed);
         found.into_iter().map(|c| c.name).collect()
     }
 
@@ -319,13 +319,13 @@ mod tests {
 
     #[test]
     fn strength_is_in_defaults_and_stays_in_range() {
-        let wish = Goal { name: "v".into(), direction: "cooler".into(), intensity: None };
-        let cool = &candidates(&vocabulary(), &Aim::of(Some(&wish), 0), 0)[0];
+        let goal = Goal { name: "v".into(), direction: "cooler".into(), intensity: None };
+        let cool = &candidates(&vocabulary(), &Aim::of(Some(&goal), 0), 0)[0];
         assert_eq!(cool.values(1.0), BTreeMap::from([("amount".to_owned(), -25.0)]));
         assert_eq!(cool.values(9.0)["amount"], -90.0);
         assert_eq!(cool.limit, 3.6);
-        let wish = Goal { name: "v".into(), direction: "deeper blacks".into(), intensity: None };
-        let black = &candidates(&vocabulary(), &Aim::of(Some(&wish), 0), 0)[0];
+        let goal = Goal { name: "v".into(), direction: "deeper blacks".into(), intensity: None };
+        let black = &candidates(&vocabulary(), &Aim::of(Some(&goal), 0), 0)[0];
         assert_eq!(black.values(0.77)["amount"], 0.0031);
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Goal {
 pub(super) struct Planned {
     pub name: String,
     /// `None` for an open-ended branch.
-    pub wish: Option<Goal>,
+    pub goal: Option<Goal>,
     /// Whether it was asked for already, with or without success.
     pub tried: bool,
 }
@@ -221,7 +221,7 @@ impl Memory {
         self.outcomes.contains_key(tool)
     }
 
-    /// The branch that the session stands on.
+    /// The session's current branch.
     pub fn standing(&self) -> Option<&Branch> {
         self.standing.and_then(|at| self.branches.get(at))
     }
@@ -238,8 +238,8 @@ impl Memory {
 
     /// The vectors of the plan for which the vocabulary has no move.
     pub fn gaps(&self) -> impl Iterator<Item = &Goal> {
-        self.plan.iter().filter_map(|planned| planned.wish.as_ref()).filter(|wish| {
-            let aim = Aim::of(Some(wish), 0);
+        self.plan.iter().filter_map(|planned| planned.goal.as_ref()).filter(|goal| {
+            let aim = Aim::of(Some(goal), 0);
             aim.measurable && candidates(&self.moves, &aim, self.seed).is_empty()
         })
     }
@@ -367,15 +367,15 @@ impl Memory {
         if call.name == "branch" {
             // The engine's own words for the vector are better than those of the plan's prose.
             let told = Goal::deserialize(&data["vector"]).ok();
-            let wish = told.or_else(|| self.plan.get(place?)?.wish.clone());
-            self.made(asked, wish.as_ref(), place.unwrap_or_default(), share);
+            let goal = told.or_else(|| self.plan.get(place?)?.goal.clone());
+            self.made(asked, goal.as_ref(), place.unwrap_or_default(), share);
         }
         self.standing = self.branches.iter().rposition(|branch| branch.name == asked);
     }
 
     /// Takes in a branch that was made.
-    fn made(&mut self, asked: &str, wish: Option<&Goal>, place: usize, share: Option<(usize, u64, u64)>) {
-        let aim = Aim::of(wish, place);
+    fn made(&mut self, asked: &str, goal: Option<&Goal>, place: usize, share: Option<(usize, u64, u64)>) {
+        let aim = Aim::of(goal, place);
         let (_, share, looks) = share.unwrap_or((0, LEAST_SHARE, 1));
         self.branches.push(Branch {
             candidates: candidates(&self.moves, &aim, self.seed),
@@ -393,12 +393,12 @@ impl Memory {
                 let place = self.plan.iter().position(|planned| planned.name == name);
                 let share = self.next_branch().map(|(_, share, looks)| (0, share, looks));
                 let share = share.or_else(|| self.unplanned_share());
-                let wish = place.and_then(|place| self.plan.get(place)?.wish.clone());
+                let goal = place.and_then(|place| self.plan.get(place)?.goal.clone());
                 if let Some(planned) = place.and_then(|place| self.plan.get_mut(place)) {
                     planned.tried = true;
                 }
                 self.iterations += 2;
-                self.made(&name, wish.as_ref(), place.unwrap_or(self.branches.len()), share);
+                self.made(&name, goal.as_ref(), place.unwrap_or(self.branches.len()), share);
             }
             self.standing = self.branches.iter().rposition(|branch| branch.name == name);
         }
@@ -457,8 +457,8 @@ impl Memory {
                     let Some(name) = row["branch"].as_str() else { continue };
                     if self.plan.iter().all(|planned| planned.name != name) {
                         let vector = row["vector"].as_str().map(str::to_owned);
-                        let wish = vector.map(|name| Goal { name, ..Goal::default() });
-                        self.plan.push(Planned { name: name.to_owned(), wish, tried: false });
+                        let goal = vector.map(|name| Goal { name, ..Goal::default() });
+                        self.plan.push(Planned { name: name.to_owned(), goal, tried: false });
                     }
                 }
             }
@@ -535,7 +535,7 @@ fn planned(line: &str) -> Option<Planned> {
     if !name.starts_with("branch_b_") {
         return None;
     }
-    let wish = rest.strip_prefix("vector `").and_then(|rest| rest.split_once("`:")).map(|(vector, words)| {
+    let goal = rest.strip_prefix("vector `").and_then(|rest| rest.split_once("`:")).map(|(vector, words)| {
         let words = words.trim();
         let (direction, intensity) =
             match words.strip_suffix(')').and_then(|words| words.rsplit_once("(intensity: ")) {
@@ -544,7 +544,7 @@ fn planned(line: &str) -> Option<Planned> {
             };
         Goal { name: vector.to_owned(), direction: direction.to_owned(), intensity }
     });
-    Some(Planned { name: name.to_owned(), wish, tried: false })
+    Some(Planned { name: name.to_owned(), goal, tried: false })
 }
 
 #[cfg(test)]
@@ -554,11 +554,11 @@ mod tests {
     #[test]
     fn lines_of_the_plan_are_read() {
         let line = "- branch_b_tone_2: vector `tone`: deeper: no (really) haze (intensity: very strong)";
-        let wish = planned(line).unwrap().wish.unwrap();
-        assert_eq!((wish.name.as_str(), wish.direction.as_str()), ("tone", "deeper: no (really) haze"));
-        assert_eq!(wish.intensity.as_deref(), Some("very strong"));
+        let goal = planned(line).unwrap().goal.unwrap();
+        assert_eq!((goal.name.as_str(), goal.direction.as_str()), ("tone", "deeper: no (really) haze"));
+        assert_eq!(goal.intensity.as_deref(), Some("very strong"));
         let open = planned("- branch_b_depth_1: open-ended: go deeper").unwrap();
-        assert_eq!((open.name.as_str(), open.wish), ("branch_b_depth_1", None));
+        assert_eq!((open.name.as_str(), open.goal), ("branch_b_depth_1", None));
         assert_eq!(planned("- not a branch: at all"), None);
     }
 

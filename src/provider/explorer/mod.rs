@@ -50,6 +50,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use crate::conversation::{Finish, Message, Usage};
+use crate::gate::{ModelCall, Permit};
 use crate::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provider};
 
 /// How an explorer works. The others than [`Habit::Searching`] are there to be compared with.
@@ -154,7 +155,7 @@ impl Provider for Explorer {
         &self.info
     }
 
-    fn attempt<'a>(&'a self, request: &'a ModelRequest<'a>) -> Attempt<'a> {
+    fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         Box::pin(std::future::ready(Ok(self.reply(request.messages))))
     }
 }

@@ -121,9 +121,9 @@ fn steered(memory: &Memory, stage: &Stage, reply: &mut Reply) {
 
 fn confirm(memory: &Memory, reply: &mut Reply) {
     let wishes =
-        memory.plan.iter().enumerate().filter_map(|(at, planned)| Some((at, planned.wish.as_ref()?)));
+        memory.plan.iter().enumerate().filter_map(|(at, planned)| Some((at, planned.goal.as_ref()?)));
     let vectors: Vec<Value> = wishes
-        .map(|(at, wish)| json!({"name": wish.name, "restated": words::restated(&Aim::of(Some(wish), at))}))
+        .map(|(at, goal)| json!({"name": goal.name, "restated": words::restated(&Aim::of(Some(goal), at))}))
         .collect();
     reply.say("This is how I read the plan.");
     reply.call("confirm_session", &json!({ "vectors": vectors }));
@@ -242,8 +242,8 @@ fn conclude(memory: &Memory, reply: &mut Reply) {
     let gaps = memory.may("log_vocabulary_gap") && !memory.called("log_vocabulary_gap");
     if !memory.moves.is_empty() && gaps {
         // The last iteration stays: a session that uses it up is ended by its cap.
-        for (wish, _) in memory.gaps().zip(2..).take_while(|(_, calls)| memory.affords(*calls)) {
-            reply.call("log_vocabulary_gap", &words::gap(wish));
+        for (goal, _) in memory.gaps().zip(2..).take_while(|(_, calls)| memory.affords(*calls)) {
+            reply.call("log_vocabulary_gap", &words::gap(goal));
         }
     }
     reply.say("Nothing is left to explore.");

@@ -7,7 +7,7 @@ pub(super) struct Stage {
     pub attempt: u32,
     /// The visit for the branch at hand, from 1.
     pub visit: u32,
-    /// The branch that the session stands on.
+    /// The session's current branch.
     pub branch: Option<String>,
     /// Whether what the last attempt changed was taken back.
     pub taken_back: bool,

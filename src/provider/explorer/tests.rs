@@ -550,7 +550,7 @@ async fn an_attempt_is_free_and_says_who_answered() {
         blobs: &None,
         on_progress: &|_| {},
     };
-    let reply = explorer.attempt(&request).await.unwrap();
+    let reply = explorer.attempt(crate::gate::permit(), &request).await.unwrap();
     assert_eq!(reply.finish, Finish::ToolCalls);
     assert_eq!((reply.usage.total(), reply.cost_micro_usd), (Some(0), Some(0)));
     assert_eq!(reply.model_served.as_deref(), Some(explorer.info().model.as_str()));

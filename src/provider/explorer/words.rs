@@ -141,11 +141,11 @@ pub(super) fn note(memory: &Memory) -> Option<String> {
 }
 
 /// The report of a missing move.
-pub(super) fn gap(wish: &Goal) -> Value {
-    let aim = Aim::of(Some(wish), 0);
+pub(super) fn gap(goal: &Goal) -> Value {
+    let aim = Aim::of(Some(goal), 0);
     json!({
-        "description": format!("No listed move pushes {}, asked for by vector `{}`.", aim.axes_in_words(), wish.name),
-        "intent": quote(&wish.direction),
+        "description": format!("No listed move pushes {}, asked for by vector `{}`.", aim.axes_in_words(), goal.name),
+        "intent": quote(&goal.direction),
         "missing_capability": aim.axes_in_words(),
         "satisfaction": -1,
     })

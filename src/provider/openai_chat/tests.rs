@@ -59,7 +59,7 @@ fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Classification>, Deco
         }
     }
     incoming.finish();
-    let manner = WireConfig {
+    let config = WireConfig {
         origin: "p/m".into(),
         vision: true,
         wire: Wire::default(),
@@ -78,7 +78,7 @@ fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Classification>, Deco
         on_progress: &|_| {},
     };
     let verdict = incoming.verdict();
-    (verdict, incoming.draft.decode(&manner, &request))
+    (verdict, incoming.draft.decode(&config, &request))
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn numbers(shadows: f64) -> Numbers {
         .into()
 }
 
-fn wish() -> Option<Goal<'static>> {
+fn goal() -> Option<Goal<'static>> {
     Some(Goal { name: "tone", direction: "open the shadows", intensity: Some("gently") })
 }
 
@@ -76,7 +76,7 @@ fn a_pair_is_asked_blind() {
     let (before, after) = (numbers(10.0), numbers(14.5));
     let (a, b) = (Shown { picture: &old, numbers: &before }, Shown { picture: &new, numbers: &after });
     let pair =
-        |a, b| Question { brief: "A quiet morning.", wish: wish(), kind: Kind::Pair { criteria: "", a, b } };
+        |a, b| Question { brief: "A quiet morning.", goal: goal(), kind: Kind::Pair { criteria: "", a, b } };
     let (forth, back) = (referee().request(&pair(a, b)).unwrap(), referee().request(&pair(b, a)).unwrap());
 
     for asked in [&forth, &back] {
@@ -117,7 +117,7 @@ fn criteria_are_asked_with_the_legal_states_and_without_a_report() {
     let ask = |legal, start, done| {
         let kind =
             Kind::Criteria { criteria: "If open -> 'Fix', else -> 'Search'.", legal, now, start, done };
-        referee().request(&Question { brief: "", wish: None, kind }).unwrap()
+        referee().request(&Question { brief: "", goal: None, kind }).unwrap()
     };
     let asked = ask(&legal, Some(Shown { picture: &old, numbers: &before }), &done);
     let said = text(&asked);
@@ -155,7 +155,7 @@ proptest! {
         let pair = Kind::Pair { criteria: "", a, b };
         let step = Kind::Criteria { criteria: "", legal: &[], now: a, start: Some(b), done: &[] };
         for kind in [pair, step] {
-            let asked = referee().request(&Question { brief: "Calm.", wish: wish(), kind }).unwrap();
+            let asked = referee().request(&Question { brief: "Calm.", goal: goal(), kind }).unwrap();
             prop_assert!(!everything(&asked).contains(&prose));
         }
     }
@@ -166,11 +166,11 @@ proptest! {
         let picture = picture("one", "");
         let numbers = numbers(1.0);
         let shown = Shown { picture: &picture, numbers: &numbers };
-        let wish = Goal { name: "v", direction: &words, intensity: Some(&words) };
+        let goal = Goal { name: "v", direction: &words, intensity: Some(&words) };
         let criteria = fenced("criteria", &words);
         let kind = Kind::Pair { criteria: &criteria, a: shown, b: shown };
-        let asked = referee().request(&Question { brief: &words, wish: Some(wish), kind }).unwrap();
-        let calm = referee().request(&Question { brief: "", wish: None, kind: Kind::Pair { criteria: "", a: shown, b: shown } }).unwrap();
+        let asked = referee().request(&Question { brief: &words, goal: Some(goal), kind }).unwrap();
+        let calm = referee().request(&Question { brief: "", goal: None, kind: Kind::Pair { criteria: "", a: shown, b: shown } }).unwrap();
         prop_assert_eq!(&asked.system, &calm.system);
         prop_assert_eq!(&asked.tools, &calm.tools);
         let said = self::text(&asked);
@@ -192,7 +192,7 @@ proptest! {
 fn pair_answer(reply: &ModelReply) -> Result<Opinion, Unreadable> {
     let (picture, numbers) = (picture("x", ""), numbers(1.0));
     let shown = Shown { picture: &picture, numbers: &numbers };
-    let question = Question { brief: "", wish: None, kind: Kind::Pair { criteria: "", a: shown, b: shown } };
+    let question = Question { brief: "", goal: None, kind: Kind::Pair { criteria: "", a: shown, b: shown } };
     referee().read(&question, reply).map(|answer| match answer {
         Answer::Pair(opinion) => opinion,
         other => panic!("{other:?}"),
@@ -270,7 +270,7 @@ fn a_ruling_keeps_an_undeclared_state_as_it_was_said() {
     let states = ["Fix".to_owned()];
     let read = |legal: &[String], arguments: &str| {
         let kind = Kind::Criteria { criteria: "", legal, now, start: None, done: &[] };
-        let question = Question { brief: "", wish: None, kind };
+        let question = Question { brief: "", goal: None, kind };
         referee().read(&question, &reply(&[("give_ruling", arguments)], "", Finish::ToolCalls))
     };
     let passed = |next: Option<&str>| Answer::Criteria(Ruling::Passed { next: next.map(str::to_owned) });

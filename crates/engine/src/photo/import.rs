@@ -11,6 +11,7 @@ use crate::photo::error::PhotoError;
 use crate::photo::op::Operation;
 use crate::photo::writer::{CommitInfo, Writer};
 use base::clock::Deadline;
+use base::error::{Coded as _, ErrorCode};
 use base::ids::{Hash, RefName};
 use darktable::baseline;
 use darktable::complete::{complete, is_old, upgrade};
@@ -19,7 +20,7 @@ use darktable::luts;
 use darktable::oneshot::OneShot;
 use darktable::order;
 use darktable::probe::DarktableCli;
-use darktable::render::{Picture, Quality, RenderError};
+use darktable::render::{ByHand, Picture, Quality, RenderError};
 use darktable::state::{EditState, Module, Params, Value};
 use darktable::xmp::{self, Foreign, XmpError};
 
@@ -82,7 +83,7 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
     };
     // darktable's own upgrade first, so that moves can go on from it; where the pixels differ, what was there.
     let upgraded = match upgrade(judge.cli, judge.layouts, raw, &state, judge.base, judge.deadline) {
-        Err(error @ RenderError::Cut { .. }) => return Err(error.into()),
+        Err(error) if error.code() == ErrorCode::Interrupted => return Err(error.into()),
         Err(error) => {
             tracing::warn!(%error, "darktable does not upgrade the edit");
             None
@@ -101,7 +102,8 @@ pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<Imp
     for state in &states {
         luts::check(state, Some(judge.luts)).map_err(RenderError::from)?;
     }
-    let render = |text: &str| renderer.render_sidecar(raw, text, LONG_EDGE, Quality::Preview, judge.deadline);
+    let render =
+        |text: &str| renderer.render_sidecar(raw, text, LONG_EDGE, Quality::Preview, judge.deadline, &ByHand);
     // Theirs first: what darktable says of it is said of the file that the person has.
     let theirs = render(theirs)?.picture;
     let mut reasons = Vec::new();

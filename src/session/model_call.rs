@@ -1,0 +1,234 @@
+//! One attempt at a model call, whoever makes it: permitted, ended at its deadline, charged.
+
+use std::time::Duration;
+
+use crate::budget::Stage;
+use crate::gate::{Gate, ModelCall, Permit};
+use crate::provider::classify::backoff;
+use crate::provider::{FaultClass, ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::session::driver::{Host, Session};
+use crate::session::next::StopRequest;
+use crate::session::pricing::{self, Bound, Settled};
+use crate::session::{SessionError, wording};
+use crate::tools::{self, BlobStore};
+use crate::transcript::{Event, ModelIntent, Outcome, WrapUpReason};
+use base::clock::Deadline;
+use base::ids::Hash;
+
+/// Attempts at one model turn.
+pub(super) const MAX_ATTEMPTS: u32 = 4;
+/// How often a wait checks whether it has to end.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A reply, or the failure; `None` where the deadline ended the attempt.
+pub(super) type AttemptResult = Option<Result<ModelReply, ProviderFault>>;
+
+/// What an attempt cost.
+pub(super) struct Charge {
+    /// What it is charged.
+    pub settled: Settled,
+    /// The body that came.
+    pub raw: Option<Hash>,
+    /// Milliseconds.
+    pub ms: u64,
+}
+
+impl Charge {
+    /// The line of a reply to the intent of the line `intent`.
+    pub fn reply(self, intent: u64, reply: ModelReply) -> Event {
+        Event::ModelReply {
+            intent,
+            message: reply.message,
+            finish: reply.finish,
+            usage: reply.usage,
+            settled: self.settled.amounts,
+            cost_source: self.settled.source,
+            model_served: reply.model_served,
+            raw: self.raw.unwrap_or_else(|| Hash::of(&reply.raw)),
+            ms: self.ms,
+            notes: [reply.notes, self.settled.notes].concat(),
+        }
+    }
+
+    /// The line of a provider's failure. The class `deadline` is reserved for [`Self::timed_out`].
+    pub fn failure(
+        self,
+        intent: u64,
+        fault: &ProviderFault,
+        message: String,
+        pause: Option<Duration>,
+    ) -> Event {
+        let class = if fault.class == FaultClass::Deadline { FaultClass::Transport } else { fault.class };
+        let Self { settled, raw, ms } = self;
+        let (settled, pause_ms) = (settled.amounts, pause.map(tools::millis));
+        Event::Attempt { intent, class, status: fault.status, message, pause_ms, settled, ms, raw }
+    }
+
+    /// The line of an attempt that the deadline ended.
+    pub fn timed_out(self, intent: u64, message: String) -> Event {
+        let (class, settled) = (FaultClass::Deadline, self.settled.amounts);
+        Event::Attempt {
+            intent,
+            class,
+            status: None,
+            message,
+            pause_ms: None,
+            settled,
+            ms: self.ms,
+            raw: None,
+        }
+    }
+}
+
+/// Makes one attempt, which uses up the permit, until `expired`.
+pub(super) async fn attempt(
+    provider: &dyn Provider,
+    (permit, bound): (Permit<ModelCall>, &Bound),
+    request: &ModelRequest<'_>,
+    gate: &Gate,
+    blobs: &BlobStore,
+    expired: impl Fn() -> bool,
+) -> Result<(AttemptResult, Charge), SessionError> {
+    let started = gate.elapsed();
+    let mut call = provider.attempt(permit, request);
+    let came = loop {
+        // The tick checks the session's own clock, which unlike the timer includes suspend.
+        tokio::select! {
+            result = &mut call => break Some(result),
+            () = tokio::time::sleep(TICK) => if expired() { break None },
+        }
+    };
+    let ms = tools::millis(gate.elapsed().saturating_sub(started));
+    let raw = match &came {
+        Some(Ok(reply)) => Some(&reply.raw),
+        Some(Err(fault)) => Some(&fault.raw).filter(|raw| !raw.is_empty()),
+        None => None,
+    };
+    let raw = raw.map(|raw| blobs.put(raw)).transpose().map_err(SessionError::Blob)?;
+    let settled = pricing::settle(provider.info(), bound, came.as_ref());
+    Ok((came, Charge { settled, raw, ms }))
+}
+
+/// Waits until then, or until `cut` is true.
+pub(super) async fn sleep_until(until: &Deadline, cut: impl Fn() -> bool) {
+    while !until.expired() && !cut() {
+        tokio::time::sleep(TICK.min(until.remaining())).await;
+    }
+}
+
+/// A failure with what was added to it, and what to do about it.
+pub(super) fn words(fault: &ProviderFault, added: &str) -> String {
+    let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
+    format!("{fault}{added}{remedy}")
+}
+
+impl Session {
+    /// One attempt at one model turn.
+    pub(super) async fn call_model(
+        &mut self,
+        turn: u64,
+        attempt: u32,
+        pause: Duration,
+        host: &dyn Host,
+    ) -> Result<(), SessionError> {
+        self.wait(pause, host).await;
+        let provider = self.provider.clone();
+        let info = provider.info();
+        let sent = pricing::conversation(info, &self.state, &self.system, &self.tools);
+        let keep = pricing::closing(info, sent, self.gate.ledger().budget());
+        let bound =
+            pricing::bound(info, &self.gate.ledger().clone().keeping(keep), sent, pricing::MAX_OUTPUT_TOKENS);
+        let intent = ModelIntent {
+            turn,
+            attempt,
+            reserved: bound.reserved,
+            max_output_tokens: bound.max_output_tokens,
+            messages: self.state.messages.len() as u64,
+            keep,
+        };
+        let permit = match self.gate.admit(intent)? {
+            Ok(permit) => permit,
+            Err(exhausted) => {
+                self.record(Event::CapFired { exhausted })?;
+                if self.gate.ledger().stage() == Stage::WrapUp {
+                    self.fold(host);
+                    self.finish(Outcome::BudgetExhausted, exhausted.to_string(), host)?;
+                }
+                return Ok(());
+            }
+        };
+        // The host is told of the call when it is made, not when it is answered.
+        self.fold(host);
+        host.busy("waiting for the model");
+        let intent = permit.seq();
+        let progress = |amount| host.streaming(amount);
+        let request = ModelRequest {
+            model: &info.model,
+            system: &self.system,
+            tools: &self.tools,
+            messages: &self.state.messages,
+            max_output_tokens: bound.max_output_tokens,
+            session: self.state.start.session.as_str(),
+            seed: Some(self.state.start.seed),
+            blobs: &self.blobs,
+            on_progress: &progress,
+        };
+        let (came, charge) = self.attempt(provider.as_ref(), (permit, &bound), &request).await?;
+        let line = match came {
+            Some(Ok(reply)) => charge.reply(intent, reply),
+            Some(Err(fault)) => {
+                let pause = self.retry_pause(&fault, attempt, self.state.start.seed ^ intent);
+                let left = self.gate.deadline().remaining();
+                let later = fault.retry_after.filter(|asked| pause.is_none() && *asked >= left);
+                let later = later
+                    .map(|asked| format!("; it asks to retry in {} minutes", asked.as_secs().div_ceil(60)));
+                let message = words(&fault, &later.unwrap_or_default());
+                charge.failure(intent, &fault, message, pause)
+            }
+            None => {
+                let why = match self.halt() {
+                    StopRequest::Now => wording::STOPPED_AT_ONCE,
+                    StopRequest::WrapUp if !self.state.stopped => WrapUpReason::Stopped.as_str(),
+                    _ => "the time for it was up",
+                };
+                charge.timed_out(intent, format!("cut: {why}"))
+            }
+        };
+        self.record(line)
+    }
+
+    /// A pause before a further attempt; a request to stop ends it.
+    pub(super) async fn wait(&self, pause: Duration, host: &dyn Host) {
+        if !pause.is_zero() {
+            host.busy("waiting to retry the model");
+            let until = self.gate.deadline().at_most(pause);
+            sleep_until(&until, || self.halt() != StopRequest::None).await;
+        }
+    }
+
+    /// The pause before a further attempt, where there is to be one.
+    pub(super) fn retry_pause(&self, fault: &ProviderFault, attempt: u32, seed: u64) -> Option<Duration> {
+        (fault.class.retryable() && attempt < MAX_ATTEMPTS)
+            .then(|| backoff(attempt, fault.retry_after, seed))
+            .filter(|pause| *pause < self.gate.deadline().remaining())
+    }
+
+    /// One attempt, which ends with the stage, or sooner after a request to stop.
+    pub(super) async fn attempt(
+        &self,
+        provider: &dyn Provider,
+        paid: (Permit<ModelCall>, &Bound),
+        request: &ModelRequest<'_>,
+    ) -> Result<(AttemptResult, Charge), SessionError> {
+        let mut deadline: Deadline = self.gate.deadline();
+        if self.state.stopped {
+            // After a request to stop nobody should wait long for a model that hangs.
+            deadline = deadline.at_most(self.gate.ledger().wrap_up_time());
+        }
+        let expired = || {
+            let _ = self.halt();
+            deadline.expired()
+        };
+        attempt(provider, paid, request, &self.gate, &self.blobs, expired).await
+    }
+}
