@@ -5,9 +5,10 @@ use serde_json::json;
 use super::failure::Failure;
 use super::progress;
 use super::protocol::{described, told};
-use super::run_args::RunOptions;
+use super::run::RunOptions;
 use super::setup::App;
 use super::signals;
+use crate::launch::Runner;
 use crate::protocol::schema::Trust;
 use crate::protocol::variables::Values;
 use crate::review::{line, plain};
@@ -32,7 +33,7 @@ impl Watcher for Spinner<'_> {
     }
 }
 
-fn wish(app: &App, goal: &str, vars: &[(String, String)]) -> GenerateRequest {
+fn generate_request(app: &App, goal: &str, vars: &[(String, String)]) -> GenerateRequest {
     let mut values = Values::default();
     for (name, value) in vars {
         values.set(name, value.as_str(), Trust::User);
@@ -42,7 +43,7 @@ fn wish(app: &App, goal: &str, vars: &[(String, String)]) -> GenerateRequest {
 
 /// Prints what the model would be sent, and spends nothing.
 pub fn dry_run(app: &App, setup: &Setup, request: &Request, goal: &str) -> Result<u8, Failure> {
-    let orders = generate::orders(setup, request, &wish(app, goal, &[]))?;
+    let orders = generate::orders(setup, request, &generate_request(app, goal, &[]))?;
     let result = json!({
         "prompt": orders.prompt, "system": orders.system, "message": orders.message,
         "at_most": { "model_calls": generate::MAX_CALLS },
@@ -68,16 +69,16 @@ pub fn write(
     goal: &str,
     args: &RunOptions,
 ) -> Result<ProtocolSource, Failure> {
-    let runtime = signals::runtime()?;
+    let runner = Runner::new()?;
     let bar = progress::waiting(&app.output);
     let (output, above) = (app.output.clone(), bar.clone());
     let watcher = Spinner { app, bar };
-    let written = runtime.block_on(async {
+    let written = runner.block_on(async {
         signals::listen(setup.stop.clone(), move |_| {
             above.suspend(|| output.remark("stopping: the protocol will not run"))
         })?;
-        let wish = wish(app, goal, &args.vars);
-        generate::generate(setup, request, &wish, &watcher).await.map_err(|error| {
+        let wanted = generate_request(app, goal, &args.vars);
+        generate::generate(setup, request, &wanted, &watcher).await.map_err(|error| {
             let unusable = matches!(error, GenerateError::Unusable { .. });
             let failure = Failure::from(error);
             if unusable { failure.status(UNUSABLE_STATUS) } else { failure }

@@ -7,8 +7,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::import;
-use super::resolve;
-use super::setup::App;
+use super::setup::{App, optional_text};
 use crate::review::{count, line};
 use base::error::{Coded as _, ErrorCode};
 use base::ids::PhotoId;
@@ -25,7 +24,7 @@ pub fn ingest(
     brief: Option<&String>,
     sidecar: Option<&Option<PathBuf>>,
 ) -> Result<(), Failure> {
-    let brief = resolve::optional_text(brief)?;
+    let brief = optional_text(brief)?;
     if raw.is_file() {
         app.output.remark(&format!("asking darktable for the default edit of {}", raw.display()));
     }

@@ -81,7 +81,8 @@ impl<'a> Watch<'a> {
     /// The host of one of several sessions: nobody is asked, every remark has its name, and with `--json` its
     /// transcript is not printed.
     pub fn among(output: &'a Output, lines: &MultiProgress, name: String) -> Self {
-        let bar = styled(lines.add(ProgressBar::new_spinner()));
+        let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+        let bar = styled(lines.add(bar));
         Self { output, bar, asks: false, name: Some(name), seen: Mutex::new(Seen::default()) }
     }
 

@@ -1,12 +1,12 @@
 //! `protocol`: the state machines that steer a session.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::protocol_args::{CheckArgs, ProtocolVerb};
-use super::resolve;
 use super::setup::App;
 use crate::protocol::finding::Severity;
 use crate::protocol::model::{Protocol, Target};
@@ -15,6 +15,55 @@ use crate::protocol::variables::{Purpose, Values};
 use crate::protocol::{Options, load, store};
 use crate::review::{count, line, plain};
 use base::assets::{Origin, Overlay};
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  chemigram protocol check mine.toml
+  chemigram protocol check mine.toml --mermaid > mine.mmd
+  chemigram protocol check old.json --var repo=core --json
+
+Exit status: 0 if it can run (with or without warnings), 2 if it has errors.";
+
+#[derive(Debug, Subcommand)]
+pub enum ProtocolVerb {
+    /// List the protocols, built in and your own
+    List,
+    /// Show a protocol: its states, transitions and variables
+    #[command(after_help = "Example:\n  chemigram protocol show mode_b_explore")]
+    Show {
+        /// The protocol
+        name: String,
+        /// Print the file itself
+        #[arg(long)]
+        source: bool,
+    },
+    /// Check a protocol file: report each error, where it is and how to correct it
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// The protocol file, TOML or JSON
+    pub file: PathBuf,
+    /// Print a Mermaid state diagram instead
+    #[arg(long)]
+    pub mermaid: bool,
+    /// Set a variable; repeatable
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub vars: Vec<(String, String)>,
+    /// Check a file in the original format by the rules of version 2
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `NAME=VALUE`.
+pub fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".into()),
+    }
+}
 
 /// `protocol`; the status of a check says whether it can run.
 pub fn protocol(app: &App, verb: &ProtocolVerb) -> Result<u8, Failure> {
@@ -156,7 +205,7 @@ pub(super) fn told(protocol: &Protocol) -> String {
 }
 
 fn check(app: &App, args: &CheckArgs) -> Result<u8, Failure> {
-    let text = resolve::file(&args.file)?;
+    let text = crate::launch::read_text(&args.file)?;
     let mut values = Values::default();
     for (name, value) in &args.vars {
         values.set(name, value.as_str(), Trust::User);
