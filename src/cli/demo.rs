@@ -1,4 +1,4 @@
-//! `demo`: the whole way from a raw to a review, without a raw and without a key.
+//! `demo`: from a raw to a review, without a raw of your own and without a key.
 
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ fn default_folder(app: &App) -> PathBuf {
     if checkout.is_dir() { checkout.join("demo") } else { app.folders.demo() }
 }
 
-/// Makes the folder anew. Only one that the demo made itself is deleted.
+/// Makes the folder again. Only one that the demo made itself is deleted.
 fn make(folder: &Path) -> Result<(), Failure> {
     let file = |doing: &'static str| move |e: std::io::Error| Failure::file(doing, folder, &e);
     let marker = folder.join(MARKER);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::progress;
-use super::protocol::{described, told};
+use super::protocol::{as_json, as_text};
 use super::run::RunOptions;
 use super::setup::App;
 use super::signals;
@@ -43,17 +43,17 @@ fn generate_request(app: &App, goal: &str, vars: &[(String, String)]) -> Generat
 
 /// Prints what the model would be sent, and spends nothing.
 pub fn dry_run(app: &App, setup: &Setup, request: &Request, goal: &str) -> Result<u8, Failure> {
-    let orders = generate::orders(setup, request, &generate_request(app, goal, &[]))?;
+    let prompt = generate::first_prompt(setup, request, &generate_request(app, goal, &[]))?;
     let result = json!({
-        "prompt": orders.prompt, "system": orders.system, "message": orders.message,
+        "prompt": prompt.prompt, "system": prompt.system, "message": prompt.message,
         "at_most": { "model_calls": generate::MAX_CALLS },
     });
     app.output.result(&result, || {
         format!(
             "# System prompt ({})\n\n{}\n\n# First message\n\n{}\n\nAt most {} model calls. Nothing was sent and nothing was spent.\n",
-            orders.prompt,
-            plain(&orders.system),
-            plain(&orders.message),
+            prompt.prompt,
+            plain(&prompt.system),
+            plain(&prompt.message),
             generate::MAX_CALLS
         )
     })?;
@@ -91,7 +91,7 @@ pub fn write(
         confirm(app, &written, setup)?;
     }
     request.budget = written.left;
-    Ok(written.asked)
+    Ok(written.source)
 }
 
 fn show(app: &App, written: &Written) {
@@ -99,11 +99,11 @@ fn show(app: &App, written: &Written) {
     if app.output.json {
         let result = json!({ "kind": "written", "name": name, "file": path, "remarks": remarks,
             "spent": spent, "left": written.left, "transcript": transcript,
-            "protocol": described(&written.protocol, &written.asked.file) });
+            "protocol": as_json(&written.protocol, &written.source.file) });
         return app.output.line(&result.to_string());
     }
     app.output.remark(&format!("The model wrote this protocol (saved as {}):\n", path.display()));
-    app.output.remark(&told(&written.protocol));
+    app.output.remark(&as_text(&written.protocol));
     for remark in remarks {
         app.output.remark(&format!("note: {}", line(remark)));
     }
@@ -125,7 +125,7 @@ fn confirm(app: &App, written: &Written, setup: &Setup) -> Result<(), Failure> {
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }
     let answer = app.output.ask("\nRun it? [yes/no]").unwrap_or_default();
-    // Ctrl-C is heard by now, and ends no question: it is a no, whatever is typed after it.
+    // Ctrl-C is handled by now, and does not end the question: it counts as a no, whatever is typed after it.
     let yes = matches!(answer.to_lowercase().as_str(), "y" | "yes") && !setup.stop.soft.is_cancelled();
     if !yes {
         let message = format!("not run; the protocol is saved as `{name}`");

@@ -71,7 +71,7 @@ pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
     })
 }
 
-/// Reads the sidecar for a raw that is about to be taken in: `file`, or the one beside the raw.
+/// Reads the sidecar for a raw that is about to be added: `file`, or the one beside the raw.
 pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEdit, Failure> {
     let beside = || {
         sidecar_beside(raw).ok_or_else(|| {
@@ -82,7 +82,7 @@ pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEd
     read(app, raw, &file.map_or_else(beside, |file| Ok(file.to_owned()))?)
 }
 
-/// Records an edit in a photo that was just taken in, and stands on it.
+/// Records an edit in a photo that was just added, and checks it out.
 pub fn record_first(app: &App, workspace: &Workspace, edit: &ImportedEdit) -> Result<Imported, Failure> {
     let branch = IMPORTED.parse().map_err(|e: base::ids::InvalidName| Failure::input(e.to_string()))?;
     app.output.remark("the sidecar's edit was imported; `main` keeps darktable's default edit");

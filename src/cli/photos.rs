@@ -28,7 +28,7 @@ pub fn ingest(
     if raw.is_file() {
         app.output.remark(&format!("asking darktable for the default edit of {}", raw.display()));
     }
-    // Read before the photo is taken in: a sidecar that cannot be followed leaves nothing behind.
+    // Read before the photo is added: a sidecar that cannot be imported leaves nothing behind.
     let edit = sidecar.map(|file| import::read_for(app, raw, file.as_deref())).transpose()?;
     let ingested = app.ingest(raw, IngestOptions { id, brief })?;
     let imported = edit.map(|edit| import::record_first(app, &ingested.workspace, &edit)).transpose()?;
@@ -158,7 +158,7 @@ pub fn photos(app: &App) -> Result<(), Failure> {
     })
 }
 
-/// Says where a photo stands.
+/// Shows the state of a photo.
 pub fn status(app: &App, photo: &PhotoId) -> Result<(), Failure> {
     let workspace = app.photo(photo)?;
     let status = workspace.status()?;

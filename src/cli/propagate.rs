@@ -93,7 +93,7 @@ struct Row {
 /// A target that was reached.
 struct Done {
     branch: RefName,
-    /// The commit; the one it would stand on, in a dry run.
+    /// The commit; its parent, in a dry run.
     commit: Hash,
     state: Hash,
     /// The target had all of it already.
@@ -141,7 +141,7 @@ pub fn propagate(app: &App, args: &PropagateArgs) -> Result<u8, Failure> {
     Ok(failed.map_or(0, Failure::exit_status))
 }
 
-/// Where a target is written, and what is there now. Only a person who stands on `main` moves it.
+/// Where a target is written, and what is there now. `main` moves only if HEAD is on it.
 fn place(workspace: &Workspace, wanted: Option<&RefName>) -> Result<(RefName, Hash, bool), Failure> {
     let head = workspace.head()?;
     let Some(branch) = wanted.filter(|branch| head != Head::Branch((*branch).clone())) else {
@@ -155,8 +155,8 @@ fn place(workspace: &Workspace, wanted: Option<&RefName>) -> Result<(RefName, Ha
         )));
     }
     let tip = workspace.branch(branch)?;
-    let stands = tip.is_some();
-    Ok((branch.clone(), tip.map_or_else(|| workspace.head_commit(), Ok)?, stands))
+    let exists = tip.is_some();
+    Ok((branch.clone(), tip.map_or_else(|| workspace.head_commit(), Ok)?, exists))
 }
 
 fn one(
@@ -170,22 +170,22 @@ fn one(
 ) -> Result<Done, Failure> {
     let set = |workspace: &Workspace| {
         workspace.refuse_another_raw()?;
-        let (branch, parent, stands) = place(workspace, args.branch.as_ref())?;
+        let (branch, parent, exists) = place(workspace, args.branch.as_ref())?;
         let (state, facts) = (workspace.state_of(&parent)?, workspace.facts(&parent)?);
         let new = vocabulary.propagate(edits, PhotoEdit { state: &state, facts: &facts }, &app.layouts())?;
         let unchanged = new.hash() == state.hash();
-        Ok::<_, Failure>((branch, parent, stands, new, unchanged))
+        Ok::<_, Failure>((branch, parent, exists, new, unchanged))
     };
     if args.dry_run {
         let (branch, commit, _, new, unchanged) = set(&app.photo(target)?)?;
         return Ok(Done { branch, commit, state: new.hash(), unchanged });
     }
     let mut writer = app.writer(target, "propagate")?;
-    let (branch, parent, stands, new, unchanged) = set(writer.workspace())?;
+    let (branch, parent, exists, new, unchanged) = set(writer.workspace())?;
     if unchanged {
         return Ok(Done { branch, commit: parent, state: new.hash(), unchanged });
     }
-    if !stands {
+    if !exists {
         writer.create_branch(&branch, &parent)?;
     }
     let info = writer.record_edit(&branch, &parent, &new, operation.clone(), label)?;

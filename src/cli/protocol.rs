@@ -112,11 +112,11 @@ fn show(app: &App, files: &Overlay, name: &str, source: bool) -> Result<(), Fail
             .result(&json!({ "name": name, "file": entry.file, "source": text }), || plain(&text));
     }
     let protocol = load(&entry.file, &text, &look()).into_protocol()?;
-    app.output.result(&described(&protocol, &entry.file), || told(&protocol))
+    app.output.result(&as_json(&protocol, &entry.file), || as_text(&protocol))
 }
 
 /// A protocol for a program.
-pub(super) fn described(protocol: &Protocol, file: &str) -> Value {
+pub(super) fn as_json(protocol: &Protocol, file: &str) -> Value {
     let states: Vec<Value> = protocol.states.iter().map(|state| state_json(protocol, state)).collect();
     let variables: Vec<Value> = protocol
         .variables
@@ -154,7 +154,7 @@ fn target(protocol: &Protocol, target: Target) -> &str {
 }
 
 /// A protocol for a person.
-pub(super) fn told(protocol: &Protocol) -> String {
+pub(super) fn as_text(protocol: &Protocol) -> String {
     let mut text = format!("{}\n{}\n", line(&protocol.name), line(&protocol.description));
     if !protocol.variables.is_empty() {
         text.push_str("\nVariables (--var NAME=VALUE):\n");
@@ -220,7 +220,7 @@ fn check(app: &App, args: &CheckArgs) -> Result<u8, Failure> {
     });
     let findings: Vec<String> = loaded.findings.iter().map(|f| plain(&f.to_string())).collect();
     if args.mermaid && !app.output.json {
-        // The drawing alone goes to standard output; what is wrong with the file stands beside it.
+        // The drawing alone goes to standard output; errors in the file go to standard error.
         findings.iter().for_each(|finding| app.output.remark(finding));
         let drawing = mermaid
             .ok_or_else(|| Failure::input(format!("{file} cannot be drawn: {}", findings.join("; "))))?;

@@ -91,7 +91,7 @@ pub struct RunProtocolArgs {
     pub options: RunOptions,
 }
 
-/// What every session is asked for.
+/// The options of every session.
 #[derive(Args, Debug)]
 pub struct RunOptions {
     /// What the picture should become: text, or @FILE [default: the photo's brief.md]
@@ -216,12 +216,12 @@ fn session(
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     // Whatever can be wrong with provider and prompt is found before a raw file is added.
     let mut choice = args.choice.choice(seed);
-    let wishes = protocol.as_ref().map(ProtocolSource::wishes).unwrap_or_default();
+    let preferences = protocol.as_ref().map(ProtocolSource::preferences).unwrap_or_default();
     if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
-        choice.model = wishes.model;
+        choice.model = preferences.model;
     }
     let provider = launcher.connect(&choice)?;
-    let referee = launcher.referee(args.referee.as_deref().or(wishes.referee.as_deref()), seed)?;
+    let referee = launcher.referee(args.referee.as_deref().or(preferences.referee.as_deref()), seed)?;
     let named = photo.unwrap_or_default();
     let workspace = subject(app, &launcher, named, brief.clone(), args.dry_run)?;
     let steered = protocol.is_some() || goal.is_some();
@@ -372,7 +372,7 @@ fn carry_out(
     Ok(end.outcome.exit_status(judged))
 }
 
-/// Why a session stopped in the middle, and how it goes on.
+/// Why a session stopped in the middle, and how to continue it.
 fn cut_short(error: &SessionError, id: &SessionId) -> Failure {
     let on = format!("continue it with `chemigram run-mode-b --resume {} --yes`", id.short());
     let remedy = error.remedy().map_or_else(|| on.clone(), |first| format!("{first}; then {on}"));

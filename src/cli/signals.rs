@@ -10,17 +10,17 @@ use crate::launch::Runner;
 use base::clock::{Cancel, Stop};
 use base::error::ErrorCode;
 
-/// How long what is stopped at once has for its last lines. What is cut here goes on with `--resume`.
+/// How long a session that is stopped at once has for its last lines. What is cut here can be resumed.
 const LAST_WORDS: Duration = Duration::from_millis(900);
 
 /// Raises `stop` when signals come, and says so through `say`. Call it on the runtime.
 pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Failure> {
-    let hear = |kind| {
+    let handler = |kind| {
         signal(kind).map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot handle signals: {e}")))
     };
-    let mut interrupt = hear(SignalKind::interrupt())?;
-    let mut terminate = hear(SignalKind::terminate())?;
-    let mut hangup = hear(SignalKind::hangup())?;
+    let mut interrupt = handler(SignalKind::interrupt())?;
+    let mut terminate = handler(SignalKind::terminate())?;
+    let mut hangup = handler(SignalKind::hangup())?;
     tokio::spawn(async move {
         loop {
             // A terminal that closes may say so more than once.

@@ -141,10 +141,10 @@ pub enum GoldenError {
 
 /// The first few findings in a line.
 fn summary(findings: &[Finding]) -> String {
-    const TOLD: usize = 5;
-    let mut parts: Vec<String> = findings.iter().take(TOLD).map(Finding::to_string).collect();
-    if findings.len() > TOLD {
-        parts.push(format!("{} more", findings.len() - TOLD));
+    const MOST: usize = 5;
+    let mut parts: Vec<String> = findings.iter().take(MOST).map(Finding::to_string).collect();
+    if findings.len() > MOST {
+        parts.push(format!("{} more", findings.len() - MOST));
     }
     parts.join("; ")
 }

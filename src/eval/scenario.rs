@@ -141,7 +141,7 @@ pub struct Direction {
     pub max: f64,
 }
 
-/// What is expected of a session, none of which it is told.
+/// What is expected of a session, which does not see it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expected {
@@ -523,7 +523,7 @@ impl Scenario {
     /// The hidden edit, made on the photo's own default edit; `None` where the scenario has none.
     pub fn target(
         &self,
-        eyes: &MeasureContext<'_>,
+        context: &MeasureContext<'_>,
         facts: &PhotoFacts,
     ) -> Result<Option<EditState>, ScenarioError> {
         if self.hidden.is_empty() {
@@ -532,8 +532,9 @@ impl Scenario {
         let mut state = facts.baseline.clone();
         for HiddenMove { name, values, mask } in &self.hidden {
             let request = ApplyRequest { move_name: name, values, mask: mask.as_ref() };
-            let version = eyes.renderer.darktable_version();
-            let made = Operation::apply(&request, eyes.vocabulary, &state, facts, eyes.layouts, version);
+            let version = context.renderer.darktable_version();
+            let made =
+                Operation::apply(&request, context.vocabulary, &state, facts, context.layouts, version);
             (state, _) = made.map_err(|source| ScenarioError::Hidden {
                 scenario: self.id.clone(),
                 name: name.clone(),

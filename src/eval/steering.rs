@@ -205,7 +205,7 @@ impl Protocol {
         own: &protocols::ProtocolSource,
         request: &RunRequest,
     ) -> Result<Self, Fault> {
-        let referee = request.referee.clone().or_else(|| own.wishes().referee);
+        let referee = request.referee.clone().or_else(|| own.preferences().referee);
         let known = context.launcher.referee(referee.as_deref(), request.seed)?;
         let sha256 = Hash::of(&own.text);
         let name = own.draft().map_or_else(|| own.file.clone(), |draft| draft.name);

@@ -112,14 +112,14 @@ impl Resolver<'_> {
             let vars: Vec<(String, String)> = vars.clone().into_iter().collect();
             self.tried(wanted.line_of("protocol"), self.launcher.protocol(named, &vars))
         });
-        let wishes = source.as_ref().map(ProtocolSource::wishes).unwrap_or_default();
+        let preferences = source.as_ref().map(ProtocolSource::preferences).unwrap_or_default();
         let seed = wanted.seed.as_ref().map_or(DEFAULT_SEED, |seed| seed.value);
         let (named, model) = (wanted.value("provider"), self.model(wanted));
         let provider_line = wanted.line_of(if named.is_some() { "provider" } else { "model" });
         // A provider that a plan names has the address of its file.
         let mut choice = Choice { base_url: None, ..launch::choice(named, model, seed) };
         if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
-            choice.model = wishes.model;
+            choice.model = preferences.model;
         }
         let key = (choice.provider.clone(), choice.model.clone());
         let (launcher, models) = (self.launcher, &mut self.models);
@@ -133,7 +133,7 @@ impl Resolver<'_> {
         {
             self.mistake(wanted.line_of("budget"), message);
         }
-        let referee = wanted.value("referee").or(wishes.referee);
+        let referee = wanted.value("referee").or(preferences.referee);
         self.tried(wanted.line_of("referee"), launcher.referee(referee.as_deref(), seed));
         if let Some(prompt) = wanted.value("prompt") {
             let (name, version) =

@@ -37,7 +37,7 @@ pub const PROMPT: &str = "protocol/write";
 pub const MAX_CALLS: u64 = 3;
 /// The exit status of a model that wrote nothing that can run.
 pub const UNUSABLE_STATUS: u8 = 27;
-/// The longest reply that is asked for, in tokens: a protocol is a page or two.
+/// The longest reply, in tokens: a protocol is a page or two.
 const MAX_OUTPUT_TOKENS: u32 = 8_192;
 /// The longest goal, in characters.
 const MAX_GOAL: usize = 4_000;
@@ -57,7 +57,7 @@ pub struct GenerateRequest {
 
 /// What a model is sent before it writes.
 #[derive(Clone, Debug)]
-pub struct Orders {
+pub struct FirstPrompt {
     /// The system prompt.
     pub system: String,
     /// The first message.
@@ -75,7 +75,7 @@ pub struct Written {
     /// Its file.
     pub path: PathBuf,
     /// The protocol, to be planned.
-    pub asked: ProtocolSource,
+    pub source: ProtocolSource,
     /// The same, loaded.
     pub protocol: Protocol,
     /// What was dropped and clamped, and what a person should look at, each in a sentence.
@@ -139,15 +139,19 @@ pub trait Watcher: Sync {
 }
 
 /// What the model would be sent.
-pub fn orders(setup: &Setup, request: &Request, wish: &GenerateRequest) -> Result<Orders, GenerateError> {
-    let goal = wish.goal.trim();
+pub fn first_prompt(
+    setup: &Setup,
+    request: &Request,
+    wanted: &GenerateRequest,
+) -> Result<FirstPrompt, GenerateError> {
+    let goal = wanted.goal.trim();
     if goal.is_empty() || goal.chars().count() > MAX_GOAL {
         let message = format!("a goal must have 1 to {MAX_GOAL} characters");
         return Err(Fault::new(ErrorCode::InvalidInput, message)
             .with("remedy", "describe what the picture should become: --generate \"Open the shadows, twice, each time bolder\"")
             .into());
     }
-    let offered = offered(wish);
+    let offered = offered(wanted);
     let tools: Vec<_> = TOOLS
         .iter()
         .filter(|tool| offered.contains(tool.name))
@@ -180,7 +184,7 @@ pub fn orders(setup: &Setup, request: &Request, wish: &GenerateRequest) -> Resul
     }
     message.push_str("\nWrite the protocol for it: one JSON object, and nothing else.");
     let prompt = format!("{}@{}", rendered.name, rendered.version);
-    Ok(Orders { system: rendered.text, message, prompt, template_sha256: rendered.template_sha256 })
+    Ok(FirstPrompt { system: rendered.text, message, prompt, template_sha256: rendered.template_sha256 })
 }
 
 /// Has the model write a protocol, and keeps it. The photo is locked meanwhile, so that what an earlier writing
@@ -188,14 +192,14 @@ pub fn orders(setup: &Setup, request: &Request, wish: &GenerateRequest) -> Resul
 pub async fn generate(
     setup: &Setup,
     request: &Request,
-    wish: &GenerateRequest,
+    wanted: &GenerateRequest,
     watcher: &dyn Watcher,
 ) -> Result<Written, GenerateError> {
     if setup.provider.info().provider == "explorer" {
         let fault = Fault::new(ErrorCode::InvalidInput, "the explorer cannot write protocols");
         return Err(fault.with("remedy", "choose a model: --provider NAME --model NAME").into());
     }
-    let orders = orders(setup, request, wish)?;
+    let prompt = first_prompt(setup, request, wanted)?;
     // Whatever can be wrong without a protocol is found before anything is spent.
     let planned = start::plan(setup, request)?.start;
     let id: SessionId = planned.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
@@ -207,11 +211,11 @@ pub async fn generate(
     let folder = root.join(id.as_str());
     base::durable::make_folder(&folder).map_err(SessionError::Blob)?;
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
-    let system = blobs.put(orders.system.as_bytes()).map_err(SessionError::Blob)?;
+    let system = blobs.put(prompt.system.as_bytes()).map_err(SessionError::Blob)?;
     let start = SessionStart {
         mode: "generate".into(),
-        prompt: orders.prompt.clone(),
-        template_sha256: orders.template_sha256.clone(),
+        prompt: prompt.prompt.clone(),
+        template_sha256: prompt.template_sha256.clone(),
         system,
         tools: blobs.put(b"[]").map_err(SessionError::Blob)?,
         reserve: Reserve::default(),
@@ -222,10 +226,10 @@ pub async fn generate(
         Transcript::create(&path, setup.clock.clone(), setup.redactor.clone()).map_err(SessionError::from)?;
     let ledger = Ledger::new(request.budget.clone(), Reserve::default());
     let gate = Gate::new(ledger, transcript, Lessor::default(), setup.stop.clone());
-    let mut writing = Writing { setup, request, wish, gate, blobs, path, model_ms: 0 };
+    let mut writing = Writing { setup, request, wanted, gate, blobs, path, model_ms: 0 };
     writing.record(Event::SessionStart(Box::new(start)))?;
-    writing.record(Event::Plan { text: orders.message.clone() })?;
-    let result = writing.write(&orders, id.as_str(), watcher).await;
+    writing.record(Event::Plan { text: prompt.message.clone() })?;
+    let result = writing.write(&prompt, id.as_str(), watcher).await;
     let (outcome, said) = match &result {
         Ok(written) => (Outcome::Completed, written.name.clone()),
         Err(error) => (ended(error), error.to_string()),
@@ -246,8 +250,8 @@ fn ended(error: &GenerateError) -> Outcome {
 }
 
 /// The tools that the protocol may name: never more than a session offers.
-fn offered(wish: &GenerateRequest) -> BTreeSet<String> {
-    let allowed = |name: &str| wish.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
+fn offered(wanted: &GenerateRequest) -> BTreeSet<String> {
+    let allowed = |name: &str| wanted.allowed.as_ref().is_none_or(|allowed| allowed.contains(name));
     TOOLS.iter().map(|tool| tool.name).filter(|name| allowed(name)).map(str::to_owned).collect()
 }
 
@@ -255,7 +259,7 @@ fn offered(wish: &GenerateRequest) -> BTreeSet<String> {
 struct Writing<'a> {
     setup: &'a Setup,
     request: &'a Request,
-    wish: &'a GenerateRequest,
+    wanted: &'a GenerateRequest,
     gate: Gate,
     blobs: BlobStore,
     path: PathBuf,
@@ -271,16 +275,16 @@ impl Writing<'_> {
     /// Asks, reads what comes, and asks again where it cannot run.
     async fn write(
         &mut self,
-        orders: &Orders,
+        prompt: &FirstPrompt,
         session: &str,
         watcher: &dyn Watcher,
     ) -> Result<Written, GenerateError> {
         let user = |text: &str| Message::User { text: text.into(), images: Vec::new() };
-        let mut messages = vec![user(&orders.message)];
+        let mut messages = vec![user(&prompt.message)];
         let mut problems = Vec::new();
         for call in 1..=MAX_CALLS {
             watcher.busy("waiting for the model to write a protocol");
-            let Some(reply) = self.call(call, orders, session, &messages).await? else {
+            let Some(reply) = self.call(call, prompt, session, &messages).await? else {
                 problems = vec!["there was no answer to the last call".to_owned()];
                 continue;
             };
@@ -309,12 +313,12 @@ impl Writing<'_> {
     async fn call(
         &mut self,
         turn: u64,
-        orders: &Orders,
+        prompt: &FirstPrompt,
         session: &str,
         messages: &[Message],
     ) -> Result<Option<ModelReply>, GenerateError> {
         let info = self.setup.provider.info().clone();
-        let input = pricing::tokens(&info, &orders.system, &[], messages);
+        let input = pricing::tokens(&info, &prompt.system, &[], messages);
         let bound = pricing::bound_of(&info, self.gate.ledger(), input, MAX_OUTPUT_TOKENS);
         let intent = Event::ModelIntent {
             turn,
@@ -335,7 +339,7 @@ impl Writing<'_> {
         let (seq, started) = (permit.seq(), self.gate.elapsed());
         let request = ModelRequest {
             model: &info.model,
-            system: &orders.system,
+            system: &prompt.system,
             tools: &[],
             messages,
             max_output_tokens: bound.max_output_tokens,
@@ -414,7 +418,7 @@ impl Writing<'_> {
 
     /// What came of a reply: a protocol that is kept, or what is wrong with it.
     fn read(&mut self, reply: &str, cut: bool) -> Result<Result<Written, Vec<String>>, GenerateError> {
-        let (request, offered) = (self.request, offered(self.wish));
+        let (request, offered) = (self.request, offered(self.wanted));
         let tidied = tidy(reply, Limits { budget: &request.budget, tools: &offered });
         if !tidied.remarks.is_empty() {
             let mut details = serde_json::Map::new();
@@ -430,13 +434,13 @@ impl Writing<'_> {
         }
         let name = format!("written_{}", Hash::of(&tidied.text).short());
         let file = format!("{name}.json");
-        let asked = ProtocolSource {
+        let source = ProtocolSource {
             file: file.clone(),
             text: tidied.text.clone(),
-            values: self.wish.values.clone(),
+            values: self.wanted.values.clone(),
             allowed: Some(offered),
         };
-        let loaded = protocols::loaded(self.setup, request, &asked)?;
+        let loaded = protocols::loaded(self.setup, request, &source)?;
         // Lines and columns are those of the tidied text, which the model has not seen.
         let found = loaded.findings.iter().cloned().map(|mut finding| {
             finding.at = None;
@@ -447,18 +451,18 @@ impl Writing<'_> {
         if !problems.is_empty() {
             return Ok(Err(problems));
         }
-        if let Err(error) = protocols::plan(self.setup, request, &asked) {
+        if let Err(error) = protocols::plan(self.setup, request, &source) {
             return Ok(Err(vec![error.to_string()]));
         }
         let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
-        let path = self.wish.folder.join(&file);
+        let path = self.wanted.folder.join(&file);
         base::durable::publish(&path, tidied.text.as_bytes(), true).map_err(SessionError::Blob)?;
         let mut remarks = tidied.remarks;
         remarks.extend(warnings.iter().map(ToString::to_string));
         let spent = self.gate.ledger().settled();
         let left = request.budget.after(&spent, self.gate.elapsed()).map_err(Fault::from)?;
         let transcript = self.path.clone();
-        Ok(Ok(Written { name, path, asked, protocol, remarks, spent, left, transcript }))
+        Ok(Ok(Written { name, path, source, protocol, remarks, spent, left, transcript }))
     }
 
     fn end(&mut self, outcome: Outcome, said: String) -> Result<(), SessionError> {

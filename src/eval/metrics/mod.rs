@@ -4,7 +4,7 @@
 //! made from it. [`conduct`] looks at the transcript and the photo's folder, [`pixels`] at pictures. A metric
 //! that does not apply to a session has no value and says why: it is never zero by default.
 //!
-//! Nothing here trusts what a session says of itself where the photo's folder or the pixels can be asked.
+//! Nothing here trusts what a session says of itself where the photo's folder or the pixels show it.
 
 pub mod conduct;
 pub mod pixels;
@@ -124,7 +124,7 @@ impl Measured {
     }
 }
 
-/// Why a session cannot be measured. That is the fault of the surroundings, never a bad result.
+/// Why a session cannot be measured. That has an external reason, and is never a bad result.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// A picture cannot be rendered.
@@ -204,13 +204,13 @@ impl Readings {
     }
 }
 
-/// Measures a session that is over, as the scenario wants it. An error is about the surroundings.
+/// Measures a session that is over, as the scenario wants it. An error has an external reason.
 pub fn measure(
     scenario: &Scenario,
     finished: &Finished<'_>,
-    eyes: &MeasureContext<'_>,
+    context: &MeasureContext<'_>,
 ) -> Result<Measured, MeasureError> {
-    let mut readings = Readings(conduct::conduct(scenario, finished, eyes.vocabulary)?);
-    let branches = pixels::pixels(scenario, finished, eyes, &mut readings)?;
+    let mut readings = Readings(conduct::conduct(scenario, finished, context.vocabulary)?);
+    let branches = pixels::pixels(scenario, finished, context, &mut readings)?;
     Ok(Measured { version: METRICS_VERSION, metrics: readings.0, branches })
 }

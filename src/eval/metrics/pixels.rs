@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::eval::metrics::conduct::{judgments, moves_in_effect, told};
+use crate::eval::metrics::conduct::{judgments, moves_in_effect, reported};
 use crate::eval::metrics::{BranchReading, EDGE, Finished, MeasureContext, MeasureError, Readings};
 use crate::eval::scenario::{Direction, Region, Scenario};
 use crate::transcript::{Judgment, JudgmentSource, Vector};
@@ -128,7 +128,7 @@ pub fn overlap(a: &[f32], b: &[f32]) -> f64 {
 
 /// A scenario's photo, looked at.
 pub struct Gaze<'a> {
-    eyes: &'a MeasureContext<'a>,
+    context: &'a MeasureContext<'a>,
     raw: RawFile,
     facts: PhotoFacts,
     long_edge: u32,
@@ -136,20 +136,20 @@ pub struct Gaze<'a> {
 
 impl<'a> Gaze<'a> {
     /// At the photo as darktable develops it by default, in pictures of this longest side.
-    pub fn new(eyes: &'a MeasureContext<'a>, raw: RawFile, facts: PhotoFacts, long_edge: u32) -> Self {
-        Self { eyes, raw, facts, long_edge }
+    pub fn new(context: &'a MeasureContext<'a>, raw: RawFile, facts: PhotoFacts, long_edge: u32) -> Self {
+        Self { context, raw, facts, long_edge }
     }
 
     /// What an edit looks like.
     pub fn see(&self, state: &EditState) -> Result<Arc<Picture>, MeasureError> {
         let Self { raw, long_edge, .. } = self;
         let request = RenderRequest { raw, state, long_edge: *long_edge, quality: Quality::Judge };
-        Ok(self.eyes.renderer.render(&request, self.eyes.deadline)?.picture)
+        Ok(self.context.renderer.render(&request, self.context.deadline)?.picture)
     }
 
     /// Where a mask lies on the baseline.
     pub fn cover(&self, mask: &MaskSpec) -> Result<Weights, MeasureError> {
-        let MeasureContext { vocabulary, layouts, .. } = self.eyes;
+        let MeasureContext { vocabulary, layouts, .. } = self.context;
         let probe = vocabulary.mask_probe(mask, &self.facts.baseline, &self.facts, layouts)?;
         let shown = probe.read(&*self.see(&probe.without)?, &*self.see(&probe.with)?);
         Ok(shown.map(|shown| shown.effect().to_vec()).unwrap_or_default())
@@ -162,7 +162,7 @@ impl<'a> Gaze<'a> {
 
     /// The yardstick of a scenario; none when it has no hidden edit that anyone would see.
     pub fn yardstick(&self, scenario: &Scenario) -> Result<Option<Yardstick>, MeasureError> {
-        let Some(target) = scenario.target(self.eyes, &self.facts)? else { return Ok(None) };
+        let Some(target) = scenario.target(self.context, &self.facts)? else { return Ok(None) };
         let (base, target) = (self.see(&self.facts.baseline)?, self.see(&target)?);
         Ok(Yardstick::new(base, target, self.regions(&scenario.regions)?))
     }
@@ -181,12 +181,12 @@ struct Seen {
 pub(super) fn pixels(
     scenario: &Scenario,
     finished: &Finished<'_>,
-    eyes: &MeasureContext<'_>,
+    context: &MeasureContext<'_>,
     readings: &mut Readings,
 ) -> Result<Vec<BranchReading>, MeasureError> {
     let Finished { workspace, session } = *finished;
     let start = &session.state.start;
-    let gaze = Gaze::new(eyes, workspace.raw(), workspace.facts(&start.baseline)?, EDGE);
+    let gaze = Gaze::new(context, workspace.raw(), workspace.facts(&start.baseline)?, EDGE);
     let base = gaze.see(&workspace.state_of(&start.baseline)?)?;
     let base_stats = ImageStats::of(&base);
     let mut branches = Vec::new();
@@ -378,17 +378,17 @@ fn numbers(branches: &[Seen], judgments: &[Judgment], base: &ImageStats, reading
     for judgment in judgments {
         let seen = branches.iter().find(|seen| seen.name == judgment.branch);
         // What was measured at another size is another number.
-        let told = told(judgment).filter(|told| told.long_edge == EDGE);
-        let (Some(told), Some(seen)) = (told, seen) else { continue };
+        let reported = reported(judgment).filter(|reported| reported.long_edge == EDGE);
+        let (Some(reported), Some(seen)) = (reported, seen) else { continue };
         let axes =
             seen.vector.as_ref().map(|v| vector_axes(v.name.as_str(), &v.direction)).unwrap_or_default();
         let now = VectorCheck::of(&axes, base, &seen.stats, &seen.difference);
-        let agrees = (told.delta_e_mean - seen.difference.mean).abs() <= SAME_DISTANCE
-            && told.vector.direction == now.direction;
+        let agrees = (reported.delta_e_mean - seen.difference.mean).abs() <= SAME_DISTANCE
+            && reported.vector.direction == now.direction;
         all += 1;
         same += usize::from(agrees);
         if !agrees {
-            let (then, now) = (told.delta_e_mean, seen.difference.mean);
+            let (then, now) = (reported.delta_e_mean, seen.difference.mean);
             differ.push(format!("{}: ΔE {then:.2} then, {now:.2} now", seen.name));
         }
     }
