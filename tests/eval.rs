@@ -100,7 +100,7 @@ values = {{ amount = {amount} }}
         (status, Manifest::read(Path::new(folder)).unwrap())
     }
 
-    /// A sitting under way, in a process group of its own. What it tells a person stands in `said`.
+    /// A run in a process group of its own. What it prints for a person is in `said`.
     fn begin(&self, arguments: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("eval").args(arguments).stdin(Stdio::null()).stdout(Stdio::null());

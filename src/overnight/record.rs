@@ -518,6 +518,8 @@ mod tests {
         assert!(matches!(find(&library, "20"), Err(BatchError::Ambiguous { count: 2, .. })));
         let path = second.folder.join(RECORD);
         let text = fs::read_to_string(&path).unwrap().replace("\"seed\": 1", "\"seed\": 2");
+        // The names in the file are those of the first format.
+        assert!(text.contains("\"night\": \"20") && text.contains("\"orders\": ["), "{text}");
         fs::write(&path, text).unwrap();
         assert!(Batch::read(&second.folder).unwrap_err().to_string().contains("does not match its hash"));
     }
