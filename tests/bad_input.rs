@@ -251,7 +251,7 @@ fn a_session_that_cannot_begin_says_what_to_give_and_leaves_nothing() {
     home.fails(3, &script, &["there is no script gone.toml", "help: "]);
 
     let free = "[model]\nfree = false\n";
-    home.session_ends(2, free, "lite,cost=1.00", &["the price of", "is not known", "price = {", "tokens="]);
+    home.session_ends(2, free, "lite,cost=1.00", &["the price of", "is unknown", "price = {", "tokens="]);
     assert!(home.ok(&["mode-b", "list", "-q"]).is_empty(), "none of these is a session");
     home.whole();
 }
