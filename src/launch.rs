@@ -238,7 +238,7 @@ impl Launcher {
         Ok(corrected(workspace, &self.ask, &self.remark))
     }
 
-    /// Adds a raw file to the library; a photo that is there already is as good.
+    /// Adds a raw file to the library, or opens its photo if that is there already.
     pub fn add(&self, library: &Library, raw: &Path, brief: Option<String>) -> Result<Workspace, Fault> {
         let ask = (self.ask)()?;
         match ingest(library, raw, IngestOptions { id: None, brief }, &|raw: &Path| ask(raw)) {
@@ -289,7 +289,7 @@ pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Which provider is meant: as named, else as the environment says, else the explorer.
+/// The provider: the one named, else the one in the environment, else the explorer.
 pub(crate) fn choice(provider: Option<String>, model: Option<String>, seed: u64) -> Choice {
     let named = provider.is_some();
     match provider.or_else(|| env("CHEMIGRAM_PROVIDER")) {
@@ -344,8 +344,8 @@ pub(crate) fn proxied(
     }
 }
 
-/// The photo with the facts of its file as darktable reports them, where an earlier build added it: it is asked once.
-/// Where it cannot be asked now, a remark says so and the old facts stay.
+/// The photo, its size and orientation corrected by darktable once if an earlier build added it. If darktable cannot
+/// run now, a remark says so and the old values stay.
 pub(crate) fn corrected(
     workspace: Workspace,
     ask: &dyn Fn() -> Result<Arc<Ask>, Fault>,

@@ -32,7 +32,7 @@ pub(crate) fn names(parent: &Path, record: &str) -> Vec<String> {
     names
 }
 
-/// Those of `names` that are meant by a name, the beginning of one, or `last`.
+/// Those of `names` that have this name, or begin with it; the newest for `last`.
 pub(crate) fn matching<'a>(names: &'a [String], name: &str) -> Vec<&'a String> {
     match name {
         "last" => names.last().into_iter().collect(),

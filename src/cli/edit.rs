@@ -85,7 +85,7 @@ fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     })
 }
 
-/// How a state is to be looked at.
+/// How a state is to be rendered.
 pub struct PreviewRequest<'a> {
     /// Longest side in pixels.
     pub size: u32,

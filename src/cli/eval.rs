@@ -242,7 +242,7 @@ fn caps(spec: Option<&str>) -> Result<(Option<u64>, Option<u64>), Failure> {
     Ok((budget.max_cost_micro_usd, spec.contains("time").then_some(budget.time_seconds)))
 }
 
-/// US dollars as typed, in millionths.
+/// An amount in US dollars, in millionths.
 fn cost(text: &str) -> Result<u64, Failure> {
     let budget = Budget::parse(&format!("time=1s,iterations=1,branches=1,cost={text}"))?;
     Ok(budget.max_cost_micro_usd.unwrap_or_default())

@@ -69,7 +69,7 @@ pub struct ReportArgs {
     pub home: HomeArg,
 }
 
-/// What a gate lets pass.
+/// What passes a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GateArg {
     /// B is not worse
@@ -127,7 +127,7 @@ pub fn report(app: &App, args: &ReportArgs) -> Result<(), Failure> {
     app.output.result(&written, || args.output.display().to_string())
 }
 
-/// Writes a file; one that is there is replaced only if it `may` be.
+/// Writes a file; an existing one is replaced only if it `may` be.
 fn write(path: &Path, text: &str, may: bool) -> Result<(), Failure> {
     let written = std::path::absolute(path).and_then(|whole| durable::publish(&whole, text.as_bytes(), may));
     written.map_err(|e| match e.kind() {

@@ -200,7 +200,7 @@ fn branches(app: &App, photo: &PhotoId, part: &str) -> Result<Vec<String>, Failu
     Ok(made.iter().map(|branch| branch.name.to_string()).collect())
 }
 
-/// Whether the path is meant as a folder: it is one, or it ends as one is written.
+/// Whether the path names a folder: it is one, or it ends with a slash.
 fn is_folder(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }

@@ -103,7 +103,7 @@ fn replayed(found: &Replay) -> String {
     }
 }
 
-/// Asks a session that another process runs to wrap up; asked again, to stop at once.
+/// Asks a session that another process runs to wrap up; the second time, to stop at once.
 fn stop(app: &App, part: &str) -> Result<(), Failure> {
     let (workspace, id) = app.session(part)?;
     let condition = listing::summary(&workspace, &id).condition;

@@ -165,7 +165,7 @@ impl Output {
         }
     }
 
-    /// A text on standard error, whatever was asked for.
+    /// Prints a text to standard error, even with `--quiet` or `--json`.
     pub fn say(&self, text: &str) {
         self.error_text(text);
     }

@@ -95,7 +95,7 @@ pub fn as_untouched(file: &Path, blank: Blank) -> String {
     format!("{} is {blank}, like the unedited photo", line(&file.display().to_string()))
 }
 
-/// Fails for a file that is there.
+/// Fails if the file exists.
 pub fn refuse_existing(file: &Path, force: bool) -> Result<(), Failure> {
     if !force && file.exists() {
         return Err(there_already(file));
@@ -198,7 +198,7 @@ fn head(head: &Head) -> String {
     }
 }
 
-/// Camera and exposure in a line.
+/// Camera and exposure, on one line.
 fn camera(file: &FileFacts) -> String {
     let mut parts: Vec<String> = [&file.maker, &file.model].into_iter().flatten().map(|s| line(s)).collect();
     parts.dedup();

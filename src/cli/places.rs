@@ -83,7 +83,7 @@ pub struct SpotArgs {
 }
 
 impl SpotArgs {
-    /// What is asked for: first what is taken back, then what is healed, cloned, filled and blurred.
+    /// The spots in the order in which they are applied: removed, healed, cloned, filled, blurred.
     pub fn spots(&self) -> Vec<Spot> {
         let of = |places: &[SpotPlace], action: SpotAction| {
             let blur_radius = self.blur_radius.filter(|_| action == SpotAction::Blur);

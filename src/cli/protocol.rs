@@ -75,7 +75,7 @@ pub fn protocol(app: &App, verb: &ProtocolVerb) -> Result<u8, Failure> {
     }
 }
 
-/// Loading for a look, without values.
+/// Options to load a protocol without values.
 fn look() -> Options {
     Options { purpose: Purpose::Check, ..Options::default() }
 }

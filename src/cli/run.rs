@@ -167,7 +167,7 @@ pub struct ChoiceArgs {
 }
 
 impl ChoiceArgs {
-    /// Which provider is meant: as named, else as the environment says, else the explorer.
+    /// The provider: the one named, else the one in the environment, else the explorer.
     pub fn choice(&self, seed: u64) -> crate::provider::Choice {
         crate::launch::choice(self.provider.clone(), self.model.clone(), seed)
     }

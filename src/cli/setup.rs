@@ -1,4 +1,4 @@
-//! What commands work with, each part made when it is first asked for.
+//! What commands work with, each part made when it is first needed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -123,7 +123,7 @@ impl App {
         Cache::new(self.folders.renders(), CACHE_LIMIT)
     }
 
-    /// The installed darktable. Where nothing confines it, that is said once.
+    /// The installed darktable. If nothing confines it, a warning says so once.
     pub fn darktable(&self) -> Result<DarktableCli, Failure> {
         let cli = DarktableCli::find_as(self.isolation, &interactive_deadline())?;
         if let Err(reason) = cli.sandbox() {

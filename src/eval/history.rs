@@ -41,7 +41,7 @@ pub struct HistoryLine {
     pub seconds: u64,
 }
 
-/// An arm in a line of history.
+/// An arm, in a line of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmLine {
     /// The arm.

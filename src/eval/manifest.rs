@@ -253,7 +253,7 @@ pub struct Done {
     pub wall_ms: u64,
     /// When it ended.
     pub ended: Timestamp,
-    /// The run that paid for it: a cell that is there already is taken as it is.
+    /// The run that paid for it: a cell that exists already is reused.
     pub paid_by: String,
     /// SHA-256 of the executable that ended it; absent in sessions that were kept before this was.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -128,11 +128,11 @@ pub struct Bound {
     pub seconds: u64,
     /// How often models may be called at most, referees included.
     pub model_calls: u64,
-    /// How often referees may be asked at most. One that is a model is called for it.
+    /// How often referees may be consulted at most; one that is a model is called each time.
     pub referee_calls: u64,
 }
 
-/// Plans a run: everything is checked, every key is worked out, nothing is written or sent.
+/// Plans a run: everything is checked and every key computed; nothing is written or sent.
 pub fn plan(
     context: &EvalContext,
     mut request: RunRequest,

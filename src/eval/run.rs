@@ -135,7 +135,7 @@ struct Record<'a> {
     error: Option<ManifestError>,
 }
 
-/// What a cell comes to in one run, with the time that it took.
+/// The status of a cell after it ran, and how long that took.
 type Ended = (CellStatus, Duration);
 
 impl<'a> Cells<'a> {

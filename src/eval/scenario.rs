@@ -480,7 +480,7 @@ impl Scenario {
     }
 
     /// Makes the scenario a photo of `library`, under its own id and with its brief, and writes its tastes as
-    /// the default taste file of `tastes`. A photo that is there already is opened as it is. `raws` is where
+    /// the default taste file of `tastes`. A photo that exists already is opened as it is. `raws` is where
     /// raws are looked for that are not in their place; `ask` says what darktable does by default.
     pub fn stage(
         &self,

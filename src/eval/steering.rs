@@ -16,7 +16,7 @@ use crate::transcript::VariableValue;
 use base::error::{Coded, ErrorCode, Fault};
 use base::ids::Hash;
 
-/// The prompt whose version is meant where only a version is said.
+/// The prompt that a version alone refers to.
 pub const PROMPT: &str = "mode_b/system";
 /// The name of the free loop among the protocols.
 pub const FREE: &str = "none";
@@ -122,7 +122,7 @@ pub struct Fitted {
     pub steered: Steered,
     /// The session's budget, and where the protocol is stricter the protocol's.
     pub budget: Budget,
-    /// How often the referee is asked at most.
+    /// The most calls of the referee.
     pub questions: u64,
 }
 
@@ -281,7 +281,7 @@ impl Protocol {
     }
 }
 
-/// What identifies a referee: for a model, the prompts that it is asked by too.
+/// What identifies a referee; for a model, its prompts too.
 fn identity(context: &EvalContext, referee: &Referee) -> Result<Option<ModelRecord>, Fault> {
     let Some(named) = referee.start() else { return Ok(None) };
     let mut record =

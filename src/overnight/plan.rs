@@ -67,11 +67,11 @@ impl Caps {
 pub struct Mistake {
     /// The line, from 1.
     pub line: usize,
-    /// What, and what to write instead where that can be said.
+    /// What is wrong, and what to write instead where that is known.
     pub message: String,
 }
 
-/// A value, and the line on which it stands.
+/// A value, and its line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed<T> {
     /// The value.
@@ -80,7 +80,7 @@ pub struct Placed<T> {
     pub line: usize,
 }
 
-/// A session as it is wanted, `[defaults]` filled in. Nothing was looked up yet.
+/// A session as planned, with `[defaults]` filled in; nothing is looked up yet.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The line of its `[[session]]`, from 1.
@@ -154,7 +154,7 @@ pub struct Draft {
     pub mistakes: Vec<Mistake>,
 }
 
-/// Reads a plan; nothing but its text is looked at.
+/// Reads a plan from its text alone.
 pub fn read(text: &str) -> Draft {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { text, mistakes: Vec::new() };
@@ -281,7 +281,7 @@ impl Reader<'_> {
         caps
     }
 
-    /// What is said in a table of a session or of the defaults.
+    /// The values in the table of a session or of the defaults.
     fn wanted(&mut self, table: &DeTable<'_>, at: usize) -> Wanted {
         let mut wanted = Wanted { line: self.line(at), ..Wanted::default() };
         for key in TEXTS.into_iter().chain([PHOTO]) {

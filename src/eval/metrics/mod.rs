@@ -32,7 +32,7 @@ pub const EDGE: u32 = 480;
 /// The version of what is measured and how. It belongs into manifests: figures of two versions do not compare.
 pub const METRICS_VERSION: u32 = 1;
 
-/// A session that is over, with the photo that it worked on.
+/// A session that has ended, with its photo.
 #[derive(Clone, Copy)]
 pub struct Finished<'a> {
     /// The photo.
@@ -62,7 +62,7 @@ pub struct Reading {
     /// Its unit; empty for a share, a flag or a plain number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Why it does not apply, or what stands behind the value.
+    /// Why it does not apply, or what the value is based on.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -204,7 +204,7 @@ impl Readings {
     }
 }
 
-/// Measures a session that is over, as the scenario wants it. An error has an external reason.
+/// Measures a session that has ended against its scenario. An error has an external reason.
 pub fn measure(
     scenario: &Scenario,
     finished: &Finished<'_>,

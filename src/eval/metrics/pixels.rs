@@ -126,7 +126,7 @@ pub fn overlap(a: &[f32], b: &[f32]) -> f64 {
     if either > 0.0 { both / either } else { 0.0 }
 }
 
-/// A scenario's photo, looked at.
+/// Renders and measures the photo of a scenario.
 pub struct Gaze<'a> {
     context: &'a MeasureContext<'a>,
     raw: RawFile,
@@ -251,7 +251,7 @@ fn axes(scenario: &Scenario, vector: Option<&Vector>) -> Vec<(Axis, i8)> {
     }
 }
 
-/// Whether a direction is meant for the branch of this vector.
+/// Whether a direction applies to the branch of this vector.
 fn applies(direction: &Direction, vector: Option<&Vector>) -> bool {
     direction.vector.is_none() || direction.vector.as_ref() == vector.map(|vector| &vector.name)
 }
@@ -451,7 +451,7 @@ fn targets(
     Ok(())
 }
 
-/// Whether the agent's scores go with what its branches recovered.
+/// How far the agent's scores agree with what its branches recovered.
 fn calibration(found: &[BranchReading], readings: &mut Readings) {
     let scored: Vec<(f64, f64)> = found
         .iter()
