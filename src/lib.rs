@@ -8,8 +8,10 @@
 //! ```text
 //!  cli          what a person types; nothing is decided here
 //!  eval         scenarios, metrics, and what a session is worth
-//!  review       what a person sees after a session
 //!  overnight    many sessions under one budget, and what became of them
+//!  review       what a person sees after a session
+//!  batch        the scheduler: bounded workers, and the ledger of a batch
+//!  launch       from a request to a session that can run
 //!  session      one bounded run: plan, agent loop, wrap-up, resume
 //!  referee      the second opinion: a model that sees two pictures, or numbers alone
 //!  protocol     declared states that steer a run: file, lint, machine
@@ -29,11 +31,13 @@
 #![warn(missing_docs)]
 #![cfg_attr(test, allow(clippy::string_slice, reason = "what is there to configure it knows no tests"))]
 
+mod batch;
 pub mod budget;
 pub mod cli;
 pub mod conversation;
 pub mod eval;
 pub mod gate;
+pub mod launch;
 pub mod overnight;
 pub mod prompts;
 pub mod protocol;

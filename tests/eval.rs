@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use base::ids::Hash;
 use chemigram::eval::golden::Golden;
+use chemigram::eval::history;
 use chemigram::eval::manifest::{self, CellStatus, Manifest};
 use chemigram::transcript::Outcome;
 use darktable::dng;
@@ -99,7 +100,7 @@ values = {{ amount = {amount} }}
         (status, Manifest::read(Path::new(folder)).unwrap())
     }
 
-    /// A sitting under way, in a process group of its own. What it tells a person stands in `said`.
+    /// A run in a process group of its own. What it prints for a person is in `said`.
     fn begin(&self, arguments: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("eval").args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
@@ -199,7 +200,7 @@ fn the_baselines_frame_the_explorer_and_a_finished_cell_is_never_paid_twice() {
 
     let (_, list) = home.eval(&["list"]);
     assert_eq!(list.as_array().unwrap().len(), 3);
-    assert_eq!(manifest::history(&home.evaluations()).len(), 3);
+    assert_eq!(history::history(&home.evaluations()).len(), 3);
     // Two scenarios show nothing, whatever the figures say; and the gate lets pass what has not got worse.
     let pair = [format!("{}:idle", first.run), format!("{}:oracle", second.run)];
     let junit = home.path("compare.xml");
@@ -277,7 +278,7 @@ fn ctrl_c_lets_a_session_end_twice_cuts_it_and_the_run_goes_on_to_the_same_figur
     let folder = manifest::find(&home.evaluations(), &run).unwrap();
     let cut = Manifest::read(&folder).unwrap();
     assert_eq!((cut.tally().done, cut.tally().not_run), (1, 2));
-    let CellStatus::NotRun { why, .. } = &cut.cells[1].standing else { panic!("{:?}", cut.cells[1]) };
+    let CellStatus::NotRun { why, .. } = &cut.cells[1].status else { panic!("{:?}", cut.cells[1]) };
     assert!(why.contains("can be resumed"), "{why}");
 
     let child = home.begin(&["resume", &run]);
@@ -307,7 +308,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     .unwrap();
     let (status, failed) = home.run(&["--provider", "script/down.toml", "--scenarios", "001*"]);
     assert_eq!((status, failed.tally().failed), (12, 1));
-    let CellStatus::Failed { failures } = &failed.cells[0].standing else { panic!("{:?}", failed.cells[0]) };
+    let CellStatus::Failed { failures } = &failed.cells[0].status else { panic!("{:?}", failed.cells[0]) };
     assert_eq!(failures.len(), 3, "it is tried again, and not for ever");
     assert!(failures[0].message.contains("no such key"), "{}", failures[0].message);
     assert_eq!(failed.mean(&failed.arms()[0], "recovery"), None, "a failure has no figure");
@@ -318,11 +319,11 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     std::fs::write(home.path("cut.toml"), cut).unwrap();
     let one = ["--provider", "script/cut.toml", "--scenarios", "001*", "--cell-cost", "0.10"];
     let (_, thrice) = home.run(&[one.as_slice(), &["--budget", "cost=0.25"]].concat());
-    assert_eq!((thrice.cells[0].standing.failures().len(), thrice.spent().0), (3, 3 * 40_500));
+    assert_eq!((thrice.cells[0].status.failures().len(), thrice.spent().0), (3, 3 * 40_500));
     let resumed = |cap: &str| {
         home.eval(&["resume", "last", "--budget", cap]);
         let run = Manifest::read(&manifest::find(&home.evaluations(), "last").unwrap()).unwrap();
-        (run.cells[0].standing.failures().len(), run.spent().0)
+        (run.cells[0].status.failures().len(), run.spent().0)
     };
     assert_eq!(resumed("cost=0.20"), (3, 3 * 40_500), "there is no room for another attempt");
     assert_eq!(resumed("cost=0.25"), (4, 4 * 40_500), "there is room for one");
@@ -342,7 +343,7 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
     let (status, poor) = home.run(&capped);
     assert_eq!((status, poor.tally().done, poor.tally().not_run), (10, 1, 2), "{:?}", poor.spent());
     assert_eq!(poor.spent().0, 60_200);
-    let CellStatus::NotRun { why, .. } = &poor.cells[1].standing else { panic!("{:?}", poor.cells[1]) };
+    let CellStatus::NotRun { why, .. } = &poor.cells[1].status else { panic!("{:?}", poor.cells[1]) };
     assert!(why.contains("cost limit reached"), "{why}");
     let (status, _) = home.eval(&["resume", "last", "--budget", "cost=1"]);
     let rich = Manifest::read(&manifest::find(&home.evaluations(), "last").unwrap()).unwrap();

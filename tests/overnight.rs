@@ -1,5 +1,5 @@
-//! Nights as a photographer runs them: scripted sessions on the demo's raw, through real darktable. One that fails
-//! does not end the night, the night's budget holds, a kill costs nothing, and no text becomes markup.
+//! Batches as a photographer runs them: scripted sessions on the demo's raw, through the real darktable. One that
+//! fails does not end the batch, the budget of the batch holds, a kill costs nothing, and no text becomes markup.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "common/chat_stub.rs"]
@@ -104,14 +104,14 @@ impl Home {
         Library::new(self.path("photos"))
     }
 
-    fn night(&self) -> Option<Batch> {
+    fn batch(&self) -> Option<Batch> {
         record::find(&self.library(), "last").ok()
     }
 
     /// The sessions that were begun, by place, each id once.
     fn begun(&self) -> Vec<(usize, String)> {
         let mut begun: Vec<(usize, String)> = Vec::new();
-        for stamped in self.night().unwrap().entries {
+        for stamped in self.batch().unwrap().entries {
             if let Entry::Started { place, session, .. } = stamped.entry
                 && !begun.iter().any(|(_, known)| known == session.as_str())
             {
@@ -126,7 +126,7 @@ impl Home {
             Entry::Ended { place, outcome, .. } => Some((place, outcome)),
             _ => None,
         };
-        self.night().unwrap().entries.into_iter().filter_map(ended).collect()
+        self.batch().unwrap().entries.into_iter().filter_map(ended).collect()
     }
 
     /// All branches of all photos with their commits.
@@ -142,7 +142,7 @@ impl Home {
     }
 
     fn report(&self, name: &str) -> String {
-        std::fs::read_to_string(self.night().unwrap().folder.join(name)).unwrap()
+        std::fs::read_to_string(self.batch().unwrap().folder.join(name)).unwrap()
     }
 
     /// Waits until something holds.
@@ -156,8 +156,8 @@ impl Home {
 
     /// Whether the session at `place` is about to wait for its model's last but one reply: its branch is edited.
     fn edited(&self, place: usize) -> bool {
-        let Some(night) = self.night() else { return false };
-        let Some(Some((photo, id, _))) = night.tracks().get(place).map(|track| track.session.clone()) else {
+        let Some(batch) = self.batch() else { return false };
+        let Some(Some((photo, id, _))) = batch.tracks().get(place).map(|track| track.session.clone()) else {
             return false;
         };
         let Ok(workspace) = self.library().open(&photo) else { return false };
@@ -319,7 +319,7 @@ fn six_photos_with_a_broken_raw_and_a_provider_that_is_out_for_a_while() {
 }
 
 #[test]
-fn a_night_killed_in_its_second_session_ends_as_the_undisturbed_one() {
+fn a_batch_killed_in_its_second_session_ends_as_an_undisturbed_one() {
     let raws = ["one", "two", "three"];
     let sessions: String = raws.map(|raw| format!("[[session]]\nphoto = \"{raw}\"\n\n")).concat();
     let calm = Home::new(&raws);
@@ -334,7 +334,7 @@ fn a_night_killed_in_its_second_session_ends_as_the_undisturbed_one() {
     torn.plan("branches = 3", &sessions);
     let mut child = torn.begin();
     torn.wait("the second session", || torn.edited(1));
-    assert_eq!(torn.status(&["overnight", "--resume", "last"]), 4, "two processes run one night");
+    assert_eq!(torn.status(&["overnight", "--resume", "last"]), 4, "two processes run one batch");
     child.kill().unwrap();
     child.wait().unwrap();
     let begun = torn.begun();
@@ -345,13 +345,13 @@ fn a_night_killed_in_its_second_session_ends_as_the_undisturbed_one() {
     assert_eq!(torn.begun()[..2], begun[..], "a session was begun anew");
     let places: Vec<usize> = torn.outcomes().into_iter().map(|(place, _)| place).collect();
     assert_eq!((torn.begun().len(), places), (3, vec![0, 1, 2]));
-    assert!(torn.report("report.txt").starts_with("Batch ") && torn.night().unwrap().is_over());
-    let sittings = torn.night().unwrap().entries;
-    assert_eq!(sittings.iter().filter(|s| matches!(s.entry, Entry::RunStarted { .. })).count(), 2);
+    assert!(torn.report("report.txt").starts_with("Batch ") && torn.batch().unwrap().is_over());
+    let entries = torn.batch().unwrap().entries;
+    assert_eq!(entries.iter().filter(|s| matches!(s.entry, Entry::RunStarted { .. })).count(), 2);
 }
 
 #[test]
-fn ctrl_c_wraps_up_begins_nothing_more_and_the_night_goes_on_later() {
+fn ctrl_c_wraps_up_starts_nothing_more_and_the_batch_is_resumed_later() {
     let home = Home::new(&["one", "two"]);
     home.write("script.toml", script("Open.", 1500));
     home.plan("time = \"1h\"", "[[session]]\nphoto = \"one\"\n\n[[session]]\nphoto = \"two\"\n");
@@ -401,7 +401,7 @@ fn every_mistake_of_a_plan_is_told_before_anything_begins() {
 }
 
 #[test]
-fn two_at_once_never_take_more_than_the_night_has() {
+fn two_at_once_never_use_more_than_the_batch_has() {
     // The last one works on the first one's photo, and not at the same time.
     let raws = ["one", "two", "three", "one"];
     let home = Home::new(&raws[..3]);
@@ -425,9 +425,9 @@ fn two_at_once_never_take_more_than_the_night_has() {
     home.plan("iterations = 14", &sessions);
     // None of them was judged.
     assert_eq!(home.overnight(&["--jobs", "2"]), 1);
-    let night = home.night().unwrap();
+    let batch = home.batch().unwrap();
     let (mut taken, mut given) = (Vec::new(), Vec::new());
-    for track in night.tracks() {
+    for track in batch.tracks() {
         let Some((photo, id, budget)) = track.session else { continue };
         let workspace = home.library().open(&photo).unwrap();
         taken.push(listing::read(&workspace, &id).unwrap().ledger.settled().iterations);
@@ -438,7 +438,7 @@ fn two_at_once_never_take_more_than_the_night_has() {
         home.report("report.txt").contains("Budget reduced to what the batch had left: 5 min, 2 iterations")
     );
     assert!(home.report("report.txt").contains("not enough iterations left in the batch: 0, 6 needed"));
-    let second = night.entries.iter().position(|s| matches!(s.entry, Entry::Started { place: 1, .. }));
-    let first_end = night.entries.iter().position(|s| matches!(s.entry, Entry::Ended { .. }));
+    let second = batch.entries.iter().position(|s| matches!(s.entry, Entry::Started { place: 1, .. }));
+    let first_end = batch.entries.iter().position(|s| matches!(s.entry, Entry::Ended { .. }));
     assert!(second.unwrap() < first_end.unwrap(), "they did not run at once");
 }

@@ -1,17 +1,20 @@
-//! Arguments as they are typed. What they come to (files read, names looked up) is said in [`super::resolve`].
+//! The arguments that every command has, and the commands. Those of a larger group are in the file of its verbs.
 
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::edit_args::{self, PropagateArgs, RegionsArgs, RemoveArgs, SpotArgs};
-use super::eval_args::EvalVerb;
-use super::export_args::ExportArgs;
-use super::import_args::{BindArgs, ImportArgs, LensArgs, MarkArgs, VocabImportArgs};
-use super::overnight_args::{OVERNIGHT_EXAMPLES, OvernightArgs};
-use super::protocol_args::ProtocolVerb;
-use super::run_args::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
+use super::eval::EvalVerb;
+use super::export::ExportArgs;
+use super::import::ImportArgs;
+use super::layers::BindArgs;
+use super::made::{LensArgs, MarkArgs, VocabImportArgs};
+use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
+use super::places::{self, RegionsArgs, RemoveArgs, SpotArgs};
+use super::propagate::{self, PropagateArgs};
+use super::protocol::ProtocolVerb;
+use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
 use base::ids::{PhotoId, RefName};
 use darktable::proxy::Choice;
 use engine::vocabulary::grey_card::RADIUS;
@@ -270,16 +273,16 @@ pub enum Verb {
         label: Option<String>,
     },
     /// Apply moves to several regions as one commit
-    #[command(after_help = edit_args::REGIONS_EXAMPLES)]
+    #[command(after_help = places::REGIONS_EXAMPLES)]
     ApplyRegions(RegionsArgs),
     /// Heal, clone, fill or blur spots, or remove them again
-    #[command(after_help = edit_args::SPOT_EXAMPLES)]
+    #[command(after_help = places::SPOT_EXAMPLES)]
     Spot(SpotArgs),
     /// Undo a move, a module or one masked instance: back to the baseline's values
-    #[command(after_help = edit_args::REMOVE_EXAMPLES)]
+    #[command(after_help = places::REMOVE_EXAMPLES)]
     Remove(RemoveArgs),
     /// Copy edits to other photos
-    #[command(after_help = edit_args::PROPAGATE_EXAMPLES)]
+    #[command(after_help = propagate::PROPAGATE_EXAMPLES)]
     Propagate(PropagateArgs),
     /// Apply the layers bound to the photo's camera and lens, and a look, as one commit
     BindLayers(BindArgs),
@@ -347,7 +350,7 @@ pub enum Verb {
     /// List prompts, or write and publish new versions
     Prompts {
         #[command(subcommand)]
-        verb: super::prompt_args::PromptVerb,
+        verb: super::prompts::PromptVerb,
     },
     /// List the protocols that can steer a session, or check one of your own
     Protocol {

@@ -1,4 +1,4 @@
-//! `demo`: the whole way from a raw to a review, without a raw and without a key.
+//! `demo`: from a raw to a review, without a raw of your own and without a key.
 
 use std::path::{Path, PathBuf};
 
@@ -57,13 +57,13 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
         budget: Budget::parse(BUDGET)?,
         from: "HEAD".into(),
         criteria: None,
-        prompt: "mode_b/system".into(),
+        prompt: crate::launch::PROMPT.into(),
         preview_edge: 1024,
         unattended: true,
         seed: args.seed,
     };
     let choice = Choice { provider: "explorer".into(), seed: args.seed, ..Choice::default() };
-    let status = run_request(&demo, workspace, &choice, &request)?;
+    let status = run_request(&demo, workspace, &choice, request)?;
     say(format!(
         "\nOpen the previews and compare. Before you run the commands above, select the demo's library:\n  export CHEMIGRAM_LIBRARY={}\n\
          Then try a photo of your own:\n  chemigram run-mode-b PHOTO.NEF --budget standard --direction tone=\"open the shadows\"",
@@ -77,7 +77,7 @@ fn default_folder(app: &App) -> PathBuf {
     if checkout.is_dir() { checkout.join("demo") } else { app.folders.demo() }
 }
 
-/// Makes the folder anew. Only one that the demo made itself is deleted.
+/// Makes the folder again. Only one that the demo made itself is deleted.
 fn make(folder: &Path) -> Result<(), Failure> {
     let file = |doing: &'static str| move |e: std::io::Error| Failure::file(doing, folder, &e);
     let marker = folder.join(MARKER);

@@ -16,7 +16,7 @@ use darktable::probe::{self, Doctor};
 use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest};
 use darktable::sandbox::Isolation;
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Serialize)]
 struct Check {
     what: String,
@@ -83,7 +83,7 @@ fn of_darktable(doctor: &Doctor) -> Check {
     }
 }
 
-/// What confines darktable; nothing is said of one that does not run anyway.
+/// What confines darktable; `None` if it does not run anyway.
 fn of_sandbox(doctor: &Doctor, needed: bool) -> Option<Check> {
     let by_hand = "use Linux 5.13 or newer with Landlock enabled, or install bubblewrap; without either, open only photos \
                    that you trust";

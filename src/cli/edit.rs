@@ -10,9 +10,9 @@ use super::args::Care;
 use super::failure::Failure;
 use super::history::current_branch;
 use super::photos::{self, refuse_existing, write_new};
-use super::resolve;
-use super::setup::{App, interactive_deadline};
+use super::setup::{App, interactive_deadline, optional_text};
 use super::signals;
+use crate::launch;
 use base::error::ErrorCode;
 use base::ids::PhotoId;
 use darktable::checks;
@@ -36,7 +36,7 @@ pub fn apply(
     mask: Option<&String>,
     label: Option<&str>,
 ) -> Result<(), Failure> {
-    let mask = resolve::optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
+    let mask = optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let vocabulary = app.vocabulary()?;
     let version = app.darktable()?.version().to_owned();
     let mut writer = app.writer(photo, "apply")?;
@@ -85,7 +85,7 @@ fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     })
 }
 
-/// How a state is to be looked at.
+/// How a state is to be rendered.
 pub struct PreviewRequest<'a> {
     /// Longest side in pixels.
     pub size: u32,
@@ -105,7 +105,7 @@ pub fn render(
     look: &PreviewRequest<'_>,
     force: bool,
 ) -> Result<(), Failure> {
-    let mask = resolve::optional_text(look.mask)?.map(|text| mask_spec(&text)).transpose()?;
+    let mask = optional_text(look.mask)?.map(|text| mask_spec(&text)).transpose()?;
     let format = format_of(file)?;
     refuse_existing(file, force)?;
     let workspace = app.photo(photo)?;
@@ -120,7 +120,10 @@ pub fn render(
         return Err(Failure::input("--proxy works only for previews")
             .remedy("add --quality preview, or leave out --proxy"));
     }
-    let (renderer, proxy) = app.proxied(app.renderer()?, &raw, look.proxy, look.size)?;
+    let (renderer, proxy) =
+        launch::proxied(&app.proxies(), app.renderer()?, &raw, (look.proxy, look.size), &|text| {
+            app.output.remark(text)
+        })?;
     let (_heard, cancel) = signals::cancelling()?;
     let develop = |state: &EditState| {
         let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };

@@ -1,44 +1,160 @@
-//! `eval`: from arguments to a run, its sittings, and what they show.
+//! `eval`: runs of evaluations, and what they show.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::eval_args::{
-    CompareArgs, EvalRunArgs, EvalVerb, GateArg, HomeArg, ReportArgs, ResumeArgs, SittingArgs,
-};
-use super::eval_golden;
+use super::eval_compare::{self, COMPARE_EXAMPLES, CompareArgs, ReportArgs};
+use super::eval_golden::{self, GoldenVerb};
 use super::failure::Failure;
 use super::progress;
 use super::setup::App;
 use super::signals;
-use super::steering;
 use crate::budget::Budget;
-use crate::eval::cells::EvalContext;
-use crate::eval::compare::{self, Comparison, Gate, Side};
+use crate::eval::context::EvalContext;
 use crate::eval::golden::Golden;
-use crate::eval::manifest::{self, Arm, CellRecord, CellStatus, Checkout, Manifest, RunRequest};
-use crate::eval::report;
-use crate::eval::run::{self, Plan, Progress};
+use crate::eval::manifest::{self, CellRecord, CellStatus, Checkout, Contestant, Manifest, RunRequest};
+use crate::eval::plan::{self, Plan};
+use crate::eval::run::{Progress, Running};
 use crate::eval::steering::FREE;
+use crate::launch::{Runner, is_file};
 use crate::review::{count, line as one_line};
 use crate::session::driver::Unwatched;
 use crate::transcript::Outcome;
-use base::assets::Overlay;
 use base::clock::Stop;
-use base::durable;
 use base::error::ErrorCode;
 use base::files;
 use base::ids::Hash;
 
-/// How often a session is asked whether it is to be cut.
-const TICK: Duration = Duration::from_millis(50);
+const RUN_EXAMPLES: &str = "\
+Examples:
+  chemigram eval run --dry-run
+  chemigram eval run --provider idle,explorer,oracle
+  chemigram eval run --protocol none,mode_b_explore --referee offline
+  chemigram eval run --prompt v1,v2 --provider openai/gpt-5-mini --repeat 3 \\
+      --budget cost=20,time=8h --cell-cost 0.20
+
+Two baselines can be named as providers: `idle` does nothing, `oracle` makes the hidden edit. The explorer does not read \
+prompts: comparing prompts needs a model.
+
+Exit status:
+  0   every session was run and every invariant held
+  1   an invariant failed
+  10  the budget of the run ended it; `eval resume` continues it
+  25  the run was stopped; `eval resume` continues it
+Any other status is that of the error.";
+
+#[derive(Debug, Subcommand)]
+pub enum EvalVerb {
+    /// Run sessions over a golden set: each scenario with each prompt, protocol and model
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<EvalRunArgs>),
+    /// Resume a run that was stopped, killed, or ended by its budget
+    Resume(ResumeArgs),
+    /// List the runs, newest first
+    List(HomeArg),
+    /// Show a run: the results of each arm, failed sessions and failed invariants
+    Show {
+        /// The run: its name, the beginning of it, or `last`
+        run: String,
+        #[command(flatten)]
+        home: HomeArg,
+    },
+    /// Compare two arms: is B better than A?
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
+    /// Write an HTML report of a run: gains, cost, calibration, history, pictures
+    Report(ReportArgs),
+    #[command(flatten)]
+    Golden(GoldenVerb),
+}
+
+/// Where the runs are.
+#[derive(Args, Clone, Debug)]
+pub struct HomeArg {
+    /// Folder of evaluations [default: chemigram/evaluations in your data folder]
+    #[arg(long, value_name = "DIR")]
+    pub evaluations: Option<PathBuf>,
+}
+
+/// What both `run` and `resume` take.
+#[derive(Args, Clone, Debug)]
+pub struct CommonArgs {
+    /// Limits of the whole run, such as cost=20,time=8h (cost in US dollars) [default: none]
+    #[arg(long, value_name = "SPEC")]
+    pub budget: Option<String>,
+    /// Sessions to run at once; each may use one core and 1 GB
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub jobs: u8,
+    /// Folder of raw files that are not next to their scenario
+    #[arg(long, value_name = "DIR", env = "CHEMIGRAM_GOLDEN_RAWS_DIR", hide_env = true)]
+    pub raws: Option<PathBuf>,
+    #[command(flatten)]
+    pub home: HomeArg,
+}
+
+#[derive(Args, Debug)]
+pub struct EvalRunArgs {
+    /// The golden set: a name, or a folder
+    #[arg(long, value_name = "SET", default_value = "v1")]
+    pub golden: String,
+    /// Only scenarios that match; * stands for any text
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    pub scenarios: Vec<String>,
+    /// Prompts: versions of mode_b/system (of mode_b/protocol with a protocol), or NAME@VERSION [default: the active
+    /// version]
+    #[arg(long = "prompt", value_name = "VERSION", value_delimiter = ',')]
+    pub prompt: Vec<String>,
+    /// Protocols: a name, a file, or `none` for sessions without one [default: none]
+    #[arg(long, value_name = "NAME|FILE|none", value_delimiter = ',')]
+    pub protocol: Vec<String>,
+    /// Who gives the second opinion if a protocol asks for one: `offline`, or PROVIDER[:MODEL] [default: the protocol's]
+    #[arg(long, value_name = "WHO")]
+    pub referee: Option<String>,
+    /// Your own folder of prompts
+    #[arg(long, value_name = "DIR")]
+    pub prompts: Option<PathBuf>,
+    /// Models: PROVIDER or PROVIDER/MODEL; `idle` and `oracle` are the baselines
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "explorer", value_parser = contestant)]
+    pub provider: Vec<Contestant>,
+    /// Number of sessions per combination
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Random seed of the first repeat
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// The most that one session may cost, in US dollars
+    #[arg(long, value_name = "USD")]
+    pub cell_cost: Option<String>,
+    /// Show what would run and the most it could cost, without starting
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ResumeArgs {
+    /// The run: its name, the beginning of it, or `last`
+    pub run: String,
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// `PROVIDER` or `PROVIDER/MODEL`.
+fn contestant(text: &str) -> Result<Contestant, String> {
+    let (provider, model) = text.split_once('/').map_or((text, None), |(p, m)| (p, Some(m)));
+    if provider.is_empty() || model == Some("") {
+        return Err("write it like explorer or openai/gpt-5-mini".into());
+    }
+    Ok(Contestant { provider: provider.to_owned(), model: model.map(str::to_owned) })
+}
 
 /// Carries out `eval …`; the status is documented with each verb.
 pub fn eval(app: &App, verb: &EvalVerb) -> Result<u8, Failure> {
@@ -47,13 +163,13 @@ pub fn eval(app: &App, verb: &EvalVerb) -> Result<u8, Failure> {
         EvalVerb::Resume(args) => resume(app, args),
         EvalVerb::List(home) => list(app, home).map(|()| 0),
         EvalVerb::Show { run, home } => show(app, run, home).map(|()| 0),
-        EvalVerb::Compare(args) => compare(app, args),
-        EvalVerb::Report(args) => report(app, args).map(|()| 0),
+        EvalVerb::Compare(args) => eval_compare::compare(app, args),
+        EvalVerb::Report(args) => eval_compare::report(app, args).map(|()| 0),
         EvalVerb::Golden(verb) => eval_golden::golden(app, verb),
     }
 }
 
-fn home(app: &App, arg: &HomeArg) -> PathBuf {
+pub(super) fn home(app: &App, arg: &HomeArg) -> PathBuf {
     let home = arg.evaluations.clone().unwrap_or_else(|| app.folders.evaluations());
     std::path::absolute(&home).unwrap_or(home)
 }
@@ -61,8 +177,8 @@ fn home(app: &App, arg: &HomeArg) -> PathBuf {
 fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
     let golden = eval_golden::set_folder(app, &args.golden)?;
     let golden = std::path::absolute(&golden).map_err(|e| Failure::file("find", &golden, &e))?;
-    let (cost_micro_usd, time_seconds) = caps(args.sitting.budget.as_deref())?;
-    let asked = RunRequest {
+    let (cost_micro_usd, time_seconds) = caps(args.common.budget.as_deref())?;
+    let request = RunRequest {
         golden,
         scenarios: args.scenarios.clone(),
         prompts: args.prompt.clone(),
@@ -76,35 +192,35 @@ fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
         time_seconds,
         cell_cost_micro_usd: args.cell_cost.as_deref().map(cost).transpose()?,
     };
-    let surroundings = surroundings(app, &asked, &args.sitting)?;
-    let mut plan = run::plan(&surroundings, asked, binary()?, checkout(), Timestamp::now())?;
+    let context = context(app, &request, &args.common)?;
+    let mut plan = plan::plan(&context, request, binary()?, checkout(), Timestamp::now())?;
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
     }
     app.output.remark(&announcement(&plan));
-    let folder = plan.begin(&surroundings.home)?;
-    run_pending(app, &surroundings, &mut plan, &folder, args.sitting.jobs)
+    let folder = plan.begin(&context.home)?;
+    run_plan(app, &context, &mut plan, &folder, args.common.jobs)
 }
 
 fn resume(app: &App, args: &ResumeArgs) -> Result<u8, Failure> {
-    let home = home(app, &args.sitting.home);
+    let home = home(app, &args.common.home);
     let folder = manifest::find(&home, &args.run)?;
     let begun = Manifest::read(&folder)?;
-    let mut asked = begun.asked.clone();
-    if args.sitting.budget.is_some() {
-        (asked.cost_micro_usd, asked.time_seconds) = caps(args.sitting.budget.as_deref())?;
+    let mut request = begun.request.clone();
+    if args.common.budget.is_some() {
+        (request.cost_micro_usd, request.time_seconds) = caps(args.common.budget.as_deref())?;
     }
-    let surroundings = surroundings(app, &asked, &args.sitting)?;
-    let mut plan = run::plan(&surroundings, asked, binary()?, None, Timestamp::now())?;
-    plan.go_on(begun)?;
+    let context = context(app, &request, &args.common)?;
+    let mut plan = plan::plan(&context, request, binary()?, None, Timestamp::now())?;
+    plan.continues(begun)?;
     app.output.remark(&announcement(&plan));
-    run_pending(app, &surroundings, &mut plan, &folder, args.sitting.jobs)
+    run_plan(app, &context, &mut plan, &folder, args.common.jobs)
 }
 
-/// A protocol as the manifest asks for it: a file by its whole path, so that `resume` finds it from anywhere.
+/// A protocol as the manifest names it: a file by its whole path, so that `resume` finds it from anywhere.
 fn whole(named: &str) -> Result<String, Failure> {
     let path = Path::new(named);
-    if named == FREE || !steering::is_file(named) {
+    if named == FREE || !is_file(named) {
         return Ok(named.to_owned());
     }
     let path = std::path::absolute(path).map_err(|e| Failure::file("find", path, &e))?;
@@ -126,7 +242,7 @@ fn caps(spec: Option<&str>) -> Result<(Option<u64>, Option<u64>), Failure> {
     Ok((budget.max_cost_micro_usd, spec.contains("time").then_some(budget.time_seconds)))
 }
 
-/// US dollars as typed, in millionths.
+/// An amount in US dollars, in millionths.
 fn cost(text: &str) -> Result<u64, Failure> {
     let budget = Budget::parse(&format!("time=1s,iterations=1,branches=1,cost={text}"))?;
     Ok(budget.max_cost_micro_usd.unwrap_or_default())
@@ -150,85 +266,71 @@ fn checkout() -> Option<Checkout> {
     Some(Checkout { commit, dirty })
 }
 
-/// Everything that cells need.
-fn surroundings(app: &App, asked: &RunRequest, sitting: &SittingArgs) -> Result<EvalContext, Failure> {
-    let golden = Golden::load(&asked.golden)?;
+/// What the cells of a run share.
+fn context(app: &App, request: &RunRequest, common: &CommonArgs) -> Result<EvalContext, Failure> {
+    let golden = Golden::load(&request.golden)?;
+    let mut launcher = app.launcher(request.prompt_folder.as_ref())?;
     let mut protocols = BTreeMap::new();
-    for named in asked.protocols.iter().filter(|named| *named != FREE) {
-        protocols.insert(named.clone(), steering::asked(app, named, &[])?);
+    for named in request.protocols.iter().filter(|named| *named != FREE) {
+        protocols.insert(named.clone(), launcher.protocol(named, &[])?);
     }
-    let prompts = asked.prompt_folder.clone().unwrap_or_else(|| app.folders.prompts());
-    let layouts = Arc::new(app.layouts());
+    // One darktable for all sessions and measurements.
+    let renderer = app.steady_renderer()?;
+    let shared = renderer.clone();
+    launcher.renderer = Box::new(move || Ok(shared.clone()));
     Ok(EvalContext {
-        home: home(app, &sitting.home),
+        home: home(app, &common.home),
         golden,
-        raws: sitting.raws.clone(),
-        registry: app.registry(),
-        prompts: Overlay::prompts(Some(prompts)),
+        raws: common.raws.clone(),
+        launcher,
+        renderer,
+        ask: app.ask()?,
         protocols,
         vocabulary_files: app.vocabulary_files(),
-        vocabulary: Arc::new(app.vocabulary()?),
-        layouts,
-        renderer: app.steady_renderer()?,
-        ask: Box::new(app.ask()?),
-        redactor: app.redactor.clone(),
-        asked: Mutex::new(HashMap::new()),
+        defaults: Mutex::default(),
     })
 }
 
-/// One sitting, with its progress, its signals and its summary.
-fn run_pending(
+/// Runs the open cells of a run, with its progress, its signals and its summary.
+fn run_plan(
     app: &App,
-    surroundings: &EvalContext,
+    context: &EvalContext,
     plan: &mut Plan,
     folder: &Path,
     jobs: u8,
 ) -> Result<u8, Failure> {
-    let runtime = signals::runtime()?;
+    let runner = Runner::new()?;
     let (stop, bar, output) = (Stop::default(), progress::waiting(&app.output), app.output.clone());
-    let (heard, line) = (stop.clone(), bar.clone());
-    runtime.block_on(async {
+    let (stopped, above) = (stop.clone(), bar.clone());
+    runner.block_on(async {
         signals::listen(stop.clone(), move |_| {
-            let text = match heard.hard.is_cancelled() {
+            let text = match stopped.hard.is_cancelled() {
                 false => "finishing the running sessions, starting no more; press Ctrl-C again to stop at once (`eval resume` continues)",
                 true => "stopping at once",
             };
-            line.suspend(|| output.remark(text));
+            above.suspend(|| output.remark(text));
         })
     })?;
-    let (handle, hard) = (runtime.handle().clone(), stop.hard.clone());
-    let execute = |session: &mut crate::session::driver::Session| {
-        handle.block_on(async {
-            let cut = async {
-                while !hard.is_cancelled() {
-                    tokio::time::sleep(TICK).await;
-                }
-            };
-            tokio::select! {
-                biased;
-                () = cut => Ok(None),
-                end = session.run(&Unwatched) => end.map(Some),
-            }
-        })
-    };
-    let watch = |progress: &Progress| {
+    let progress = |progress: &Progress| {
         bar.set_message(doing(progress));
         if let Some(cell) = &progress.ended {
             let text = ended(progress, cell);
             bar.suspend(|| app.output.remark(&text));
         }
     };
-    let sat = plan.run_pending(surroundings, folder, jobs.into(), &stop.soft, &execute, &watch);
+    let (runner, stop, host) = (&runner, &stop, &Unwatched);
+    let running = Running { context, folder, jobs: jobs.into(), runner, stop, host, progress: &progress };
+    let ran = plan.run(&running);
     bar.finish_and_clear();
-    sat?;
+    ran?;
     let manifest = &plan.manifest;
-    app.output.result(&summary(manifest, folder), || told(manifest, folder))?;
+    app.output.result(&summary(manifest, folder), || described(manifest, folder))?;
     status(app, manifest, stop.soft.is_cancelled())
 }
 
 /// The status of a run, and the reason for it where it is not 0.
 fn status(app: &App, manifest: &Manifest, stopped: bool) -> Result<u8, Failure> {
-    let failed = manifest.cells.iter().find_map(|cell| match &cell.standing {
+    let failed = manifest.cells.iter().find_map(|cell| match &cell.status {
         CellStatus::Failed { failures } => failures.last(),
         _ => None,
     });
@@ -255,13 +357,13 @@ fn doing(progress: &Progress) -> String {
         Some(left) => _ = write!(text, ", about {} left", duration(left.as_secs())),
         None => text.push_str(", no estimate yet"),
     }
-    let _ = write!(text, ": {}", progress.under_way.join(", "));
+    let _ = write!(text, ": {}", progress.running.join(", "));
     text
 }
 
 /// The line about a cell that has ended.
 fn ended(progress: &Progress, cell: &CellRecord) -> String {
-    let what = match &cell.standing {
+    let what = match &cell.status {
         CellStatus::Done(done) => {
             let seconds = done.wall_ms.div_ceil(1000);
             let recovery = done.measured.get("recovery");
@@ -299,7 +401,7 @@ fn announcement(plan: &Plan) -> String {
         manifest.golden.version,
         count(manifest.golden.scenarios.len() as u64, "scenario"),
         count(manifest.arms().len() as u64, "arm"),
-        count(manifest.asked.repeats.into(), "repeat"),
+        count(manifest.request.repeats.into(), "repeat"),
         count(bound.cells as u64, "session")
     );
     if bound.finished > 0 {
@@ -356,7 +458,7 @@ fn summary(manifest: &Manifest, folder: &Path) -> serde_json::Value {
 }
 
 /// The same for a person.
-fn told(manifest: &Manifest, folder: &Path) -> String {
+fn described(manifest: &Manifest, folder: &Path) -> String {
     let tally = manifest.tally();
     let (cost, tokens) = manifest.spent();
     let mut text = format!(
@@ -387,7 +489,7 @@ fn told(manifest: &Manifest, folder: &Path) -> String {
         );
     }
     for cell in &manifest.cells {
-        let why = match &cell.standing {
+        let why = match &cell.status {
             CellStatus::Failed { failures } => {
                 failures.last().map(|f| f.message.as_str()).unwrap_or_default()
             }
@@ -439,7 +541,7 @@ fn show(app: &App, name: &str, arg: &HomeArg) -> Result<(), Failure> {
     let folder = manifest::find(&home(app, arg), name)?;
     let manifest = Manifest::read(&folder)?;
     app.output.result(&manifest, || {
-        let mut text = told(&manifest, &folder);
+        let mut text = described(&manifest, &folder);
         let primary = &manifest.golden.primary;
         let _ = write!(text, "\n\n{primary} by scenario, each repeat:\n");
         for arm in manifest.arms() {
@@ -457,122 +559,4 @@ fn show(app: &App, name: &str, arg: &HomeArg) -> Result<(), Failure> {
         }
         text
     })
-}
-
-fn compare(app: &App, args: &CompareArgs) -> Result<u8, Failure> {
-    if !(args.margin.is_finite() && args.margin >= 0.0) {
-        return Err(Failure::input("the margin must not be negative").remedy("for example `--margin 0.02`"));
-    }
-    let home = home(app, &args.home);
-    let (a, b) = (side(&home, &args.a)?, side(&home, &args.b)?);
-    let (side_a, side_b) = (Side { manifest: &a.0, arm: &a.1 }, Side { manifest: &b.0, arm: &b.1 });
-    let compared = compare::compare(side_a, side_b, args.metric.as_deref(), args.margin)?;
-    let gate = args.gate.map(|gate| match gate {
-        GateArg::NoRegression => Gate::NoRegression,
-        GateArg::Improvement => Gate::Improvement,
-    });
-    if let Some(path) = &args.junit {
-        let text = compared.junit(gate.unwrap_or(Gate::NoRegression));
-        write(path, &text, true)?;
-    }
-    app.output.result(&compared, || comparison(&compared))?;
-    Ok(u8::from(gate.is_some_and(|gate| !compared.passes(gate))))
-}
-
-/// A run and one of its arms, from `RUN` or `RUN:PART`.
-fn side(home: &Path, named: &str) -> Result<(Manifest, Arm), Failure> {
-    let (run, part) = named.split_once(':').map_or((named, None), |(run, part)| (run, Some(part)));
-    let manifest = Manifest::read(&manifest::find(home, run)?)?;
-    let arm = compare::arm(&manifest, part)?;
-    Ok((manifest, arm))
-}
-
-fn report(app: &App, args: &ReportArgs) -> Result<(), Failure> {
-    let home = home(app, &args.home);
-    let run = Manifest::read(&manifest::find(&home, &args.run)?)?;
-    let arms = run.arms();
-    let against = match &args.against {
-        Some(named) => Some(side(&home, named)?),
-        None => arms.first().filter(|_| arms.len() > 1).map(|first| (run.clone(), first.clone())),
-    };
-    let mut comparisons = Vec::new();
-    if let Some((other, first)) = &against {
-        for arm in arms.iter().filter(|arm| args.against.is_some() || *arm != first) {
-            let (a, b) = (Side { manifest: other, arm: first }, Side { manifest: &run, arm });
-            comparisons.push(compare::compare(a, b, None, compare::MARGIN)?);
-        }
-    }
-    let page = report::page(&run, &home, &comparisons, &manifest::history(&home));
-    write(&args.output, &page, args.force)?;
-    let written = json!({ "run": run.run, "file": args.output, "bytes": page.len() });
-    app.output.result(&written, || args.output.display().to_string())
-}
-
-/// Writes a file that was asked for; one that is there is replaced only if it `may` be.
-fn write(path: &Path, text: &str, may: bool) -> Result<(), Failure> {
-    let written = std::path::absolute(path).and_then(|whole| durable::publish(&whole, text.as_bytes(), may));
-    written.map_err(|e| match e.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::new(ErrorCode::StateError, format!("{} already exists", path.display()))
-                .remedy("use --force to overwrite it")
-        }
-        _ => Failure::file("write", path, &e),
-    })
-}
-
-/// A comparison for a person.
-fn comparison(c: &Comparison) -> String {
-    let mut text = format!(
-        "{}\nA  {} {}\nB  {} {}\n{}\n",
-        c.primary.verdict.as_str(),
-        c.a.0,
-        c.a.1,
-        c.b.0,
-        c.b.1,
-        c.sentence()
-    );
-    let paired = &c.primary.paired;
-    let _ = writeln!(text, "{} wins, {} ties, {} losses", paired.wins, paired.ties, paired.losses);
-    let _ = writeln!(text, "\n{:<32} {:>8} {:>8} {:>8}", c.primary.metric, "A", "B", "gain");
-    for row in &c.scenarios {
-        let _ = writeln!(text, "{:<32} {:>8.3} {:>8.3} {:>+8.3}", row.scenario, row.a, row.b, row.gain + 0.0);
-    }
-    let _ = writeln!(
-        text,
-        "\n{:<32} {:>8} {:>8} {:>8} {:>7}  (p adjusted for multiple comparisons)",
-        "others", "A", "B", "gain", "p"
-    );
-    for other in &c.others {
-        let verdict = match other.verdict {
-            crate::eval::stats::Conclusion::Inconclusive => "",
-            told => told.as_str(),
-        };
-        let (a, b, gain) = (other.mean_a, other.mean_b, other.paired.mean + 0.0);
-        let _ = writeln!(
-            text,
-            "{:<32} {a:>8.3} {b:>8.3} {gain:>+8.3} {:>7.3}  {verdict}",
-            other.metric, other.p_adjusted
-        );
-    }
-    for flag in &c.flags {
-        let share = |passes: u64| format!("{passes}/{}", flag.of);
-        let (a, b) = (share(flag.passes_a), share(flag.passes_b));
-        let _ = writeln!(text, "{:<32} {a:>8} {b:>8} {:>8} {:>7.3}", flag.metric, "", flag.p_adjusted);
-    }
-    for excluded in &c.excluded {
-        let _ = writeln!(text, "not compared: {}: {}", excluded.scenario, excluded.why);
-    }
-    for broken in &c.broken {
-        let _ = writeln!(
-            text,
-            "invariant failed in B: {} on {}: {}",
-            broken.metric,
-            broken.scenario,
-            one_line(&broken.why)
-        );
-    }
-    for caution in &c.cautions {
-        let _ = writeln!(text, "caution: {caution}");
-    }
-    text
 }

@@ -170,7 +170,7 @@ fn new_scenario(app: &App, new: &NewScenario) -> Result<(), Failure> {
     let commit = workspace.resolve(&new.at)?;
     let (vocabulary, layouts, renderer) = (app.vocabulary()?, app.layouts(), app.renderer()?);
     let deadline = interactive_deadline();
-    let eyes = MeasureContext {
+    let measuring = MeasureContext {
         vocabulary: &vocabulary,
         layouts: &layouts,
         renderer: &*renderer,
@@ -184,7 +184,7 @@ fn new_scenario(app: &App, new: &NewScenario) -> Result<(), Failure> {
         tags: new.tags.clone(),
         vectors: new.vectors.clone(),
     };
-    let scenario = draft(&new.set, words, &workspace, &commit, &eyes, today())?;
+    let scenario = draft(&new.set, words, &workspace, &commit, &measuring, today())?;
     let file = scenario.folder.join(crate::eval::scenario::SCENARIO_FILE);
     let result = json!({ "scenario": scenario.id, "file": file, "hidden": scenario.hidden });
     app.output.result(&result, || {

@@ -23,15 +23,7 @@ impl Failure {
 
     /// A file that the system refused.
     pub fn file(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
-        let code = match error.kind() {
-            std::io::ErrorKind::NotFound => ErrorCode::NotFound,
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                ErrorCode::PermissionDenied
-            }
-            std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => ErrorCode::InvalidInput,
-            _ => ErrorCode::StateError,
-        };
-        Self::new(code, format!("cannot {doing} {}: {error}", path.display()))
+        Self::from(crate::launch::refused(doing, path, error))
     }
 
     /// Adds what to do about it.

@@ -4,10 +4,11 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::progress;
-use super::protocol::{described, told};
-use super::run_args::RunOptions;
+use super::protocol::{as_json, as_text};
+use super::run::RunOptions;
 use super::setup::App;
 use super::signals;
+use crate::launch::Runner;
 use crate::protocol::schema::Trust;
 use crate::protocol::variables::Values;
 use crate::review::{line, plain};
@@ -32,7 +33,7 @@ impl Watcher for Spinner<'_> {
     }
 }
 
-fn wish(app: &App, goal: &str, vars: &[(String, String)]) -> GenerateRequest {
+fn generate_request(app: &App, goal: &str, vars: &[(String, String)]) -> GenerateRequest {
     let mut values = Values::default();
     for (name, value) in vars {
         values.set(name, value.as_str(), Trust::User);
@@ -42,17 +43,17 @@ fn wish(app: &App, goal: &str, vars: &[(String, String)]) -> GenerateRequest {
 
 /// Prints what the model would be sent, and spends nothing.
 pub fn dry_run(app: &App, setup: &Setup, request: &Request, goal: &str) -> Result<u8, Failure> {
-    let orders = generate::orders(setup, request, &wish(app, goal, &[]))?;
+    let prompt = generate::first_prompt(setup, request, &generate_request(app, goal, &[]))?;
     let result = json!({
-        "prompt": orders.prompt, "system": orders.system, "message": orders.message,
+        "prompt": prompt.prompt, "system": prompt.system, "message": prompt.message,
         "at_most": { "model_calls": generate::MAX_CALLS },
     });
     app.output.result(&result, || {
         format!(
             "# System prompt ({})\n\n{}\n\n# First message\n\n{}\n\nAt most {} model calls. Nothing was sent and nothing was spent.\n",
-            orders.prompt,
-            plain(&orders.system),
-            plain(&orders.message),
+            prompt.prompt,
+            plain(&prompt.system),
+            plain(&prompt.message),
             generate::MAX_CALLS
         )
     })?;
@@ -68,16 +69,16 @@ pub fn write(
     goal: &str,
     args: &RunOptions,
 ) -> Result<ProtocolSource, Failure> {
-    let runtime = signals::runtime()?;
+    let runner = Runner::new()?;
     let bar = progress::waiting(&app.output);
     let (output, above) = (app.output.clone(), bar.clone());
     let watcher = Spinner { app, bar };
-    let written = runtime.block_on(async {
+    let written = runner.block_on(async {
         signals::listen(setup.stop.clone(), move |_| {
             above.suspend(|| output.remark("stopping: the protocol will not run"))
         })?;
-        let wish = wish(app, goal, &args.vars);
-        generate::generate(setup, request, &wish, &watcher).await.map_err(|error| {
+        let wanted = generate_request(app, goal, &args.vars);
+        generate::generate(setup, request, &wanted, &watcher).await.map_err(|error| {
             let unusable = matches!(error, GenerateError::Unusable { .. });
             let failure = Failure::from(error);
             if unusable { failure.status(UNUSABLE_STATUS) } else { failure }
@@ -90,7 +91,7 @@ pub fn write(
         confirm(app, &written, setup)?;
     }
     request.budget = written.left;
-    Ok(written.asked)
+    Ok(written.source)
 }
 
 fn show(app: &App, written: &Written) {
@@ -98,11 +99,11 @@ fn show(app: &App, written: &Written) {
     if app.output.json {
         let result = json!({ "kind": "written", "name": name, "file": path, "remarks": remarks,
             "spent": spent, "left": written.left, "transcript": transcript,
-            "protocol": described(&written.protocol, &written.asked.file) });
+            "protocol": as_json(&written.protocol, &written.source.file) });
         return app.output.line(&result.to_string());
     }
     app.output.remark(&format!("The model wrote this protocol (saved as {}):\n", path.display()));
-    app.output.remark(&told(&written.protocol));
+    app.output.remark(&as_text(&written.protocol));
     for remark in remarks {
         app.output.remark(&format!("note: {}", line(remark)));
     }
@@ -124,7 +125,7 @@ fn confirm(app: &App, written: &Written, setup: &Setup) -> Result<(), Failure> {
         return Err(Failure::new(ErrorCode::SessionNotConfirmed, message).remedy(again));
     }
     let answer = app.output.ask("\nRun it? [yes/no]").unwrap_or_default();
-    // Ctrl-C is heard by now, and ends no question: it is a no, whatever is typed after it.
+    // Ctrl-C is handled by now, and does not end the question: it counts as a no, whatever is typed after it.
     let yes = matches!(answer.to_lowercase().as_str(), "y" | "yes") && !setup.stop.soft.is_cancelled();
     if !yes {
         let message = format!("not run; the protocol is saved as `{name}`");

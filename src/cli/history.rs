@@ -132,7 +132,7 @@ pub fn current_branch(head: &Head, photo: &PhotoId) -> Result<RefName, Failure> 
     }
 }
 
-/// Tags a branch, and moves `main` to it if that is wanted.
+/// Tags a branch, and moves `main` to it on request.
 pub fn promote(
     app: &App,
     subject: &str,

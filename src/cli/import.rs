@@ -1,22 +1,41 @@
 //! `import-sidecar`, `vocab import`, and what `ingest --import-sidecar` does.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::import_args::ImportArgs;
 use super::setup::{App, interactive_deadline};
 use crate::review::line;
 use base::error::ErrorCode;
 use base::files;
-use base::ids::{Hash, RefName};
+use base::ids::{Hash, PhotoId, RefName};
 use darktable::{dtstyle, xmp};
 use engine::photo::{
     Authority, IMPORTED, ImportedEdit, Judge, OldModule, Workspace, read_sidecar, sidecar_beside,
 };
 use engine::vocabulary::{SavedStyle, StyleAbout, styles as saved};
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  chemigram import-sidecar iguana DSC_0042.NEF.xmp --label \"as printed in May\"\n\n\
+                  The sidecar and the imported edit are both rendered; the import succeeds only if they match pixel for pixel."
+)]
+pub struct ImportArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// darktable's sidecar (.xmp)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The branch for the edit; created at the baseline if it does not exist
+    #[arg(long, value_name = "NAME", default_value = IMPORTED)]
+    pub branch: RefName,
+    /// Message for the history
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub label: String,
+}
 
 /// An edit that was taken over.
 #[derive(Debug, Serialize)]
@@ -52,7 +71,7 @@ pub fn import_sidecar(app: &App, args: &ImportArgs) -> Result<(), Failure> {
     })
 }
 
-/// Reads the sidecar for a raw that is about to be taken in: `file`, or the one beside the raw.
+/// Reads the sidecar for a raw that is about to be added: `file`, or the one beside the raw.
 pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEdit, Failure> {
     let beside = || {
         sidecar_beside(raw).ok_or_else(|| {
@@ -63,7 +82,7 @@ pub fn read_for(app: &App, raw: &Path, file: Option<&Path>) -> Result<ImportedEd
     read(app, raw, &file.map_or_else(beside, |file| Ok(file.to_owned()))?)
 }
 
-/// Records an edit in a photo that was just taken in, and stands on it.
+/// Records an edit in a photo that was just added, and checks it out.
 pub fn record_first(app: &App, workspace: &Workspace, edit: &ImportedEdit) -> Result<Imported, Failure> {
     let branch = IMPORTED.parse().map_err(|e: base::ids::InvalidName| Failure::input(e.to_string()))?;
     app.output.remark("the sidecar's edit was imported; `main` keeps darktable's default edit");

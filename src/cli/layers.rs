@@ -1,13 +1,43 @@
 //! `bind-layers`.
 
+use clap::Args;
 use serde_json::json;
 
 use super::failure::Failure;
 use super::history::current_branch;
-use super::import_args::BindArgs;
 use super::setup::App;
 use crate::review::line;
+use base::ids::PhotoId;
 use engine::photo::{LayerContext, LayerReport, Layers, bind_layers};
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  chemigram bind-layers iguana --dry-run\n  chemigram bind-layers iguana --look quiet_evening=0.6\n\n\
+                  Bindings are in `bindings/*.toml` in your vocabulary folder; docs/import.md shows one."
+)]
+pub struct BindArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// Only the layers bound to camera and lens, without a look
+    #[arg(long, conflicts_with = "look")]
+    pub camera_lens: bool,
+    /// Only this look or style, ignoring bindings
+    #[arg(long, value_name = "NAME[=STRENGTH]", value_parser = look)]
+    pub look: Option<(String, Option<f64>)>,
+    /// Show what would change, without changing anything
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Message for the history
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub label: String,
+}
+
+/// `NAME` or `NAME=STRENGTH`.
+fn look(text: &str) -> Result<(String, Option<f64>), String> {
+    let Some((name, strength)) = text.split_once('=') else { return Ok((text.to_owned(), None)) };
+    let strength = strength.parse().map_err(|_| format!("`{strength}` is not a number from 0 to 1"))?;
+    Ok((name.to_owned(), Some(strength)))
+}
 
 /// Binds the layers on the branch that HEAD follows.
 pub fn bind(app: &App, args: &BindArgs) -> Result<(), Failure> {

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::args::{GapVerb, ProposalVerb};
 use super::failure::Failure;
-use super::resolve;
-use super::setup::App;
+use super::setup::{App, optional_text};
 use crate::review::{line, wrap};
 use base::ids::PhotoId;
 use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, rank};
@@ -29,7 +28,7 @@ pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {
             })
         }
         ProposalVerb::Accept { id, edit } => {
-            let edited = resolve::optional_text(edit.as_ref())?;
+            let edited = optional_text(edit.as_ref())?;
             let mut writer = app.writer(&owner(app, id)?, "accept a proposal")?;
             let tastes = app.folders.tastes();
             let proposal = writer.accept_proposal(id, edited.as_deref(), &tastes)?;

@@ -1,26 +1,19 @@
-//! The command line: what a person types, one file a verb group. Nothing is decided here; verbs call the
-//! library and say what came of it.
-//!
-//! Arguments as typed ([`args`]) are one thing, what they come to ([`resolve`]) another. Everything that is
-//! printed goes through [`output`], every error through [`failure`].
+//! The command line: one file for each group of verbs, with its arguments. Nothing is decided here; verbs call the
+//! library and print the result. Everything that is printed goes through [`output`], every error through [`failure`].
 #![allow(missing_docs, reason = "clap reads the comments; nothing here is an interface")]
 
 pub mod args;
 mod demo;
 mod doctor;
 mod edit;
-pub mod edit_args;
 mod eval;
-pub mod eval_args;
+mod eval_compare;
 pub mod eval_golden;
 mod export;
-mod export_args;
 mod failure;
-mod generate;
 mod goal;
 mod history;
 mod import;
-mod import_args;
 mod layers;
 mod learn;
 mod logging;
@@ -28,25 +21,22 @@ mod made;
 mod mode_b;
 mod output;
 mod overnight;
-mod overnight_args;
 mod paths;
 mod photos;
 mod places;
 mod progress;
-mod prompt_args;
 mod prompts;
 mod propagate;
 mod protocol;
-mod protocol_args;
-mod resolve;
 mod run;
-mod run_args;
 mod setup;
 mod signals;
-mod steering;
 mod stores;
 
-use clap::Parser as _;
+use std::path::Path;
+
+use clap::{CommandFactory as _, Parser as _};
+use serde_json::json;
 
 use args::{Cli, Globals, Verb};
 use failure::Failure;
@@ -99,10 +89,10 @@ fn usage(error: &clap::Error) -> u8 {
 fn run(globals: &Globals, verb: &Verb, output: Output) -> Result<u8, Failure> {
     match verb {
         Verb::Completions { shell } => {
-            generate::completions(&output, *shell);
+            completions(&output, *shell);
             return Ok(0);
         }
-        Verb::Man { dir } => return generate::man(&output, dir.as_deref()).map(|()| 0),
+        Verb::Man { dir } => return man(&output, dir.as_deref()).map(|()| 0),
         _ => {}
     }
     let app = App::new(output, globals)?;
@@ -169,4 +159,26 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         // Answered before the library is looked for.
         Verb::Completions { .. } | Verb::Man { .. } => Ok(0),
     }
+}
+
+/// Prints the completions of a shell, made from the argument definitions.
+fn completions(output: &Output, shell: clap_complete::Shell) {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "chemigram", &mut script);
+    output.raw(&script);
+}
+
+/// Prints the manual page, or writes all of them into a folder.
+fn man(output: &Output, dir: Option<&Path>) -> Result<(), Failure> {
+    let command = Cli::command();
+    let Some(dir) = dir else {
+        let mut page = Vec::new();
+        let man = clap_mangen::Man::new(command);
+        man.render(&mut page).map_err(|e| Failure::file("make", Path::new("the page"), &e))?;
+        output.raw(&page);
+        return Ok(());
+    };
+    std::fs::create_dir_all(dir).map_err(|e| Failure::file("make", dir, &e))?;
+    clap_mangen::generate_to(command, dir).map_err(|e| Failure::file("write to", dir, &e))?;
+    output.result(&json!({ "folder": dir }), || format!("{}\n", dir.display()))
 }

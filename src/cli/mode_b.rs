@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::args::SessionVerb;
 use super::failure::Failure;
 use super::setup::{App, CACHE_LIMIT};
-use super::{progress, run, signals};
+use super::{progress, signals};
 use crate::provider::explorer::Explorer;
 use crate::review::{ReviewModel, line as plain, summary_line, text};
 use crate::session;
@@ -60,18 +60,23 @@ fn replay(app: &App, part: &str) -> Result<u8, Failure> {
     let begun = listing::read(&workspace, &id)?.state.start;
     let scratch = tempfile::tempdir()
         .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot create a temporary folder: {e}")))?;
-    let (runtime, cut) = signals::cancelling()?;
+    let (runner, cut) = signals::cancelling()?;
     let stop = Stop { soft: cut, hard: Cancel::default() };
-    // No model is asked.
-    let nobody = Arc::new(Explorer::new(begun.seed));
-    let mut setup = run::setup(app, workspace, nobody, None, 1, stop)?;
-    setup.renderer = app.steady_renderer_with(Cache::new(scratch.path().join("renders"), CACHE_LIMIT))?;
-    run::preview_from_copy(app, &mut setup, begun.proxy.map_or(Choice::Off, Choice::By), begun.preview_edge)?;
+    let renderer = app.steady_renderer_with(Cache::new(scratch.path().join("renders"), CACHE_LIMIT))?;
+    let mut launcher = app.launcher(None)?;
+    launcher.renderer = Box::new(move || Ok(renderer.clone()));
+    // No model is called.
+    let mut setup = launcher.setup(workspace, Arc::new(Explorer::new(begun.seed)), 1, stop)?;
+    launcher.preview_from_copy(
+        &mut setup,
+        begun.proxy.map_or(Choice::Off, Choice::By),
+        begun.preview_edge,
+    )?;
     let bar = progress::waiting(&app.output);
-    let told = |done, all| bar.set_message(format!("step {} of {all}", done + 1));
-    let found = session::replay::replay(setup, &id, scratch.path(), &told)?;
+    let progress = |done, all| bar.set_message(format!("step {} of {all}", done + 1));
+    let found = session::replay::replay(setup, &id, scratch.path(), &progress)?;
     bar.finish_and_clear();
-    drop(runtime);
+    drop(runner);
     app.output.result(&found, || replayed(&found))?;
     Ok(match found.proof {
         Proof::SamePixels | Proof::SameEdits => 0,
@@ -98,7 +103,7 @@ fn replayed(found: &Replay) -> String {
     }
 }
 
-/// Asks a session that another process runs to wrap up; asked again, to stop at once.
+/// Asks a session that another process runs to wrap up; the second time, to stop at once.
 fn stop(app: &App, part: &str) -> Result<(), Failure> {
     let (workspace, id) = app.session(part)?;
     let condition = listing::summary(&workspace, &id).condition;

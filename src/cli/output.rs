@@ -23,7 +23,7 @@ pub struct Output {
     out: Arc<Mutex<Stdout>>,
 }
 
-/// How standard output stands. After the first failure nothing is written to it.
+/// The state of standard output. After the first failure nothing is written to it.
 #[derive(Debug, Default)]
 enum Stdout {
     #[default]
@@ -62,7 +62,7 @@ impl Output {
         Style { color: self.color, width: width() }
     }
 
-    /// Whether progress may be shown: somebody looks at standard error, and nothing else is to stand there.
+    /// Whether progress may be shown: a person sees standard error, and nothing else is written there.
     pub fn shows_progress(&self) -> bool {
         !self.json && !self.quiet && io::stderr().is_terminal()
     }
@@ -112,22 +112,22 @@ impl Output {
 
     /// Bytes of a result.
     pub fn raw(&self, bytes: &[u8]) {
-        let mut stands = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*stands, Stdout::Open) {
+        let mut state = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*state, Stdout::Open) {
             return;
         }
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => *stands = Stdout::Closed,
-            Err(error) => *stands = Stdout::Failed(error),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => *state = Stdout::Closed,
+            Err(error) => *state = Stdout::Failed(error),
         }
     }
 
-    /// The exit status of a command that ended with `status`: what could not be written was not told.
+    /// The exit status of a command that ended with `status`: a result that could not be written is a failure.
     pub fn ended(&self, status: u8) -> u8 {
-        let stands = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let Stdout::Failed(error) = &*stands else { return status };
+        let state = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let Stdout::Failed(error) = &*state else { return status };
         let failure = unwritten(error);
         self.error_text(&format!("error: {}", failure.message()));
         if status == 0 { failure.exit_status() } else { status }
@@ -165,7 +165,7 @@ impl Output {
         }
     }
 
-    /// A text on standard error, whatever was asked for.
+    /// Prints a text to standard error, even with `--quiet` or `--json`.
     pub fn say(&self, text: &str) {
         self.error_text(text);
     }

@@ -7,8 +7,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::import;
-use super::resolve;
-use super::setup::App;
+use super::setup::{App, optional_text};
 use crate::review::{count, line};
 use base::error::{Coded as _, ErrorCode};
 use base::ids::PhotoId;
@@ -25,11 +24,11 @@ pub fn ingest(
     brief: Option<&String>,
     sidecar: Option<&Option<PathBuf>>,
 ) -> Result<(), Failure> {
-    let brief = resolve::optional_text(brief)?;
+    let brief = optional_text(brief)?;
     if raw.is_file() {
         app.output.remark(&format!("asking darktable for the default edit of {}", raw.display()));
     }
-    // Read before the photo is taken in: a sidecar that cannot be followed leaves nothing behind.
+    // Read before the photo is added: a sidecar that cannot be imported leaves nothing behind.
     let edit = sidecar.map(|file| import::read_for(app, raw, file.as_deref())).transpose()?;
     let ingested = app.ingest(raw, IngestOptions { id, brief })?;
     let imported = edit.map(|edit| import::record_first(app, &ingested.workspace, &edit)).transpose()?;
@@ -96,7 +95,7 @@ pub fn as_untouched(file: &Path, blank: Blank) -> String {
     format!("{} is {blank}, like the unedited photo", line(&file.display().to_string()))
 }
 
-/// Fails for a file that is there.
+/// Fails if the file exists.
 pub fn refuse_existing(file: &Path, force: bool) -> Result<(), Failure> {
     if !force && file.exists() {
         return Err(there_already(file));
@@ -159,7 +158,7 @@ pub fn photos(app: &App) -> Result<(), Failure> {
     })
 }
 
-/// Says where a photo stands.
+/// Shows the state of a photo.
 pub fn status(app: &App, photo: &PhotoId) -> Result<(), Failure> {
     let workspace = app.photo(photo)?;
     let status = workspace.status()?;
@@ -199,7 +198,7 @@ fn head(head: &Head) -> String {
     }
 }
 
-/// Camera and exposure in a line.
+/// Camera and exposure, on one line.
 fn camera(file: &FileFacts) -> String {
     let mut parts: Vec<String> = [&file.maker, &file.model].into_iter().flatten().map(|s| line(s)).collect();
     parts.dedup();

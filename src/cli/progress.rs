@@ -23,7 +23,7 @@ fn target(output: &Output) -> ProgressDrawTarget {
     if output.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
-/// A line with the time that has passed and a message; hidden where nobody looks.
+/// A line with the time that has passed and a message; hidden where there is no terminal.
 fn spinner(output: &Output) -> ProgressBar {
     styled(ProgressBar::with_draw_target(None, target(output)))
 }
@@ -78,10 +78,11 @@ impl<'a> Watch<'a> {
         Self { output, bar: spinner(output), asks, name: None, seen: Mutex::new(Seen::default()) }
     }
 
-    /// The host of one of several sessions: nobody is asked, every remark has its name, and with `--json` its
+    /// The host of one of several sessions: no question is put, every remark has its name, and with `--json` its
     /// transcript is not printed.
     pub fn among(output: &'a Output, lines: &MultiProgress, name: String) -> Self {
-        let bar = styled(lines.add(ProgressBar::new_spinner()));
+        let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+        let bar = styled(lines.add(bar));
         Self { output, bar, asks: false, name: Some(name), seen: Mutex::new(Seen::default()) }
     }
 
@@ -193,7 +194,7 @@ impl Host for Watch<'_> {
     }
 }
 
-/// What is worth a lasting line of its own.
+/// The remark about an event that is to stay on the screen, if any.
 fn remark(event: &Event) -> Option<String> {
     Some(match event {
         Event::Judgment(judgment) => format!(

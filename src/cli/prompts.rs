@@ -2,16 +2,84 @@
 
 use std::path::PathBuf;
 
+use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
-use super::prompt_args::PromptVerb;
-use super::resolve;
 use super::setup::App;
 use crate::prompts::Store;
 use crate::review::{line, plain};
 use base::assets::Overlay;
 use base::error::ErrorCode;
+
+#[derive(Debug, Subcommand)]
+pub enum PromptVerb {
+    /// List the prompts and their versions
+    List {
+        /// Your own folder of prompts
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Print a prompt's template
+    Show {
+        /// The prompt: NAME or NAME@VERSION
+        name: String,
+        /// Your own folder of prompts
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Render a prompt with values filled in
+    Render {
+        /// The prompt: NAME or NAME@VERSION
+        name: String,
+        /// A value: JSON if it parses as JSON, otherwise text; repeatable
+        #[arg(long = "var", value_name = "KEY=VALUE")]
+        vars: Vec<String>,
+        /// A JSON file with the values
+        #[arg(long, value_name = "FILE")]
+        context: Option<PathBuf>,
+        /// Your own folder of prompts
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Start the next version of a prompt in your own folder
+    New {
+        /// The prompt to start from: NAME or NAME@VERSION
+        name: String,
+        /// Your own folder of prompts [default: prompts in the configuration folder]
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Show the differences between two versions of a prompt
+    Diff {
+        /// The prompt
+        name: String,
+        /// The older version
+        from: String,
+        /// The newer version
+        to: String,
+        /// Your own folder of prompts
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Publish a version of your own: its hash goes into the manifest, and its text can no longer change
+    Publish {
+        /// The prompt and version: NAME@VERSION
+        name: String,
+        /// Make it the default version
+        #[arg(long)]
+        activate: bool,
+        /// Your own folder of prompts [default: prompts in the configuration folder]
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+    /// Check that no published prompt was changed, and list drafts
+    Verify {
+        /// Your own folder of prompts
+        #[arg(long, value_name = "DIR")]
+        prompts: Option<PathBuf>,
+    },
+}
 
 pub fn run(app: &App, verb: &PromptVerb) -> Result<u8, Failure> {
     match verb {
@@ -111,7 +179,7 @@ fn render_prompt(
     context: Option<&PathBuf>,
 ) -> Result<(), Failure> {
     let mut values: Map<String, Value> = match context {
-        Some(path) => serde_json::from_str(&resolve::file(path)?)
+        Some(path) => serde_json::from_str(&crate::launch::read_text(path)?)
             .map_err(|e| Failure::input(format!("{} is not a JSON object: {e}", path.display())))?,
         None => Map::new(),
     };

@@ -1,12 +1,12 @@
 //! `protocol`: the state machines that steer a session.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::protocol_args::{CheckArgs, ProtocolVerb};
-use super::resolve;
 use super::setup::App;
 use crate::protocol::finding::Severity;
 use crate::protocol::model::{Protocol, Target};
@@ -15,6 +15,55 @@ use crate::protocol::variables::{Purpose, Values};
 use crate::protocol::{Options, load, store};
 use crate::review::{count, line, plain};
 use base::assets::{Origin, Overlay};
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  chemigram protocol check mine.toml
+  chemigram protocol check mine.toml --mermaid > mine.mmd
+  chemigram protocol check old.json --var repo=core --json
+
+Exit status: 0 if it can run (with or without warnings), 2 if it has errors.";
+
+#[derive(Debug, Subcommand)]
+pub enum ProtocolVerb {
+    /// List the protocols, built in and your own
+    List,
+    /// Show a protocol: its states, transitions and variables
+    #[command(after_help = "Example:\n  chemigram protocol show mode_b_explore")]
+    Show {
+        /// The protocol
+        name: String,
+        /// Print the file itself
+        #[arg(long)]
+        source: bool,
+    },
+    /// Check a protocol file: report each error, where it is and how to correct it
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// The protocol file, TOML or JSON
+    pub file: PathBuf,
+    /// Print a Mermaid state diagram instead
+    #[arg(long)]
+    pub mermaid: bool,
+    /// Set a variable; repeatable
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub vars: Vec<(String, String)>,
+    /// Check a file in the original format by the rules of version 2
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `NAME=VALUE`.
+pub fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".into()),
+    }
+}
 
 /// `protocol`; the status of a check says whether it can run.
 pub fn protocol(app: &App, verb: &ProtocolVerb) -> Result<u8, Failure> {
@@ -26,7 +75,7 @@ pub fn protocol(app: &App, verb: &ProtocolVerb) -> Result<u8, Failure> {
     }
 }
 
-/// Loading for a look, without values.
+/// Options to load a protocol without values.
 fn look() -> Options {
     Options { purpose: Purpose::Check, ..Options::default() }
 }
@@ -63,11 +112,11 @@ fn show(app: &App, files: &Overlay, name: &str, source: bool) -> Result<(), Fail
             .result(&json!({ "name": name, "file": entry.file, "source": text }), || plain(&text));
     }
     let protocol = load(&entry.file, &text, &look()).into_protocol()?;
-    app.output.result(&described(&protocol, &entry.file), || told(&protocol))
+    app.output.result(&as_json(&protocol, &entry.file), || as_text(&protocol))
 }
 
 /// A protocol for a program.
-pub(super) fn described(protocol: &Protocol, file: &str) -> Value {
+pub(super) fn as_json(protocol: &Protocol, file: &str) -> Value {
     let states: Vec<Value> = protocol.states.iter().map(|state| state_json(protocol, state)).collect();
     let variables: Vec<Value> = protocol
         .variables
@@ -105,7 +154,7 @@ fn target(protocol: &Protocol, target: Target) -> &str {
 }
 
 /// A protocol for a person.
-pub(super) fn told(protocol: &Protocol) -> String {
+pub(super) fn as_text(protocol: &Protocol) -> String {
     let mut text = format!("{}\n{}\n", line(&protocol.name), line(&protocol.description));
     if !protocol.variables.is_empty() {
         text.push_str("\nVariables (--var NAME=VALUE):\n");
@@ -156,7 +205,7 @@ pub(super) fn told(protocol: &Protocol) -> String {
 }
 
 fn check(app: &App, args: &CheckArgs) -> Result<u8, Failure> {
-    let text = resolve::file(&args.file)?;
+    let text = crate::launch::read_text(&args.file)?;
     let mut values = Values::default();
     for (name, value) in &args.vars {
         values.set(name, value.as_str(), Trust::User);
@@ -171,7 +220,7 @@ fn check(app: &App, args: &CheckArgs) -> Result<u8, Failure> {
     });
     let findings: Vec<String> = loaded.findings.iter().map(|f| plain(&f.to_string())).collect();
     if args.mermaid && !app.output.json {
-        // The drawing alone goes to standard output; what is wrong with the file stands beside it.
+        // The drawing alone goes to standard output; errors in the file go to standard error.
         findings.iter().for_each(|finding| app.output.remark(finding));
         let drawing = mermaid
             .ok_or_else(|| Failure::input(format!("{file} cannot be drawn: {}", findings.join("; "))))?;

@@ -1,47 +1,182 @@
 //! `run-mode-b`: from arguments to a session, its run, and its review.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use clap::Args;
 use serde_json::json;
 
 use super::failure::Failure;
 use super::goal;
 use super::mode_b::show_session;
 use super::progress::Watch;
-use super::resolve;
-use super::run_args::{ChoiceArgs, RunArgs, RunOptions, RunProtocolArgs};
-use super::setup::App;
+use super::protocol::assignment;
+use super::setup::{App, optional_text};
 use super::signals;
-use super::steering;
 use crate::budget::Budget;
+use crate::launch::{
+    BASE_URL_ENV, DEFAULT_PROVIDER, DEFAULT_SEED, Launcher, Overrides, Prepared, Runner, SessionSpec, env,
+    usual_prompt,
+};
 use crate::overnight::share::words;
-use crate::provider::{Choice, Provider, connect};
+use crate::provider::Choice;
 use crate::review::{line, plain};
 use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::opinion::Referee;
-use crate::session::protocols::{self, ProtocolSource};
-use crate::session::start::{self, Plan, Request, Resume, Setup};
-use crate::transcript::{self, PlannedBranch, Vector};
-use base::clock::{Stop, SystemClock};
+use crate::session::protocols::ProtocolSource;
+use crate::session::start::{self, Plan, Request};
+use crate::transcript::{self, PlannedBranch, SessionStart, Vector};
+use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
 use base::ids::{PhotoId, SessionId};
-use darktable::proxy::Choice as ProxyChoice;
-use engine::photo::{IngestOptions, PhotoError, Workspace};
+use darktable::proxy;
+use engine::photo::Workspace;
 
-/// The provider when none is named.
-pub(super) const DEFAULT_PROVIDER: &str = "explorer";
-/// The seed when none is given.
-pub(super) const DEFAULT_SEED: u64 = 1;
-/// The prompt of a session without a protocol.
-const PROMPT: &str = "mode_b/system";
-/// What a protocol may spend when nothing is said.
+pub const RUN_EXAMPLES: &str = "\
+Examples:
+  chemigram run-mode-b iguana --budget standard --yes
+  chemigram run-mode-b DSC_0042.NEF --brief @brief.md \\
+      --direction tone=\"more dramatic, open shadows\" \\
+      --direction color=\"warmer\":subtle \\
+      --budget time=30m,iterations=50,branches=2 --provider openai --yes
+  chemigram run-mode-b --resume 4f2a9c --raise time=10m --yes
+
+Budget: time, iterations and branches are required; tokens=400k, cost=2.00 and renders=80 can be added. The first \
+limit reached ends the exploration. Presets:
+  lite       time=5m,iterations=20,branches=1
+  standard   time=30m,iterations=50,branches=3
+  overnight  time=30m,iterations=200,branches=5 (a size; not the command)
+
+Ctrl-C wraps up and keeps everything; a second Ctrl-C stops at once. The session works on branches of its own, \
+branch_b_*, and never changes main: `promote` the one you like.";
+
+pub const RUN_PROTOCOL_EXAMPLES: &str = "\
+Examples:
+  chemigram run-protocol tactical_one_move --photo iguana \\
+      --var move=\"heavy clarity on the rock\" --yes
+  chemigram run-protocol mode_b_explore --photo iguana --referee offline \\
+      --direction tone=\"open shadows\" --direction color=warmer --yes
+  chemigram run-protocol mine.toml --photo DSC_0042.NEF \\
+      --budget time=10m,iterations=30,branches=1 --yes
+  chemigram run-protocol --photo iguana --provider openai \\
+      --generate \"open the shadows, then the same in black and white\"
+
+The default budget is `standard`; stricter limits in the protocol apply as well. `chemigram protocol show NAME` lists \
+the variables of a protocol, `chemigram protocol check FILE` its errors. Resume the session with \
+`run-mode-b --resume SESSION`.";
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The photo's id, or a raw file, which is added to the library first
+    #[arg(value_name = "PHOTO", required_unless_present = "resume")]
+    pub photo: Option<String>,
+    /// Follow this protocol: a name, or a file
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["resume", "generate"])]
+    pub protocol: Option<String>,
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct RunProtocolArgs {
+    /// The protocol: a name, or a file
+    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["resume", "generate"], conflicts_with_all = ["resume", "generate"])]
+    pub protocol: Option<String>,
+    /// The photo's id, or a raw file, which is added to the library first
+    #[arg(long, value_name = "PHOTO", required_unless_present = "resume")]
+    pub photo: Option<String>,
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+/// The options of every session.
+#[derive(Args, Debug)]
+pub struct RunOptions {
+    /// What the picture should become: text, or @FILE [default: the photo's brief.md]
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub brief: Option<String>,
+    /// A direction to explore, one branch each, such as tone="open the shadows":subtle; repeatable [default: the model chooses]
+    #[arg(long = "vector", visible_alias = "direction", value_name = "NAME=DIRECTION[:INTENSITY]")]
+    pub vectors: Vec<Vector>,
+    /// Limits of a new session: a preset, or such as time=30m,iterations=50,branches=3 [required without a protocol]
+    #[arg(long, value_name = "SPEC")]
+    pub budget: Option<String>,
+    /// Start from this branch, tag or commit, which becomes the session's baseline
+    #[arg(long, value_name = "REF", default_value = "HEAD")]
+    pub from: String,
+    /// Scoring criteria: text, or @FILE [default: the taste files and the brief]
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub criteria: Option<String>,
+    /// The system prompt [default: mode_b/system, or mode_b/protocol with a protocol]
+    #[arg(long, value_name = "NAME[@VERSION]")]
+    pub prompt: Option<String>,
+    /// Your own folder of prompts
+    #[arg(long, value_name = "DIR")]
+    pub prompts: Option<PathBuf>,
+    /// Start without asking (for scripts)
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Resume a session: at least four characters of its id
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["brief", "vectors", "budget", "criteria", "dry_run"])]
+    pub resume: Option<String>,
+    /// With --resume: the answer to the model's question: text, or @FILE
+    #[arg(long, value_name = "TEXT|@FILE", requires = "resume")]
+    pub answer: Option<String>,
+    /// With --resume: add to the budget, such as time=10m,iterations=20
+    #[arg(long, value_name = "SPEC", requires = "resume")]
+    pub raise: Option<String>,
+    /// Print the plan, the prompt and the tools without starting
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Random seed, for the explorer and for models that accept one
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Longest side of previews in pixels
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=4096))]
+    pub preview_size: u32,
+    /// Render previews from a copy of the raw that is N times smaller: faster, slightly less accurate [default: off]
+    #[arg(long, value_name = "auto|off|N", conflicts_with = "resume")]
+    pub proxy: Option<proxy::Choice>,
+    /// Pictures to render at once; each takes one core and 0.2 to 1 GB
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub renderers: u8,
+    /// Let the model write a protocol for this goal (text, or @FILE), then run it after you confirm
+    #[arg(long, value_name = "GOAL|@FILE", conflicts_with = "resume")]
+    pub generate: Option<String>,
+    /// Set a variable of the protocol; repeatable
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub vars: Vec<(String, String)>,
+    /// Who gives the second opinion: `offline` (measurements only), or a provider with a model that sees pictures
+    #[arg(long, value_name = "offline|PROVIDER[:MODEL]")]
+    pub referee: Option<String>,
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+/// Which provider and model.
+#[derive(Args, Clone, Debug)]
+pub struct ChoiceArgs {
+    /// The provider of the model; `explorer` needs no key [default: explorer]
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// The provider's model; for `script`, a file
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+}
+
+impl ChoiceArgs {
+    /// The provider: the one named, else the one in the environment, else the explorer.
+    pub fn choice(&self, seed: u64) -> crate::provider::Choice {
+        crate::launch::choice(self.provider.clone(), self.model.clone(), seed)
+    }
+}
+
+/// The budget of a session with a protocol, where none is given.
 const PROTOCOL_BUDGET: &str = "standard";
 
-/// Runs a session, new or taken up again. The status is the outcome's.
+/// Runs a session, new or resumed. The status is the outcome's.
 pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
     let steered = args.protocol.is_some() || args.options.generate.is_some();
     let usual = if steered { PROTOCOL_BUDGET } else { "" };
@@ -66,120 +201,80 @@ fn session(
         return resume(app, photo, args, part);
     }
     let budget = Budget::parse(budget)?;
-    let goal = resolve::optional_text(args.generate.as_ref())?;
+    let goal = optional_text(args.generate.as_ref())?;
     // A protocol is written and kept though nobody is there; without a yes it is not run.
     if !args.yes && !args.dry_run && goal.is_none() && !app.output.can_ask() {
         return Err(Failure::new(ErrorCode::InvalidInput, "there is no terminal to confirm the plan")
             .remedy("add --yes to start without asking, or --dry-run to see the plan"));
     }
-    let asked = protocol.map(|named| steering::asked(app, named, &args.vars)).transpose()?;
-    if asked.is_none() && goal.is_none() && !args.vars.is_empty() {
+    let launcher = app.launcher(args.prompts.as_ref())?;
+    let protocol = protocol.map(|named| launcher.protocol(named, &args.vars)).transpose()?;
+    if protocol.is_none() && goal.is_none() && !args.vars.is_empty() {
         return Err(Failure::input("--var needs a protocol").remedy("choose one with --protocol NAME|FILE"));
     }
-    let brief = resolve::optional_text(args.brief.as_ref())?;
+    let brief = optional_text(args.brief.as_ref())?;
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
-    // Whatever can be wrong with provider and prompt is found before a raw is taken in.
-    let mut choice = choice(&args.choice, seed);
-    let wishes = asked.as_ref().map(ProtocolSource::wishes).unwrap_or_default();
+    // Whatever can be wrong with provider and prompt is found before a raw file is added.
+    let mut choice = args.choice.choice(seed);
+    let preferences = protocol.as_ref().map(ProtocolSource::preferences).unwrap_or_default();
     if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
-        choice.model = wishes.model;
+        choice.model = preferences.model;
     }
-    let provider = connect(&app.registry(), &choice)?;
-    let prompts = app.prompts(args.prompts.as_ref())?;
-    let named = args.referee.as_deref().or(wishes.referee.as_deref());
-    let referee = Referee::named(named, &app.registry(), &prompts, seed)?;
-    let workspace = subject(app, photo.unwrap_or_default(), brief.as_ref(), args.dry_run)?;
-    let steered = asked.is_some() || goal.is_some();
+    let provider = launcher.connect(&choice)?;
+    let referee = launcher.referee(args.referee.as_deref().or(preferences.referee.as_deref()), seed)?;
+    let named = photo.unwrap_or_default();
+    let workspace = subject(app, &launcher, named, brief.clone(), args.dry_run)?;
+    let steered = protocol.is_some() || goal.is_some();
     let request = Request {
         brief,
         vectors: args.vectors.clone(),
         budget,
         from: args.from.clone(),
-        criteria: resolve::optional_text(args.criteria.as_ref())?,
+        criteria: optional_text(args.criteria.as_ref())?,
         prompt: args.prompt.clone().unwrap_or_else(|| usual_prompt(steered).into()),
         preview_edge: args.preview_size,
         unattended: args.yes,
         seed,
     };
+    let (proxy, renderers) = (args.proxy.unwrap_or_default(), args.renderers);
+    let spec = SessionSpec { request, protocol, provider, referee, proxy, renderers, tastes: None };
     let stop = Stop::default();
-    let mut wish = SessionSpec {
-        request,
-        asked,
-        provider,
-        referee,
-        proxy: args.proxy.unwrap_or_default(),
-        prompts: args.prompts.clone(),
-        renderers: args.renderers,
-    };
-    let (setup, proxy) = wish.setup(app, workspace, stop.clone())?;
-    match &goal {
-        Some(goal) if args.dry_run => return goal::dry_run(app, &setup, &wish.request, goal),
-        Some(goal) => wish.asked = Some(goal::write(app, &setup, &mut wish.request, goal, args)?),
-        None => {}
+    let mut prepared = launcher.prepare(workspace, spec, stop.clone())?;
+    if let Some(goal) = &goal {
+        let Prepared { setup, spec, .. } = &mut prepared;
+        if args.dry_run {
+            return goal::dry_run(app, setup, &spec.request, goal);
+        }
+        spec.protocol = Some(goal::write(app, setup, &mut spec.request, goal, args)?);
     }
-    let plan = wish.plan(&setup, proxy)?;
-    let free = setup.provider.info().free;
-    steering::remarks(app, &plan);
+    let launch = prepared.plan()?;
+    let (plan, free) = (&launch.plan, launch.setup.provider.info().free);
+    remarks(app, plan);
     if args.dry_run {
-        return dry_run(app, &plan).map(|()| 0);
+        return dry_run(app, plan).map(|()| 0);
     }
-    // Who has said yes to a protocol that was written need not say it again.
+    // Whoever has confirmed a protocol that was written need not confirm it again.
     if !args.yes && goal.is_none() {
-        app.output.remark(&confirmation(&plan, free));
+        app.output.remark(&confirmation(plan, free));
         let answer = app.output.ask("\nStart? [yes/no]").unwrap_or_default();
         if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
             return Err(Failure::new(ErrorCode::StateError, "not started; nothing was spent"));
         }
     }
-    carry_out(app, stop, !args.yes, 0, || Ok(start::start(setup, plan)?))
+    carry_out(app, stop, !args.yes, 0, || launch.start())
 }
 
-/// The prompt of a session where none is named.
-pub(super) fn usual_prompt(steered: bool) -> &'static str {
-    if steered { protocols::PROMPT } else { PROMPT }
-}
-
-/// What is wished of one session, everything looked up but the photo.
-pub(super) struct SessionSpec {
-    /// What the photographer asks for.
-    pub request: Request,
-    /// What steers it.
-    pub asked: Option<ProtocolSource>,
-    pub provider: Arc<dyn Provider>,
-    /// Who gives second opinions.
-    pub referee: Referee,
-    /// Whether previews come from a smaller copy of the raw.
-    pub proxy: ProxyChoice,
-    /// A folder of prompts of one's own.
-    pub prompts: Option<PathBuf>,
-    /// How many pictures may be rendered at once.
-    pub renderers: u8,
-}
-
-impl SessionSpec {
-    /// What a session on a photo needs, and the copy of the raw that its previews come from.
-    pub(super) fn setup(
-        &self,
-        app: &App,
-        workspace: Workspace,
-        stop: Stop,
-    ) -> Result<(Setup, Option<u32>), Failure> {
-        let (provider, prompts) = (self.provider.clone(), self.prompts.as_ref());
-        let mut setup = setup(app, workspace, provider, prompts, self.renderers, stop)?;
-        let proxy = preview_from_copy(app, &mut setup, self.proxy, self.request.preview_edge)?;
-        Ok((setup, proxy))
+/// Shows what is worth knowing of a plan before it starts.
+fn remarks(app: &App, plan: &Plan) {
+    let Some(steered) = &plan.protocol else { return };
+    for warning in &steered.warnings {
+        app.output.remark(&plain(&warning.to_string()));
     }
-
-    /// The session that is wished for; nothing is written.
-    pub(super) fn plan(self, setup: &Setup, proxy: Option<u32>) -> Result<Plan, Failure> {
-        let mut plan = match &self.asked {
-            Some(asked) => protocols::plan(setup, &self.request, asked)?,
-            None => start::plan(setup, &self.request)?,
-        }
-        .with_referee(self.referee)?;
-        plan.start.proxy = proxy;
-        steering::check_referee(&plan)?;
-        Ok(plan)
+    if let Some(referee) = plan.start.referee.as_ref()
+        && (&referee.provider, &referee.model) == (&plan.start.provider, &plan.start.model)
+    {
+        app.output
+            .remark("the referee is the same model that edits; use another one for an independent opinion");
     }
 }
 
@@ -188,13 +283,21 @@ pub fn run_request(
     app: &App,
     workspace: Workspace,
     choice: &Choice,
-    request: &Request,
+    request: Request,
 ) -> Result<u8, Failure> {
-    let provider = connect(&app.registry(), choice)?;
+    let launcher = app.launcher(None)?;
+    let spec = SessionSpec {
+        request,
+        protocol: None,
+        provider: launcher.connect(choice)?,
+        referee: Referee::Nobody,
+        proxy: proxy::Choice::Off,
+        renderers: 1,
+        tastes: None,
+    };
     let stop = Stop::default();
-    let setup = setup(app, workspace, provider, None, 1, stop.clone())?;
-    let plan = start::plan(&setup, request)?;
-    carry_out(app, stop, false, 0, || Ok(start::start(setup, plan)?))
+    let launch = launcher.prepare(workspace, spec, stop.clone())?.plan()?;
+    carry_out(app, stop, false, 0, || launch.start())
 }
 
 fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Result<u8, Failure> {
@@ -210,79 +313,48 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
         return Err(Failure::input(message).remedy("leave out the photo"));
     }
     let session = listing::read(&workspace, &id)?;
-    let stop = Stop::default();
-    let anew = Anew {
-        choice: args.choice.clone(),
-        seed: args.seed,
-        referee: args.referee.clone(),
-        prompts: args.prompts.clone(),
-        renderers: args.renderers,
-    };
-    let (setup, referee) = take_up(app, workspace, &session, anew, stop.clone())?;
-    let raise = args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?;
-    let with = Resume { answer: resolve::optional_text(args.answer.as_ref())?, raise, referee };
-    let first = session.lines.len() as u64;
-    carry_out(app, stop, !args.yes, first, || Ok(start::resume(setup, &id, with)?))
-}
-
-/// What is said anew of a session that goes on; what is left out is as it began.
-pub(super) struct Anew {
-    pub choice: ChoiceArgs,
-    pub seed: Option<u64>,
-    /// Who gives second opinions.
-    pub referee: Option<String>,
-    /// A folder of prompts of one's own.
-    pub prompts: Option<PathBuf>,
-    /// How many pictures may be rendered at once.
-    pub renderers: u8,
-}
-
-/// What a session needs to go on: whoever began it goes on with it, unless another is named.
-pub(super) fn take_up(
-    app: &App,
-    workspace: Workspace,
-    session: &listing::Session,
-    anew: Anew,
-    stop: Stop,
-) -> Result<(Setup, Referee), Failure> {
+    let launcher = app.launcher(args.prompts.as_ref())?;
     let begun = &session.state.start;
-    let named = anew.choice.provider.is_some();
-    let chosen = ChoiceArgs {
-        provider: Some(anew.choice.provider.unwrap_or_else(|| begun.provider.clone())),
-        model: anew.choice.model.or_else(|| (!named).then(|| begun.model.clone())),
+    let overrides = Overrides {
+        provider: Some(launcher.connect(&resumed(app, &args.choice, begun, args.seed))?),
+        referee: args.referee.clone(),
+        answer: optional_text(args.answer.as_ref())?,
+        raise: args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?,
+        renderers: args.renderers,
+        tastes: None,
     };
-    let seed = anew.seed.unwrap_or(begun.seed);
-    let mut chosen = choice(&chosen, seed);
-    if !named && chosen.base_url.take().is_some() {
-        let name = crate::review::line(&begun.provider);
+    let (stop, first) = (Stop::default(), session.lines.len() as u64);
+    carry_out(app, stop.clone(), !args.yes, first, || launcher.resume(workspace, &session, overrides, stop))
+}
+
+/// Which provider continues a session: the one that began it, unless another is named.
+fn resumed(app: &App, args: &ChoiceArgs, begun: &SessionStart, seed: Option<u64>) -> Choice {
+    let seed = seed.unwrap_or(begun.seed);
+    if args.provider.is_some() {
+        return args.choice(seed);
+    }
+    if env(BASE_URL_ENV).is_some() {
+        let name = line(&begun.provider);
         app.output.remark(&format!(
             "{BASE_URL_ENV} is ignored, because no provider is given; to use it, add `--provider {name}`"
         ));
     }
-    let provider = connect(&app.registry(), &chosen)?;
-    let begun_with = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
-    let named = anew.referee.or(begun_with);
-    let prompts = app.prompts(anew.prompts.as_ref())?;
-    let referee = Referee::named(named.as_deref(), &app.registry(), &prompts, begun.seed)?;
-    let mut setup = setup(app, workspace, provider, anew.prompts.as_ref(), anew.renderers, stop)?;
-    // As it began: an agent that goes on must see what it has seen.
-    let proxy = begun.proxy.map_or(ProxyChoice::Off, ProxyChoice::By);
-    preview_from_copy(app, &mut setup, proxy, begun.preview_edge)?;
-    Ok((setup, referee))
+    let model = args.model.clone().or_else(|| Some(begun.model.clone()));
+    Choice { provider: begun.provider.clone(), model, base_url: None, seed }
 }
 
-/// Starts, runs to the end, and shows what came of it. `first` is the first transcript line of this run.
+/// Starts a session, runs it to its end, and shows its review. `first` is the first transcript line of this run.
 fn carry_out(
     app: &App,
     stop: Stop,
     asks: bool,
     first: u64,
-    begin: impl FnOnce() -> Result<Session, Failure>,
+    begin: impl FnOnce() -> Result<Session, Fault>,
 ) -> Result<u8, Failure> {
-    let runtime = signals::runtime()?;
+    let runner = Runner::new()?;
     let watch = Watch::new(&app.output, asks);
     let (bar, output) = (watch.bar(), app.output.clone());
-    let ran = runtime.block_on(async {
+    let ran = runner.block_on(async {
         signals::listen(stop, move |text| bar.suspend(|| output.remark(text)))?;
         watch.start();
         let mut session = begin()?;
@@ -292,81 +364,29 @@ fn carry_out(
         Ok::<_, Failure>((end, session.state.has_agent_judgment(), id))
     });
     watch.finish();
-    let (end, harvested, id) = ran?;
+    let (end, judged, id) = ran?;
     if !app.output.json {
         let (workspace, id) = app.session(id.as_str())?;
         show_session(app, &workspace, &id)?;
     }
-    Ok(end.outcome.exit_status(harvested))
+    Ok(end.outcome.exit_status(judged))
 }
 
-/// Why a session stopped in the middle, and how it goes on.
+/// Why a session stopped in the middle, and how to continue it.
 fn cut_short(error: &SessionError, id: &SessionId) -> Failure {
     let on = format!("continue it with `chemigram run-mode-b --resume {} --yes`", id.short());
     let remedy = error.remedy().map_or_else(|| on.clone(), |first| format!("{first}; then {on}"));
     Failure::from(Fault::from(error)).remedy(remedy)
 }
 
-/// The address of the provider that is named on the command line, or in the environment beside it. It is nobody
-/// else's: a key must not travel to the address of another provider.
-const BASE_URL_ENV: &str = "CHEMIGRAM_BASE_URL";
-
-/// The address in the environment.
-pub(super) fn base_url() -> Option<String> {
-    std::env::var(BASE_URL_ENV).ok().filter(|url| !url.is_empty())
-}
-
-/// Which provider is meant: as typed, else as the environment says, else the explorer.
-pub(super) fn choice(args: &ChoiceArgs, seed: u64) -> Choice {
-    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    match args.provider.clone().or_else(|| env("CHEMIGRAM_PROVIDER")) {
-        Some(provider) => {
-            let from_env = || args.provider.is_none().then(|| env("CHEMIGRAM_MODEL")).flatten();
-            let model = args.model.clone().or_else(from_env);
-            Choice { provider, model, base_url: base_url(), seed }
-        }
-        None => Choice { provider: DEFAULT_PROVIDER.into(), model: args.model.clone(), base_url: None, seed },
-    }
-}
-
-/// Everything a session works with.
-pub(super) fn setup(
+/// The photo that is named: one of the library, or a raw file, which is added unless it was before.
+fn subject(
     app: &App,
-    workspace: Workspace,
-    provider: Arc<dyn Provider>,
-    prompts: Option<&PathBuf>,
-    renderers: u8,
-    stop: Stop,
-) -> Result<Setup, Failure> {
-    Ok(Setup {
-        workspace,
-        vocabulary: Arc::new(app.vocabulary()?),
-        layouts: Arc::new(app.layouts()),
-        renderer: app.steady_renderer()?,
-        renderers: renderers.into(),
-        tastes: app.folders.tastes(),
-        provider,
-        prompts: app.prompts(prompts)?,
-        clock: Arc::new(SystemClock),
-        redactor: app.redactor.clone(),
-        stop,
-    })
-}
-
-/// Lets the previews come from a smaller copy of the raw; by how much it is smaller, if they do.
-pub(super) fn preview_from_copy(
-    app: &App,
-    setup: &mut Setup,
-    choice: ProxyChoice,
-    long_edge: u32,
-) -> Result<Option<u32>, Failure> {
-    let (renderer, n) = app.proxied(setup.renderer.clone(), &setup.workspace.raw(), choice, long_edge)?;
-    setup.renderer = renderer;
-    Ok(n)
-}
-
-/// The photo that is meant: one of the library, or a raw file, which is taken in unless it was before.
-fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Result<Workspace, Failure> {
+    launcher: &Launcher,
+    named: &str,
+    brief: Option<String>,
+    dry_run: bool,
+) -> Result<Workspace, Failure> {
     if dry_run {
         return match known(app, named)? {
             Some(id) => app.photo(&id),
@@ -374,19 +394,14 @@ fn subject(app: &App, named: &str, brief: Option<&String>, dry_run: bool) -> Res
                 .remedy(format!("a dry run does not add it; run `chemigram ingest {named}` first"))),
         };
     }
-    let path = Path::new(named);
     if let Some(id) = as_id(app, named) {
         return app.photo(&id);
     }
+    let path = Path::new(named);
     if path.is_file() {
         app.output.remark(&format!("adding {named} to the library"));
     }
-    let options = IngestOptions { id: None, brief: brief.cloned() };
-    match app.try_ingest(path, options)? {
-        Ok(ingested) => Ok(ingested.workspace),
-        Err(PhotoError::AlreadyIngested { id, .. }) => app.photo(&id),
-        Err(error) => Err(error.into()),
-    }
+    Ok(launcher.add(&app.library, path, brief)?)
 }
 
 /// The id that is named, unless a raw file is.
@@ -395,7 +410,7 @@ fn as_id(app: &App, named: &str) -> Option<PhotoId> {
     (app.library.folder(&id).exists() || !Path::new(named).is_file()).then_some(id)
 }
 
-/// The id of the photo that is named, by id or by its raw file; `None` for a raw that was not taken in.
+/// The id of the photo that is named, by id or by its raw file; `None` for a raw that was not added.
 fn known(app: &App, named: &str) -> Result<Option<PhotoId>, Failure> {
     if let Some(id) = as_id(app, named) {
         return Ok(Some(id));

@@ -1,4 +1,4 @@
-//! What commands work with, each part made when it is first asked for.
+//! What commands work with, each part made when it is first needed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -8,6 +8,7 @@ use super::args::Globals;
 use super::failure::Failure;
 use super::output::Output;
 use super::paths::Folders;
+use crate::launch::{self, Ask, Launcher};
 use crate::prompts::Store;
 use crate::provider::Registry;
 use crate::session::listing;
@@ -16,18 +17,18 @@ use base::clock::{Deadline, SystemClock};
 use base::error::ErrorCode;
 use base::ids::{PhotoId, SessionId};
 use base::redact::Redactor;
-use darktable::baseline::{self, Untouched};
+use darktable::baseline;
 use darktable::cache::{Cache, Cached};
 use darktable::layout::{Layouts, MEASURED};
 use darktable::oneshot::{Encoder, OneShot};
 use darktable::probe::DarktableCli;
-use darktable::proxy::{Choice, Proxied, Proxies, ProxyError};
-use darktable::render::{RawFile, RenderError, Renderer};
+use darktable::proxy::Proxies;
+use darktable::render::Renderer;
 use darktable::sandbox::Isolation;
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::xmp;
-use engine::photo::{Authority, IngestOptions, Ingested, Library, PhotoError, Workspace, Writer, ingest};
+use engine::photo::{Authority, IngestOptions, Ingested, Library, Workspace, Writer, ingest};
 use engine::vocabulary::Vocabulary;
 
 /// How large the cache of rendered pictures may become.
@@ -36,9 +37,10 @@ pub const CACHE_LIMIT: u64 = 4 << 30;
 /// How long darktable may take over one picture that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The program's surroundings.
+/// What commands work with.
+#[derive(Clone)]
 pub struct App {
-    /// Where everything is said.
+    /// Where everything is printed.
     pub output: Output,
     pub folders: Folders,
     pub library: Library,
@@ -46,8 +48,8 @@ pub struct App {
     pub isolation: Isolation,
     /// What no log or transcript may hold: the keys of all providers.
     pub redactor: Redactor,
-    /// Passes once it was said that nothing confines it.
-    said: Arc<Once>,
+    /// Passes once it was reported that nothing confines darktable.
+    unconfined: Arc<Once>,
 }
 
 impl App {
@@ -57,7 +59,7 @@ impl App {
         let library = Library::new(globals.library.clone().unwrap_or_else(|| folders.library()));
         let isolation = if globals.require_sandbox { Isolation::Required } else { Isolation::WherePossible };
         let redactor = Redactor::default();
-        let app = Self { output, folders, library, isolation, redactor, said: Arc::new(Once::new()) };
+        let app = Self { output, folders, library, isolation, redactor, unconfined: Arc::new(Once::new()) };
         // The keys of the environment are known from now on.
         app.registry();
         Ok(app)
@@ -65,55 +67,16 @@ impl App {
 
     /// The same with another library.
     pub fn with_library(&self, folder: PathBuf) -> Self {
-        Self {
-            output: self.output.clone(),
-            folders: self.folders.clone(),
-            library: Library::new(folder),
-            isolation: self.isolation,
-            redactor: self.redactor.clone(),
-            said: Arc::clone(&self.said),
-        }
+        Self { library: Library::new(folder), ..self.clone() }
     }
 
     pub fn photo(&self, id: &PhotoId) -> Result<Workspace, Failure> {
         Ok(self.corrected(self.library.open(id)?))
     }
 
-    /// The photo with the facts of its file as darktable tells them, where an earlier build took it in: it is asked
-    /// once. Where it cannot be asked now, a remark says so and the old facts stay.
+    /// The photo with its facts [`launch::corrected`].
     pub fn corrected(&self, workspace: Workspace) -> Workspace {
-        if !workspace.needs_facts() {
-            return workspace;
-        }
-        let id = workspace.id();
-        let raw = workspace.raw().path;
-        let asked = workspace
-            .refuse_another_raw()
-            .map_err(Failure::from)
-            .and_then(|()| Ok(self.ask()?(&raw)?))
-            .and_then(|told| Ok(workspace.correct_facts(&told)?));
-        match asked {
-            Ok(corrected) => {
-                let misplaced = corrected.photo().corrected.as_ref().map_or(0, |c| c.misplaced.len());
-                self.output.remark(&match misplaced {
-                    0 => format!("photo `{id}` was added by an older chemigram; its size and orientation now come from darktable"),
-                    n => format!(
-                        "photo `{id}` was added by an older chemigram, which recorded its size wrongly. The size is corrected, \
-                         but shapes, spots or straightening of {n} edits may be in the wrong place: \
-                         `chemigram fsck {id}` lists them"
-                    ),
-                });
-                corrected
-            }
-            Err(failure) => {
-                self.output.remark(&format!(
-                    "photo `{id}` was added by an older chemigram, and darktable cannot check its size now ({}): \
-                     shapes may be in the wrong place",
-                    failure.message()
-                ));
-                workspace
-            }
-        }
+        launch::corrected(workspace, &|| Ok(self.ask()?), &|text| self.output.remark(text))
     }
 
     /// A photo, to be changed by the person at the keyboard.
@@ -127,7 +90,7 @@ impl App {
         Ok((self.photo(&photo)?, session))
     }
 
-    /// The providers: those that come along and the user's own.
+    /// The providers: the built-in ones and the user's own.
     pub fn registry(&self) -> Registry {
         Registry::new(&Overlay::providers(Some(self.folders.providers()))).telling(&self.redactor)
     }
@@ -160,11 +123,11 @@ impl App {
         Cache::new(self.folders.renders(), CACHE_LIMIT)
     }
 
-    /// The installed darktable. Where nothing confines it, that is said once.
+    /// The installed darktable. If nothing confines it, a warning says so once.
     pub fn darktable(&self) -> Result<DarktableCli, Failure> {
         let cli = DarktableCli::find_as(self.isolation, &interactive_deadline())?;
         if let Err(reason) = cli.sandbox() {
-            self.said.call_once(|| {
+            self.unconfined.call_once(|| {
                 tracing::warn!(
                     "darktable runs without a sandbox ({reason}); run `chemigram doctor` for details"
                 );
@@ -179,7 +142,7 @@ impl App {
         self.darktable().map_or_else(|_| newest.to_owned(), |cli| cli.version().to_owned())
     }
 
-    /// Eyes for many looks: a darktable that stays alive, behind the cache.
+    /// A renderer for many pictures: a darktable that stays alive, behind the cache.
     pub fn steady_renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
         self.steady_renderer_with(self.cache())
     }
@@ -191,7 +154,7 @@ impl App {
         Ok(Arc::new(Cached::new(Arc::new(worker), cache)))
     }
 
-    /// Eyes for a single look: darktable behind the cache.
+    /// A renderer for a single picture: darktable behind the cache.
     pub fn renderer(&self) -> Result<Arc<dyn Renderer>, Failure> {
         Ok(Arc::new(Cached::new(self.uncached_renderer()?, self.cache())))
     }
@@ -212,24 +175,22 @@ impl App {
         Proxies::new(self.folders.proxies())
     }
 
-    /// `renderer`, with previews of `raw` from a smaller copy where that is wanted and can be, and by how much it
-    /// is smaller. Where `auto` cannot, it says so and goes on without.
-    pub fn proxied(
-        &self,
-        renderer: Arc<dyn Renderer>,
-        raw: &RawFile,
-        choice: Choice,
-        long_edge: u32,
-    ) -> Result<(Arc<dyn Renderer>, Option<u32>), Failure> {
-        match self.proxies().of(raw, choice, long_edge) {
-            Ok(Some((n, copy))) => Ok((Arc::new(Proxied::new(renderer, raw, copy)), Some(n))),
-            Ok(None) => Ok((renderer, None)),
-            Err(error @ ProxyError::Kind { .. }) if choice == Choice::Auto => {
-                self.output.remark(&format!("{error}; previews are rendered from the raw itself"));
-                Ok((renderer, None))
-            }
-            Err(error) => Err(error.into()),
-        }
+    /// What sessions are made with, with prompts of the user's own from `prompts` or their usual folder.
+    pub fn launcher(&self, prompts: Option<&PathBuf>) -> Result<Launcher, Failure> {
+        let (for_renderer, for_ask, output) = (self.clone(), self.clone(), self.output.clone());
+        Ok(Launcher {
+            registry: self.registry(),
+            prompts: self.prompts(prompts)?,
+            protocols: Overlay::protocols(Some(self.folders.protocols())),
+            vocabulary: Arc::new(self.vocabulary()?),
+            layouts: Arc::new(self.layouts()),
+            tastes: self.folders.tastes(),
+            proxies: self.proxies(),
+            redactor: self.redactor.clone(),
+            renderer: Box::new(move || Ok(for_renderer.steady_renderer()?)),
+            ask: Box::new(move || Ok(for_ask.ask()?)),
+            remark: Box::new(move |text| output.remark(text)),
+        })
     }
 
     fn encoder(&self) -> Arc<Encoder> {
@@ -239,29 +200,52 @@ impl App {
         })
     }
 
-    /// Takes a raw into the library, asking darktable for its default edit.
+    /// Adds a raw to the library, asking darktable for its default edit.
     pub fn ingest(&self, raw: &Path, options: IngestOptions) -> Result<Ingested, Failure> {
-        Ok(self.try_ingest(raw, options)??)
-    }
-
-    /// [`Self::ingest`], with the library's own answer: what is in it already may be just as well.
-    pub fn try_ingest(
-        &self,
-        raw: &Path,
-        options: IngestOptions,
-    ) -> Result<Result<Ingested, PhotoError>, Failure> {
         let ask = self.ask()?;
-        Ok(ingest(&self.library, raw, options, &ask))
+        Ok(ingest(&self.library, raw, options, &|raw: &Path| ask(raw))?)
     }
 
     /// Asks darktable about a raw.
-    pub fn ask(&self) -> Result<impl Fn(&Path) -> Result<Untouched, RenderError> + use<>, Failure> {
+    pub fn ask(&self) -> Result<Arc<Ask>, Failure> {
         let (cli, layouts, base) = (self.darktable()?, self.layouts(), self.folders.darktable());
-        Ok(move |raw: &Path| baseline::ask(&cli, &layouts, raw, &base, &interactive_deadline()))
+        Ok(Arc::new(move |raw: &Path| baseline::ask(&cli, &layouts, raw, &base, &interactive_deadline())))
     }
 }
 
 /// The time that darktable gets while a person waits.
 pub fn interactive_deadline() -> Deadline {
     Deadline::after(Arc::new(SystemClock), PATIENCE)
+}
+
+/// The text itself, or that of the file after an `@`.
+pub fn text(given: &str) -> Result<String, Failure> {
+    match given.strip_prefix('@') {
+        Some(path) => Ok(launch::read_text(Path::new(path))?),
+        None => Ok(given.to_owned()),
+    }
+}
+
+/// [`text`] of an optional argument.
+pub fn optional_text(given: Option<&String>) -> Result<Option<String>, Failure> {
+    given.map(|given| text(given)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_at_sign_names_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("brief.md");
+        std::fs::write(&path, "warm").unwrap();
+        let named = format!("@{}", path.display());
+        assert_eq!(text(&named).unwrap(), "warm");
+        assert_eq!(text("plain").unwrap(), "plain");
+        let missing = text("@/nowhere").unwrap_err();
+        assert_eq!((missing.exit_status(), missing.message().contains("/nowhere")), (3, true));
+        std::fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert_eq!(text(&named).unwrap_err().exit_status(), 2);
+    }
 }

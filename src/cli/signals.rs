@@ -6,30 +6,21 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
+use crate::launch::Runner;
 use base::clock::{Cancel, Stop};
 use base::error::ErrorCode;
 
-/// How long what is stopped at once has for its last lines. What is cut here goes on with `--resume`.
+/// How long a session that is stopped at once has for its last lines. What is cut here can be resumed.
 const LAST_WORDS: Duration = Duration::from_millis(900);
-
-/// A runtime whose signals are heard while a tool blocks: the session runs on the calling thread, signals on
-/// a thread of their own.
-pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot start: {e}")))
-}
 
 /// Raises `stop` when signals come, and says so through `say`. Call it on the runtime.
 pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Failure> {
-    let hear = |kind| {
+    let handler = |kind| {
         signal(kind).map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot handle signals: {e}")))
     };
-    let mut interrupt = hear(SignalKind::interrupt())?;
-    let mut terminate = hear(SignalKind::terminate())?;
-    let mut hangup = hear(SignalKind::hangup())?;
+    let mut interrupt = handler(SignalKind::interrupt())?;
+    let mut terminate = handler(SignalKind::terminate())?;
+    let mut hangup = handler(SignalKind::hangup())?;
     tokio::spawn(async move {
         loop {
             // A terminal that closes may say so more than once.
@@ -54,12 +45,12 @@ pub fn listen(stop: Stop, say: impl Fn(&str) + Send + 'static) -> Result<(), Fai
     Ok(())
 }
 
-/// A flag that is raised by Ctrl-C and its relatives, for a command that has nothing to wrap up. They are heard
-/// as long as the runtime lives.
-pub fn cancelling() -> Result<(tokio::runtime::Runtime, Cancel), Failure> {
-    let runtime = runtime()?;
+/// A flag that is raised by Ctrl-C and its relatives, for a command that has nothing to wrap up. They are handled
+/// as long as the runner lives.
+pub fn cancelling() -> Result<(Runner, Cancel), Failure> {
+    let runner = Runner::new()?;
     let cancel = Cancel::default();
     let stop = Stop { soft: cancel.clone(), hard: Cancel::default() };
-    runtime.block_on(async { listen(stop, |_| {}) })?;
-    Ok((runtime, cancel))
+    runner.block_on(async { listen(stop, |_| {}) })?;
+    Ok((runner, cancel))
 }

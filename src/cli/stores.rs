@@ -8,9 +8,8 @@ use super::args::{CacheVerb, ProviderVerb, VocabVerb};
 use super::failure::Failure;
 use super::import;
 use super::made;
-use super::resolve;
 use super::setup::App;
-use super::signals;
+use crate::launch::{BASE_URL_ENV, Runner, env, read_text};
 use crate::provider::profile::{Profile, SetupError};
 use crate::provider::{Choice, connect};
 use crate::review::line;
@@ -97,7 +96,7 @@ fn move_text(shown: &ListedMove<'_>) -> String {
 
 /// Checks a file of moves as it would be read beside the others.
 fn check_moves(app: &App, file: &Path) -> Result<(), Failure> {
-    let text = resolve::file(file)?;
+    let text = read_text(file)?;
     let vocabulary = engine::vocabulary::Vocabulary::load_with(&app.vocabulary_files(), file, &text)?;
     let version = app.darktable_version();
     let mut listed = vocabulary.list(&Filter::default(), &app.layouts(), &version)?;
@@ -158,11 +157,11 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
         }
         ProviderVerb::Check { name, model } => {
             let (provider, model) = (name.clone(), model.clone());
-            let choice = Choice { provider, model, base_url: super::run::base_url(), seed: 0 };
+            let choice = Choice { provider, model, base_url: env(BASE_URL_ENV), seed: 0 };
             let provider = connect(&registry, &choice)?;
             let info = provider.info().clone();
             app.output.remark(&format!("calling {} ({}) once", line(&info.provider), line(&info.model)));
-            let report = signals::runtime()?.block_on(check(provider.as_ref(), &app.redactor))?;
+            let report = Runner::new()?.block_on(check(provider.as_ref(), &app.redactor))?;
             if let Some(fault) = report.fault {
                 return Err(fault.into());
             }

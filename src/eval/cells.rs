@@ -4,97 +4,52 @@
 //! cells/<key>/
 //!   inputs.json      what the key is the hash of
 //!   photos/ tastes/  the session's library: workspace, transcript, previews
-//!   failed_1/ …      libraries of attempts that the surroundings cut
+//!   failed_1/ …      libraries of failed attempts
 //!   failures.jsonl   why
 //!   cell.json        what came of it; with this file, the cell is never run again
 //! ```
 //!
-//! A session without a closing line goes on where it stopped; one that the provider or the engine failed is set
-//! aside and begun anew. What is left of it is evidence, and what it spent stays on the bill.
+//! A session without a closing line continues where it stopped; one that the provider or the engine failed is set
+//! aside and started again. What is left of it is evidence, and what it spent stays on the bill.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::budget::{Amounts, Budget};
-use crate::eval::baselines;
-use crate::eval::golden::Golden;
+use crate::eval::context::{Entrant, EvalContext, script};
 use crate::eval::manifest::{CellRecord, CellStatus, Contestant, Done, Failure, MadeWith};
-use crate::eval::metrics::{EDGE, Finished, METRICS_VERSION, MeasureContext, measure};
+use crate::eval::metrics::{Finished, METRICS_VERSION, MeasureContext, measure};
 use crate::eval::scenario::Scenario;
 use crate::eval::steering::{Protocol, Steered};
-use crate::prompts::Store;
-use crate::provider::{Choice, Provider, Registry, connect};
-use crate::session::driver::Session;
+use crate::launch::{Overrides, Runner, SessionSpec};
+use crate::provider::Provider;
+use crate::session::driver::{Host, Session};
 use crate::session::listing::{self, Condition};
 use crate::session::opinion::Referee;
-use crate::session::protocols;
-use crate::session::start::{self, Resume, Setup};
-use crate::session::{ENGINE, SessionError};
 use crate::tools;
-use crate::transcript::{Event, Outcome, SessionEnd};
-use base::assets::Overlay;
-use base::clock::{Deadline, Stop, SystemClock};
+use crate::transcript::{Event, Outcome};
+use base::clock::{Cancel, Deadline, Stop, SystemClock};
 use base::durable;
 use base::error::{ErrorCode, Fault};
 use base::files;
 use base::ids::Hash;
-use base::redact::Redactor;
-use darktable::baseline::Untouched;
-use darktable::layout::Layouts;
-use darktable::render::{RenderError, Renderer};
+use darktable::proxy;
 use engine::photo::{Library, Workspace};
-use engine::vocabulary::Vocabulary;
 
 /// The version of [`Inputs`].
 const FORMAT: u32 = 2;
-/// Attempts at one cell in one sitting.
+/// Attempts at one cell each time the run is resumed.
 pub const ATTEMPTS: u64 = 3;
 /// How long darktable may take over one picture that is measured.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Asks darktable about a raw.
-pub type Ask = dyn Fn(&Path) -> Result<Untouched, RenderError> + Send + Sync;
-
-/// Runs a session to its end; `None` if it was cut and can go on. The runtime is the caller's.
-pub type Execute<'a> = dyn Fn(&mut Session) -> Result<Option<SessionEnd>, SessionError> + Sync + 'a;
-
-/// What every cell needs.
-pub struct EvalContext {
-    /// The folder of evaluations.
-    pub home: PathBuf,
-    /// The set.
-    pub golden: Golden,
-    /// Where raws are looked for that are not beside their scenario.
-    pub raws: Option<PathBuf>,
-    /// The providers.
-    pub registry: Registry,
-    /// The prompts.
-    pub prompts: Overlay,
-    /// The protocols of the run, by what they are asked for as.
-    pub protocols: BTreeMap<String, protocols::ProtocolSource>,
-    /// The files of the vocabulary.
-    pub vocabulary_files: Overlay,
-    /// The moves.
-    pub vocabulary: Arc<Vocabulary>,
-    /// The layouts.
-    pub layouts: Arc<Layouts>,
-    /// The eyes.
-    pub renderer: Arc<dyn Renderer>,
-    /// What darktable does to a raw by default.
-    pub ask: Box<Ask>,
-    /// What no transcript may hold.
-    pub redactor: Redactor,
-    /// Untouched that were asked for already, by raw: scenarios and repeats share them.
-    pub asked: Mutex<HashMap<PathBuf, Untouched>>,
-}
-
 /// Everything that matters to what a session does: the key of a cell is its hash. The executable is not part of
-/// it: another build of the same engine does the same, and whoever looks at figures pays for no session twice.
+/// it: another build of the same engine does the same, and nobody pays for a session twice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
     format: u32,
@@ -113,7 +68,7 @@ pub struct Inputs {
     vocabulary: Hash,
     tools: Hash,
     preview_edge: u32,
-    /// Left out where nothing steers, so that a session of the free loop has the key that it always had.
+    /// Left out where nothing steers, so that a session of the free loop keeps its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     steered: Option<Steered>,
 }
@@ -123,7 +78,7 @@ impl Inputs {
     pub fn of(
         scenario: &Scenario,
         (prompt, template_sha256): (&str, &Hash),
-        seat: &Entrant,
+        entrant: &Entrant,
         seed: u64,
         budget: Budget,
         with: &MadeWith,
@@ -135,9 +90,9 @@ impl Inputs {
             scenario_sha256: scenario.sha256.clone(),
             prompt: prompt.to_owned(),
             template_sha256: template_sha256.clone(),
-            provider: seat.provider.clone(),
-            model: seat.model.clone(),
-            facts: seat.facts.clone(),
+            provider: entrant.provider.clone(),
+            model: entrant.model.clone(),
+            facts: entrant.facts.clone(),
             seed,
             budget,
             chemigram: with.chemigram.clone(),
@@ -156,104 +111,10 @@ impl Inputs {
     }
 }
 
-/// A contestant as it takes part on one scenario.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entrant {
-    /// Its provider, or the baseline's name.
-    pub provider: String,
-    /// Its model.
-    pub model: String,
-    /// Whether it costs nothing.
-    pub free: bool,
-    /// What else identifies it.
-    pub facts: BTreeMap<String, String>,
-}
-
-impl EvalContext {
-    /// The contestant on a scenario with a seed. Reads its key, once for all scenarios (`known` keeps what was
-    /// found); sends nothing.
-    pub fn seat(
-        &self,
-        who: &Contestant,
-        scenario: &Scenario,
-        seed: u64,
-        known: &mut BTreeMap<(Contestant, u64), Entrant>,
-    ) -> Result<Entrant, Fault> {
-        if let Some(script) = script(who, scenario) {
-            let facts = [("script_sha256".to_owned(), Hash::of(script).to_string())].into();
-            return Ok(Entrant {
-                provider: who.provider.clone(),
-                model: "baseline".into(),
-                free: true,
-                facts,
-            });
-        }
-        if let Some(seat) = known.get(&(who.clone(), seed)) {
-            return Ok(seat.clone());
-        }
-        let provider = self.connect(who, seed)?;
-        let info = provider.info();
-        let seat = Entrant {
-            provider: info.provider.clone(),
-            model: info.model.clone(),
-            free: info.free,
-            facts: info.facts.clone(),
-        };
-        known.insert((who.clone(), seed), seat.clone());
-        Ok(seat)
-    }
-
-    fn connect(&self, who: &Contestant, seed: u64) -> Result<Arc<dyn Provider>, Fault> {
-        let choice =
-            Choice { provider: who.provider.clone(), model: who.model.clone(), base_url: None, seed };
-        connect(&self.registry, &choice).map_err(|e| Fault::from(&e))
-    }
-
-    /// Who gives second opinions, connected anew: `offline`, or `PROVIDER[:MODEL]`.
-    pub fn referee(&self, named: Option<&str>, seed: u64) -> Result<Referee, Fault> {
-        Referee::named(named, &self.registry, &self.store()?, seed)
-    }
-
-    /// A store of the prompts.
-    pub fn store(&self) -> Result<Store, Fault> {
-        Store::new(self.prompts.clone()).map_err(|e| Fault::from(&e))
-    }
-
-    /// The budget of a session on a scenario: its own, with the cost of one cell cut to `most`.
-    pub fn budget(scenario: &Scenario, free: bool, most: Option<u64>) -> Budget {
-        let mut budget = scenario.budget.clone();
-        if !free {
-            let caps = [budget.max_cost_micro_usd, most];
-            budget.max_cost_micro_usd = caps.into_iter().flatten().min();
-        }
-        budget
-    }
-
-    fn defaults(&self, raw: &Path) -> Result<Untouched, RenderError> {
-        let known = |asked: &HashMap<PathBuf, Untouched>| asked.get(raw).cloned();
-        if let Some(defaults) = known(&self.asked.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(defaults);
-        }
-        let defaults = (self.ask)(raw)?;
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.insert(raw.to_owned(), defaults.clone());
-        Ok(defaults)
-    }
-}
-
-/// The script of a baseline on a scenario; `None` for everyone else.
-fn script(who: &Contestant, scenario: &Scenario) -> Option<String> {
-    match who.provider.as_str() {
-        "idle" => Some(baselines::idle(scenario)),
-        "oracle" => Some(baselines::oracle(scenario)),
-        _ => None,
-    }
-}
-
-/// What is done about one cell.
+/// One cell to run.
 pub struct Job<'a> {
     /// What all cells share.
-    pub surroundings: &'a EvalContext,
+    pub context: &'a EvalContext,
     /// The run that pays.
     pub run: &'a str,
     /// SHA-256 of the executable.
@@ -262,14 +123,20 @@ pub struct Job<'a> {
     pub cell: &'a CellRecord,
     /// Its scenario.
     pub scenario: &'a Scenario,
-    /// Who works on it.
+    /// Who edits.
     pub who: &'a Contestant,
     /// What steers it; the free loop if nothing.
     pub protocol: Option<&'a Protocol>,
     /// What it may spend.
     pub budget: &'a Budget,
-    /// Asked before an attempt is repeated, with what the failed one spent: whether the run has room for another.
-    pub again: &'a dyn Fn(Amounts) -> bool,
+    /// Whether the run has room for another attempt, after one that failed and spent this.
+    pub retry: &'a dyn Fn(Amounts) -> bool,
+    /// Where its session runs.
+    pub runner: &'a Runner,
+    /// Leaves the running session where it is.
+    pub cut: &'a Cancel,
+    /// Who watches its session.
+    pub host: &'a dyn Host,
 }
 
 /// What is on disk about a finished cell, measured by the present metrics or not.
@@ -291,22 +158,22 @@ pub fn workspace(home: &Path, cell: &CellRecord) -> Option<Workspace> {
 
 impl Job<'_> {
     fn folder(&self) -> PathBuf {
-        folder(&self.surroundings.home, &self.cell.key)
+        folder(&self.context.home, &self.cell.key)
     }
 
-    /// Runs the cell, as far as it has not been run. Failures of the surroundings are tried again.
-    pub fn run(&self, inputs: &Inputs, execute: &Execute<'_>) -> CellStatus {
-        let before = finished(&self.surroundings.home, &self.cell.key);
+    /// Runs what has not been run of the cell. An attempt that fails for an external reason is repeated.
+    pub fn run(&self, inputs: &Inputs) -> CellStatus {
+        let before = finished(&self.context.home, &self.cell.key);
         if let Some(done) = before.as_ref().filter(|done| done.measured.version == METRICS_VERSION) {
             return CellStatus::Done(Box::new(done.clone()));
         }
-        // What is measured anew was paid, and made, by whoever ran it.
+        // A session that is measured again was paid, and made, by the run that it was first part of.
         let origin = match before {
             Some(done) => (done.paid_by, done.binary),
             None => (self.run.to_owned(), Some(self.binary.clone())),
         };
         for attempt in 1.. {
-            match self.attempt(inputs, &origin, execute) {
+            match self.attempt(inputs, &origin) {
                 Ok(Some(done)) => return CellStatus::Done(Box::new(done)),
                 Ok(None) => {
                     let why = "it was interrupted, and can be resumed".into();
@@ -318,7 +185,7 @@ impl Job<'_> {
                         ErrorCode::ProviderError | ErrorCode::DarktableError | ErrorCode::Interrupted
                     );
                     self.note(&fault, spent);
-                    if attempt >= ATTEMPTS || !helps || !(self.again)(spent) {
+                    if attempt >= ATTEMPTS || !helps || !(self.retry)(spent) {
                         break;
                     }
                 }
@@ -327,12 +194,11 @@ impl Job<'_> {
         CellStatus::Failed { failures: self.failures() }
     }
 
-    /// One attempt; an error is the surroundings', with what it had spent.
+    /// One attempt; an error has an external reason, and comes with what was spent.
     fn attempt(
         &self,
         inputs: &Inputs,
         (payer, binary): &(String, Option<Hash>),
-        execute: &Execute<'_>,
     ) -> Result<Option<Done>, (Fault, Amounts)> {
         let nothing = |fault: Fault| (fault, Amounts::default());
         let folder = self.folder();
@@ -340,8 +206,8 @@ impl Job<'_> {
         write(&folder.join("inputs.json"), &text).map_err(nothing)?;
         let (workspace, session) = match self.begin().map_err(nothing)? {
             Begun::Session(workspace, mut session) => {
-                let ended =
-                    execute(&mut session).map_err(|e| (Fault::from(&e), session.gate.ledger().settled()))?;
+                let ended = self.runner.run_unless(self.cut, &mut session, self.host);
+                let ended = ended.map_err(|e| (Fault::from(&e), session.gate.ledger().settled()))?;
                 if ended.is_none() {
                     return Ok(None);
                 }
@@ -360,15 +226,15 @@ impl Job<'_> {
             return Err((Fault::new(code, reason), spent));
         }
         let deadline = Deadline::after(Arc::new(SystemClock), PATIENCE);
-        let surroundings = self.surroundings;
-        let eyes = MeasureContext {
-            vocabulary: &surroundings.vocabulary,
-            layouts: &surroundings.layouts,
-            renderer: surroundings.renderer.as_ref(),
+        let EvalContext { launcher, renderer, .. } = self.context;
+        let measuring = MeasureContext {
+            vocabulary: &launcher.vocabulary,
+            layouts: &launcher.layouts,
+            renderer: renderer.as_ref(),
             deadline: &deadline,
         };
         let finished = Finished { workspace: &workspace, session: &session };
-        let measured = measure(self.scenario, &finished, &eyes).map_err(|e| nothing(Fault::from(&e)))?;
+        let measured = measure(self.scenario, &finished, &measuring).map_err(|e| nothing(Fault::from(&e)))?;
         let served = session.lines.iter().filter_map(|line| match &line.event {
             Event::ModelReply { model_served, .. } => model_served.clone(),
             _ => None,
@@ -391,11 +257,11 @@ impl Job<'_> {
         Ok(Some(done))
     }
 
-    /// Stages the scenario, and takes up the session that is there, or starts one.
+    /// Stages the scenario, and resumes the session that is there, or starts one.
     fn begin(&self) -> Result<Begun, Fault> {
         let mut workspace = match self.stage() {
             Ok(workspace) => workspace,
-            // A kill in the middle of taking the raw in leaves a folder that cannot be opened.
+            // A kill while the raw is added leaves a folder that cannot be opened.
             Err(_) if self.folder().join("photos").is_dir() => {
                 self.set_aside()?;
                 self.stage()?
@@ -410,9 +276,11 @@ impl Job<'_> {
                     return Err(Fault::new(ErrorCode::StateError, message));
                 }
                 Condition::Interrupted => {
-                    let setup = self.setup(workspace.clone())?;
-                    let with = Resume { referee: self.referee()?, ..Resume::default() };
-                    let session = start::resume(setup, id, with).map_err(|e| Fault::from(&e))?;
+                    let session = listing::read(&workspace, id).map_err(|e| Fault::from(&e))?;
+                    let (provider, tastes) = (Some(self.provider()?), Some(self.folder().join("tastes")));
+                    let overrides = Overrides { provider, tastes, ..Overrides::default() };
+                    let launcher = &self.context.launcher;
+                    let session = launcher.resume(workspace.clone(), &session, overrides, Stop::default())?;
                     return Ok(Begun::Session(workspace, Box::new(session)));
                 }
                 Condition::Ended { outcome }
@@ -426,59 +294,42 @@ impl Job<'_> {
                 }
             }
         }
-        let setup = self.setup(workspace.clone())?;
         let mut request = self.scenario.request(&self.cell.prompt, self.cell.seed);
         request.budget = self.budget.clone();
-        let plan = match self.protocol {
-            Some(protocol) => protocols::plan(&setup, &request, &protocol.asked),
-            None => start::plan(&setup, &request),
+        let referee = match self.protocol {
+            Some(protocol) => protocol.referee(self.context, self.cell.seed)?,
+            None => Referee::Nobody,
         };
-        let referee = self.referee()?;
-        let plan = plan.and_then(|plan| plan.with_referee(referee)).map_err(|e| Fault::from(&e))?;
-        let session = start::start(setup, plan).map_err(|e| Fault::from(&e))?;
-        Ok(Begun::Session(workspace, Box::new(session)))
-    }
-
-    /// Who gives second opinions in this session.
-    fn referee(&self) -> Result<Referee, Fault> {
-        match self.protocol {
-            Some(protocol) => protocol.referee(self.surroundings, self.cell.seed),
-            None => Ok(Referee::Nobody),
-        }
+        let spec = SessionSpec {
+            request,
+            protocol: self.protocol.map(|protocol| protocol.source.clone()),
+            provider: self.provider()?,
+            referee,
+            proxy: proxy::Choice::Off,
+            renderers: 1,
+            tastes: Some(self.folder().join("tastes")),
+        };
+        // A signal lets sessions end by themselves or cuts them: none is wrapped up half-way.
+        let prepared = self.context.launcher.prepare(workspace.clone(), spec, Stop::default())?;
+        Ok(Begun::Session(workspace, Box::new(prepared.plan()?.start()?)))
     }
 
     fn stage(&self) -> Result<Workspace, Fault> {
         let library = Library::new(self.folder().join("photos"));
-        let ask = |raw: &Path| self.surroundings.defaults(raw);
-        let raws = self.surroundings.raws.as_deref();
+        let ask = |raw: &Path| self.context.defaults(raw);
+        let raws = self.context.raws.as_deref();
         self.scenario.stage(&library, &self.folder().join("tastes"), raws, &ask).map_err(|e| Fault::from(&e))
     }
 
-    fn setup(&self, workspace: Workspace) -> Result<Setup, Fault> {
-        let surroundings = self.surroundings;
-        let provider = match script(self.who, self.scenario) {
-            Some(text) => {
-                let path = self.folder().join("baseline.toml");
-                write(&path, text.as_bytes())?;
-                let model = Some(path.to_string_lossy().into_owned());
-                surroundings.connect(&Contestant { provider: "script".into(), model }, self.cell.seed)?
-            }
-            None => surroundings.connect(self.who, self.cell.seed)?,
+    /// Connects the contestant; a baseline is a script in the folder of the cell.
+    fn provider(&self) -> Result<Arc<dyn Provider>, Fault> {
+        let Some(text) = script(self.who, self.scenario) else {
+            return self.context.connect(self.who, self.cell.seed);
         };
-        Ok(Setup {
-            workspace,
-            vocabulary: surroundings.vocabulary.clone(),
-            layouts: surroundings.layouts.clone(),
-            renderer: surroundings.renderer.clone(),
-            renderers: 1,
-            tastes: self.folder().join("tastes"),
-            provider,
-            prompts: surroundings.store()?,
-            clock: Arc::new(SystemClock),
-            redactor: surroundings.redactor.clone(),
-            // A signal lets sessions end by themselves or cuts them: none is wrapped up half-way.
-            stop: Stop::default(),
-        })
+        let path = self.folder().join("baseline.toml");
+        write(&path, text.as_bytes())?;
+        let model = Some(path.to_string_lossy().into_owned());
+        self.context.connect(&Contestant { provider: "script".into(), model }, self.cell.seed)
     }
 
     /// Puts the library of a failed attempt aside.
@@ -493,23 +344,23 @@ impl Job<'_> {
         let at = jiff::Timestamp::now();
         let failure = Failure { code: fault.code, message: fault.message.clone(), spent, at };
         let line = json!(failure).to_string();
-        // The failure itself is on its way to the person; a note that cannot be written changes nothing.
+        // The failure itself is reported; a note that cannot be written changes nothing.
         let _ = durable::append_line(&self.folder().join("failures.jsonl"), &line);
     }
 
-    /// What becomes of a cell that the program itself broke off.
-    pub fn broke(&self, fault: &Fault) -> CellStatus {
-        let session = workspace(&self.surroundings.home, self.cell).and_then(|workspace| {
+    /// The status of a cell whose run panicked.
+    pub fn panicked(&self, fault: &Fault) -> CellStatus {
+        let session = workspace(&self.context.home, self.cell).and_then(|workspace| {
             let id = listing::of_photo(&workspace).ok()?.into_iter().next()?;
             listing::read(&workspace, &id).ok()
         });
-        // What was under way may have been paid for.
+        // What was running may have been paid for.
         let spent = session.as_ref().map(|session| session.ledger.settled().plus(session.ledger.reserved()));
         self.note(fault, spent.unwrap_or_default());
-        // What is on the bill now would come on it once more if the session went on. One that has ended waits to be
-        // measured, and is not paid again.
+        // What is counted now would be counted again if the session continued. One that has ended waits to be measured,
+        // and is not paid again.
         if session.is_some_and(|session| session.state.end.is_none()) {
-            // Best effort: what was spent is written down.
+            // Best effort: what was spent is recorded.
             let _ = self.set_aside();
         }
         CellStatus::Failed { failures: self.failures() }
@@ -522,7 +373,7 @@ impl Job<'_> {
     }
 }
 
-/// Where a cell stands when its turn has come.
+/// What a cell has when its turn comes.
 enum Begun {
     /// A session that can run.
     Session(Workspace, Box<Session>),
@@ -552,45 +403,19 @@ fn io(doing: &str, path: &Path, error: &std::io::Error) -> Fault {
     Fault::new(code, format!("cannot {doing} {}: {error}", path.display()))
 }
 
-/// What all sessions of a run are made with.
-pub fn made_with(surroundings: &EvalContext, binary: Hash) -> MadeWith {
-    MadeWith {
-        chemigram: env!("CARGO_PKG_VERSION").into(),
-        engine: ENGINE,
-        binary,
-        darktable: surroundings.renderer.darktable_version().into(),
-        vocabulary: hash_of(&surroundings.vocabulary_files),
-        tools: Hash::of(serde_json::to_vec(&tools::specs()).unwrap_or_default()),
-        metrics: METRICS_VERSION,
-        preview_edge: EDGE,
-    }
-}
-
-/// The hash of all files of the vocabulary, names included.
-fn hash_of(files: &Overlay) -> Hash {
-    let mut all = BTreeMap::new();
-    for folder in ["", "looks", "masks", "modules", "moves", "styles", "bindings"] {
-        for name in files.list(folder, "").into_keys() {
-            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-            if let Some(bytes) = files.read(&path) {
-                all.insert(path, Hash::of(bytes));
-            }
-        }
-    }
-    Hash::of(serde_json::to_vec(&all).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eval::metrics::EDGE;
     use crate::eval::scenario::tests::cup;
+    use crate::session::ENGINE;
 
     fn inputs(with: &MadeWith, steered: Option<Steered>) -> Inputs {
         let facts = BTreeMap::new();
-        let seat = Entrant { provider: "explorer".into(), model: "explorer-1".into(), free: true, facts };
+        let entrant = Entrant { provider: "explorer".into(), model: "explorer-1".into(), free: true, facts };
         let scenario = cup();
         let budget = scenario.budget.clone();
-        Inputs::of(&scenario, ("mode_b/system@v1", &Hash::of("v1")), &seat, 1, budget, with, steered)
+        Inputs::of(&scenario, ("mode_b/system@v1", &Hash::of("v1")), &entrant, 1, budget, with, steered)
     }
 
     #[test]
@@ -612,7 +437,11 @@ mod tests {
         };
         let before = key(&|_| {});
         assert_eq!(key(&|with| with.binary = Hash::of("another build")), before);
-        assert_eq!(key(&|with| with.metrics += 1), before, "figures are measured anew, sessions are not run");
+        assert_eq!(
+            key(&|with| with.metrics += 1),
+            before,
+            "figures are measured again, sessions are not run"
+        );
         let changes: [&dyn Fn(&mut MadeWith); 5] = [
             &|with| with.engine += 1,
             &|with| with.chemigram = "0.2.0".into(),
@@ -626,16 +455,5 @@ mod tests {
         // The free loop says nothing of protocols: its key is that of a program without them.
         let free = serde_json::to_value(inputs(&with, None)).unwrap();
         assert_eq!(free.get("steered"), None);
-    }
-
-    #[test]
-    fn every_file_of_the_vocabulary_counts() {
-        let own = tempfile::tempdir().unwrap();
-        let files = || Overlay::vocabulary(Some(own.path().to_owned()));
-        let before = hash_of(&files());
-        assert_eq!(before, hash_of(&Overlay::vocabulary(None)));
-        std::fs::create_dir(own.path().join("looks")).unwrap();
-        std::fs::write(own.path().join("looks/mine.toml"), "# nothing yet").unwrap();
-        assert_ne!(hash_of(&files()), before);
     }
 }

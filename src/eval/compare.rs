@@ -1,4 +1,4 @@
-//! Two arms, told apart or not.
+//! The comparison of two arms.
 //!
 //! A scenario counts once: the mean of its repeats on each side, and the difference between the two. One metric
 //! decides, named by the golden set before anything ran; the others are adjusted by Holm for being many.
@@ -69,7 +69,7 @@ pub struct Compared {
     pub paired: Paired,
     /// The p, adjusted for the other comparisons; the deciding metric's own.
     pub p_adjusted: f64,
-    /// What may be said.
+    /// The conclusion.
     pub verdict: Conclusion,
 }
 
@@ -120,7 +120,7 @@ pub struct Excluded {
     pub why: String,
 }
 
-/// What a gate lets pass.
+/// What passes a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Whatever has not got worse.
@@ -155,7 +155,7 @@ pub enum CompareError {
     /// There is no such metric.
     #[error("`{name}` is not a metric{hint}")]
     UnknownMetric {
-        /// As asked for.
+        /// As given.
         name: String,
         /// A near one.
         hint: String,
@@ -181,7 +181,7 @@ pub enum CompareError {
     NoArm {
         /// The run.
         run: String,
-        /// As asked for.
+        /// As given.
         name: String,
         /// Those it has.
         arms: Vec<String>,
@@ -508,7 +508,7 @@ impl Comparison {
             }
     }
 
-    /// What may be said, in a sentence.
+    /// The conclusion, in a sentence.
     pub fn sentence(&self) -> String {
         let Compared { metric, paired, verdict, .. } = &self.primary;
         let n = paired.n;

@@ -25,7 +25,7 @@ use pixels::metrics::axes::Axis;
 use pixels::metrics::stats::ImageStats;
 
 /// The axes that a draft may expect movement on: about independent, and what a person would notice.
-const TOLD: [Axis; 8] = [
+const AXES: [Axis; 8] = [
     Axis::Brightness,
     Axis::Shadows,
     Axis::Highlights,
@@ -68,7 +68,7 @@ pub enum DraftError {
     /// The history has an edit that is no move of the vocabulary.
     #[error("the edit cannot be expressed as moves: {reason}")]
     NotMoves {
-        /// What stands in the way.
+        /// What prevents it.
         reason: String,
     },
     /// A file that the system refused.
@@ -140,7 +140,7 @@ pub fn draft(
     words: Words,
     workspace: &Workspace,
     commit: &Hash,
-    eyes: &MeasureContext<'_>,
+    context: &MeasureContext<'_>,
     today: Date,
 ) -> Result<Scenario, DraftError> {
     let folder = set.join(&words.id);
@@ -150,7 +150,7 @@ pub fn draft(
     let facts = workspace.facts(workspace.baseline()).map_err(MeasureError::from)?;
     let state = workspace.state_of(commit).map_err(MeasureError::from)?;
     let hidden = hidden(workspace, commit)?;
-    let gaze = Gaze::new(eyes, workspace.raw(), facts.clone(), EDGE);
+    let gaze = Gaze::new(context, workspace.raw(), facts.clone(), EDGE);
     let expected = expected(&words, &hidden, &*gaze.see(&facts.baseline)?, &*gaze.see(&state)?);
     let image = keep_raw(set, workspace)?;
     let branches = (words.vectors.len() as u64).max(1);
@@ -174,7 +174,7 @@ pub fn draft(
     std::fs::create_dir_all(&folder).map_err(FileError::at("make", &folder))?;
     let path = folder.join("reference.md");
     durable::write(&path, reference.as_bytes()).map_err(FileError::at("write", &path))?;
-    let written = prove(&folder, &text, eyes, &facts, &state);
+    let written = prove(&folder, &text, context, &facts, &state);
     if written.is_err() {
         // Best effort: half a scenario is none.
         let _ = std::fs::remove_dir_all(&folder);
@@ -200,14 +200,14 @@ fn reference(file: &File<'_>) -> String {
 fn prove(
     folder: &Path,
     text: &str,
-    eyes: &MeasureContext<'_>,
+    context: &MeasureContext<'_>,
     facts: &engine::vocabulary::PhotoFacts,
     state: &darktable::state::EditState,
 ) -> Result<Scenario, DraftError> {
     let path = folder.join(SCENARIO_FILE);
     durable::write(&path, text.as_bytes()).map_err(FileError::at("write", &path))?;
     let scenario = Scenario::load(folder)?;
-    match scenario.target(eyes, facts)? {
+    match scenario.target(context, facts)? {
         Some(made) if made.hash() == state.hash() => Ok(scenario),
         _ => Err(DraftError::NotMoves {
             reason: "its moves, applied to the default edit, give a different edit".into(),
@@ -223,10 +223,10 @@ fn hidden(workspace: &Workspace, commit: &Hash) -> Result<Vec<HiddenMove>, Draft
     if moves.is_empty() {
         return Err(DraftError::NotMoves { reason: "it has no moves".into() });
     }
-    moves.into_iter().map(told).collect()
+    moves.into_iter().map(hidden_move).collect()
 }
 
-fn told(applied: AppliedMove) -> Result<HiddenMove, DraftError> {
+fn hidden_move(applied: AppliedMove) -> Result<HiddenMove, DraftError> {
     if applied.name == "apply_spot" {
         return Err(DraftError::NotMoves { reason: "it has retouched spots".into() });
     }
@@ -260,7 +260,7 @@ fn expected(
     target: &darktable::render::Picture,
 ) -> Expected {
     let (before, after) = (ImageStats::of(base), ImageStats::of(target));
-    let steps = TOLD.map(|axis| (axis, axis.steps(&before, &after)));
+    let steps = AXES.map(|axis| (axis, axis.steps(&before, &after)));
     let most =
         steps.into_iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).filter(|most| most.1.abs() >= 1.0);
     let tenth = |value: f64| (value * 10.0).round() / 10.0;

@@ -101,7 +101,7 @@ pub enum GoldenError {
     /// There is no such set.
     #[error("there is no golden set `{name}`{hint}")]
     Unknown {
-        /// As asked for.
+        /// As given.
         name: String,
         /// `; did you mean …?`, or where it was looked for.
         hint: String,
@@ -139,12 +139,12 @@ pub enum GoldenError {
     Scenario(#[from] ScenarioError),
 }
 
-/// The first few findings in a line.
+/// The first few findings, on one line.
 fn summary(findings: &[Finding]) -> String {
-    const TOLD: usize = 5;
-    let mut parts: Vec<String> = findings.iter().take(TOLD).map(Finding::to_string).collect();
-    if findings.len() > TOLD {
-        parts.push(format!("{} more", findings.len() - TOLD));
+    const MOST: usize = 5;
+    let mut parts: Vec<String> = findings.iter().take(MOST).map(Finding::to_string).collect();
+    if findings.len() > MOST {
+        parts.push(format!("{} more", findings.len() - MOST));
     }
     parts.join("; ")
 }

@@ -1,7 +1,7 @@
 //! The record of one evaluation: everything that varied, everything that did not, and what became of each cell.
 //!
 //! `manifest.json` in the run's folder is written before the first session and after every one, so that what is
-//! on disk is never more than one session behind. `eval_history.jsonl` gets a line when a run ends.
+//! on disk is never more than one session behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::batch::folders;
 use crate::budget::{Amounts, Exhausted};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, Measured};
@@ -23,10 +24,8 @@ use base::ids::Hash;
 pub const FORMAT: u32 = 1;
 /// The file of a run.
 pub const MANIFEST_FILE: &str = "manifest.json";
-/// The file with a line a run.
-pub const HISTORY_FILE: &str = "eval_history.jsonl";
 
-/// What was asked for: enough to plan the same run again.
+/// What a run is to do: enough to plan the same run again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
     /// The folder of the golden set.
@@ -41,7 +40,7 @@ pub struct RunRequest {
     /// Who gives second opinions where a protocol asks: `offline`, or `PROVIDER[:MODEL]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub referee: Option<String>,
-    /// A folder of prompts beside those that come along.
+    /// A folder of prompts beside the built-in ones.
     pub prompt_folder: Option<PathBuf>,
     /// Who is evaluated.
     pub contestants: Vec<Contestant>,
@@ -51,7 +50,7 @@ pub struct RunRequest {
     pub seed: u64,
     /// The most that all sessions may cost together, in millionths of a US dollar.
     pub cost_micro_usd: Option<u64>,
-    /// The time after which no session begins, in seconds, over all sittings.
+    /// The time after which no session starts, in seconds, each time the run is resumed included.
     pub time_seconds: Option<u64>,
     /// The most that one session may cost.
     pub cell_cost_micro_usd: Option<u64>,
@@ -89,13 +88,13 @@ pub struct MadeWith {
     /// [`crate::session::ENGINE`]; 0 in runs that knew only executables.
     #[serde(default)]
     pub engine: u32,
-    /// SHA-256 of its executable, in the last sitting. Each session says which one ended it.
+    /// SHA-256 of its executable, when the run was last resumed. Each session says which one ended it.
     pub binary: Hash,
     /// darktable's version.
     pub darktable: String,
     /// Of all files of the vocabulary.
     pub vocabulary: Hash,
-    /// Of the tools as the model is told of them.
+    /// Of the tools as the model sees them.
     pub tools: Hash,
     /// [`crate::eval::metrics::METRICS_VERSION`].
     pub metrics: u32,
@@ -137,7 +136,7 @@ pub struct ProtocolRecord {
 pub struct ModelRecord {
     /// Its provider.
     pub provider: String,
-    /// The model that is asked for.
+    /// The model that is requested.
     pub model: String,
     /// Whether it costs nothing.
     pub free: bool,
@@ -152,8 +151,9 @@ pub struct Manifest {
     pub format: u32,
     /// Its name: when it was begun.
     pub run: String,
-    /// What was asked for.
-    pub asked: RunRequest,
+    /// What it is to do.
+    #[serde(rename = "asked")]
+    pub request: RunRequest,
     /// The frozen set.
     pub golden: GoldenRecord,
     /// What the sessions were made with.
@@ -169,9 +169,9 @@ pub struct Manifest {
     pub models: Vec<ModelRecord>,
     /// When it was begun.
     pub begun: Timestamp,
-    /// When its last sitting ended.
+    /// When it last ended.
     pub ended: Option<Timestamp>,
-    /// How long all its sittings took.
+    /// How long it took, each time it was resumed included.
     pub seconds: u64,
     /// What it consists of, in the order in which it is run.
     pub cells: Vec<CellRecord>,
@@ -194,14 +194,15 @@ pub struct CellRecord {
     pub referee: Option<String>,
     /// The provider.
     pub provider: String,
-    /// The model that is asked for.
+    /// The model that is requested.
     pub model: String,
     /// From 1.
     pub repeat: u32,
     /// The seed of the session.
     pub seed: u64,
     /// What became of it.
-    pub standing: CellStatus,
+    #[serde(rename = "standing")]
+    pub status: CellStatus,
 }
 
 /// What became of a cell.
@@ -210,7 +211,7 @@ pub struct CellRecord {
 pub enum CellStatus {
     /// A session ended, well or badly, and was measured.
     Done(Box<Done>),
-    /// The surroundings failed: this says nothing of the prompt, and no figure has it in it.
+    /// The provider, the engine or the system failed: this says nothing of the prompt, and no figure includes it.
     Failed {
         /// Every attempt.
         failures: Vec<Failure>,
@@ -219,7 +220,7 @@ pub enum CellStatus {
     NotRun {
         /// Why.
         why: String,
-        /// What failed before, in this sitting or an earlier one.
+        /// What failed before.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         failures: Vec<Failure>,
     },
@@ -252,14 +253,14 @@ pub struct Done {
     pub wall_ms: u64,
     /// When it ended.
     pub ended: Timestamp,
-    /// The run that paid for it: a cell that is there already is taken as it is.
+    /// The run that paid for it: a cell that exists already is reused.
     pub paid_by: String,
     /// SHA-256 of the executable that ended it; absent in sessions that were kept before this was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<Hash>,
     /// What was measured.
     pub measured: Measured,
-    /// Attempts before it that the surroundings cut.
+    /// Attempts before it that failed.
     pub failures: Vec<Failure>,
 }
 
@@ -276,7 +277,7 @@ pub struct Failure {
     pub at: Timestamp,
 }
 
-/// Where the cells of a run stand.
+/// How many cells of a run are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Finished.
@@ -372,7 +373,7 @@ pub enum ManifestError {
     /// There is no such run.
     #[error("there is no run `{name}`{hint}")]
     Unknown {
-        /// As asked for.
+        /// As given.
         name: String,
         /// Those there are.
         hint: String,
@@ -380,7 +381,7 @@ pub enum ManifestError {
     /// Several runs begin like this.
     #[error("`{name}` is the beginning of {count} run names")]
     Ambiguous {
-        /// As asked for.
+        /// As given.
         name: String,
         /// How many.
         count: usize,
@@ -421,7 +422,7 @@ impl CellRecord {
 
     /// The session's end, if it has one.
     pub fn done(&self) -> Option<&Done> {
-        match &self.standing {
+        match &self.status {
             CellStatus::Done(done) => Some(done),
             _ => None,
         }
@@ -429,28 +430,28 @@ impl CellRecord {
 
     /// It is not run: why. What failed before stays.
     pub fn leave(&mut self, why: &str) {
-        let failures = self.standing.failures().to_vec();
-        self.standing = CellStatus::NotRun { why: why.into(), failures };
+        let failures = self.status.failures().to_vec();
+        self.status = CellStatus::NotRun { why: why.into(), failures };
     }
 
     /// What the run `payer` paid for it, in millionths of a US dollar and in tokens; failed attempts included.
     pub fn spent(&self, payer: &str) -> (u64, u64) {
-        let own = match &self.standing {
+        let own = match &self.status {
             CellStatus::Done(done) if done.paid_by == payer => done.spent,
             CellStatus::Done(_) => return (0, 0),
             CellStatus::Failed { .. } | CellStatus::NotRun { .. } => Amounts::default(),
         };
-        let all = self.standing.failures().iter().map(|failure| failure.spent).chain([own]);
+        let all = self.status.failures().iter().map(|failure| failure.spent).chain([own]);
         all.fold((0, 0), |(cost, tokens), one| (cost + one.cost_micro_usd, tokens + one.tokens))
     }
 }
 
 impl Manifest {
-    /// Where the cells stand.
+    /// How many cells are done.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for cell in &self.cells {
-            match cell.standing {
+            match cell.status {
                 CellStatus::Done(_) => tally.done += 1,
                 CellStatus::Failed { .. } => tally.failed += 1,
                 CellStatus::NotRun { .. } => tally.not_run += 1,
@@ -459,7 +460,7 @@ impl Manifest {
         tally
     }
 
-    /// Its arms, in the order in which they were asked for.
+    /// Its arms, in the order of the request.
     pub fn arms(&self) -> Vec<Arm> {
         let mut arms: Vec<Arm> = Vec::new();
         for cell in &self.cells {
@@ -537,11 +538,7 @@ impl Manifest {
 
 /// The names of the runs in a folder of evaluations, oldest first.
 pub fn runs(home: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(home.join("runs")).into_iter().flatten().flatten();
-    let names = entries.filter(|entry| entry.path().join(MANIFEST_FILE).is_file());
-    let mut names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
+    folders::names(&home.join("runs"), MANIFEST_FILE)
 }
 
 /// The folder of a run, by its name, the beginning of it, `last`, or a path.
@@ -551,12 +548,7 @@ pub fn find(home: &Path, name: &str) -> Result<PathBuf, ManifestError> {
         return Ok(as_path.to_owned());
     }
     let all = runs(home);
-    let found: Vec<&String> = match name {
-        "last" => all.last().into_iter().collect(),
-        _ if all.iter().any(|run| run == name) => all.iter().filter(|run| *run == name).collect(),
-        _ => all.iter().filter(|run| !name.is_empty() && run.starts_with(name)).collect(),
-    };
-    match found.as_slice() {
+    match folders::matching(&all, name).as_slice() {
         [one] => Ok(home.join("runs").join(one)),
         [] => {
             let hint = match all.last() {
@@ -567,80 +559,4 @@ pub fn find(home: &Path, name: &str) -> Result<PathBuf, ManifestError> {
         }
         several => Err(ManifestError::Ambiguous { name: name.to_owned(), count: several.len() }),
     }
-}
-
-/// A line of `eval_history.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HistoryLine {
-    /// The run.
-    pub run: String,
-    /// When it ended.
-    pub ended: Timestamp,
-    /// The set.
-    pub golden: String,
-    /// Of the set's manifest.
-    pub golden_sha256: Hash,
-    /// Version of the metrics.
-    pub metrics: u32,
-    /// This program's version.
-    pub chemigram: String,
-    /// The metric that decides.
-    pub primary: String,
-    /// Each arm with its mean of that metric over so many scenarios.
-    pub arms: Vec<ArmLine>,
-    /// Cells done, failed and not run.
-    pub cells: [usize; 3],
-    /// What it cost, in millionths of a US dollar.
-    pub cost_micro_usd: u64,
-    /// How long it took.
-    pub seconds: u64,
-}
-
-/// An arm in a line of history.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ArmLine {
-    /// The arm.
-    #[serde(flatten)]
-    pub arm: Arm,
-    /// Its mean; absent where no session has the metric.
-    pub mean: Option<f64>,
-    /// Over so many scenarios.
-    pub scenarios: usize,
-}
-
-impl HistoryLine {
-    /// The line of a run.
-    pub fn of(manifest: &Manifest) -> Self {
-        let arms = manifest.arms().into_iter().map(|arm| {
-            let mean = manifest.mean(&arm, &manifest.golden.primary);
-            ArmLine { mean: mean.map(|m| m.0), scenarios: mean.map_or(0, |m| m.1), arm }
-        });
-        let tally = manifest.tally();
-        Self {
-            run: manifest.run.clone(),
-            ended: manifest.ended.unwrap_or(manifest.begun),
-            golden: manifest.golden.version.clone(),
-            golden_sha256: manifest.golden.sha256.clone(),
-            metrics: manifest.made_with.metrics,
-            chemigram: manifest.made_with.chemigram.clone(),
-            primary: manifest.golden.primary.clone(),
-            arms: arms.collect(),
-            cells: [tally.done, tally.failed, tally.not_run],
-            cost_micro_usd: manifest.spent().0,
-            seconds: manifest.seconds,
-        }
-    }
-
-    /// Appends it.
-    pub fn append(&self, home: &Path) -> Result<(), ManifestError> {
-        let path = home.join(HISTORY_FILE);
-        let line = serde_json::to_string(self).unwrap_or_default();
-        Ok(durable::append_line(&path, &line).map_err(FileError::at("append to", &path))?)
-    }
-}
-
-/// All lines of history that can be read, oldest first.
-pub fn history(home: &Path) -> Vec<HistoryLine> {
-    let text = files::read(&home.join(HISTORY_FILE), files::LARGEST_LIST).unwrap_or_default();
-    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use crate::eval::cells;
 use crate::eval::compare::Comparison;
-use crate::eval::manifest::{Arm, HistoryLine, Manifest};
+use crate::eval::history::HistoryLine;
+use crate::eval::manifest::{Arm, Manifest};
 use crate::eval::stats::spearman;
 use crate::review::ReviewModel;
 use crate::review::html::{self, text, thumbnail};
@@ -59,7 +60,7 @@ fn overview(page: &mut String, run: &Manifest) {
         text(&run.golden.version),
         run.golden.sha256.short(),
         run.golden.scenarios.len(),
-        run.asked.repeats,
+        run.request.repeats,
         text(&with.darktable),
         text(&with.chemigram),
         with.engine,
@@ -132,7 +133,7 @@ impl Scale {
     }
 }
 
-/// A number as short as it can be told.
+/// A number, as short as possible.
 fn short(value: f64) -> String {
     let text = format!("{:.4}", value + 0.0);
     let text = text.trim_end_matches('0').trim_end_matches('.');

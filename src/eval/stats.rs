@@ -53,7 +53,7 @@ pub struct Paired {
     pub detectable: Option<f64>,
 }
 
-/// What may be said of two versions.
+/// The conclusion about two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {

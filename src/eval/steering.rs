@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
 use crate::eval::baselines;
-use crate::eval::cells::EvalContext;
+use crate::eval::context::EvalContext;
 use crate::eval::manifest::{ModelRecord, PromptRecord, ProtocolRecord, RunRequest};
 use crate::eval::scenario::Scenario;
 use crate::session::opinion::{Referee, most_questions};
@@ -16,7 +16,7 @@ use crate::transcript::VariableValue;
 use base::error::{Coded, ErrorCode, Fault};
 use base::ids::Hash;
 
-/// The prompt whose version is meant where only a version is said.
+/// The prompt that a version alone refers to.
 pub const PROMPT: &str = "mode_b/system";
 /// The name of the free loop among the protocols.
 pub const FREE: &str = "none";
@@ -25,7 +25,7 @@ const GIVEN: [&str; 2] = ["brief", "vectors"];
 /// The prompts of a referee that is a model.
 const REFEREE_PROMPTS: [&str; 3] = ["referee/pair", "referee/criteria", "referee/question"];
 
-/// Why a run cannot be steered as asked.
+/// Why a run cannot be steered as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum SteeringError {
     /// A scenario does not give what a protocol needs.
@@ -86,8 +86,8 @@ impl Coded for SteeringError {
     }
 }
 
-/// A way to steer sessions, and the prompts that are tried in it.
-pub struct Way {
+/// A way to steer sessions, and the prompts that are tried with it.
+pub struct Variant {
     /// The prompts.
     pub prompts: Vec<PromptRecord>,
     /// The protocol; none is the free loop.
@@ -98,9 +98,9 @@ pub struct Way {
 pub struct Protocol {
     /// As the manifest names it.
     pub record: ProtocolRecord,
-    /// As a session asks for it.
-    pub asked: protocols::ProtocolSource,
-    /// `offline`, or `PROVIDER[:MODEL]`: as typed, else as the file wishes.
+    /// As a session is given it.
+    pub source: protocols::ProtocolSource,
+    /// `offline`, or `PROVIDER[:MODEL]`: as requested, else as the protocol names it.
     referee: Option<String>,
     /// The same, connected, for what can be checked beforehand.
     known: Referee,
@@ -122,23 +122,23 @@ pub struct Fitted {
     pub steered: Steered,
     /// The session's budget, and where the protocol is stricter the protocol's.
     pub budget: Budget,
-    /// How often the referee is asked at most.
+    /// The most calls of the referee.
     pub questions: u64,
 }
 
-/// The ways of a run, in the order in which they were asked for.
-pub fn ways(surroundings: &EvalContext, asked: &RunRequest) -> Result<Vec<Way>, SteeringError> {
+/// The variants of a run, in the order of the request.
+pub fn variants(context: &EvalContext, request: &RunRequest) -> Result<Vec<Variant>, SteeringError> {
     let mut free: Vec<PromptRecord> = Vec::new();
     let mut steered: Vec<PromptRecord> = Vec::new();
-    for given in &asked.prompts {
+    for given in &request.prompts {
         let (name, version) = prompt(given);
-        let record = found(surroundings, name, version)?;
+        let record = found(context, name, version)?;
         let records = if name == protocols::PROMPT { &mut steered } else { &mut free };
         if !records.contains(&record) {
             records.push(record);
         }
     }
-    let mut names: Vec<&str> = asked.protocols.iter().map(String::as_str).collect();
+    let mut names: Vec<&str> = request.protocols.iter().map(String::as_str).collect();
     if names.is_empty() {
         names.push(FREE);
     }
@@ -149,38 +149,39 @@ pub fn ways(surroundings: &EvalContext, asked: &RunRequest) -> Result<Vec<Way>, 
     if !names.contains(&FREE) {
         let of = "without a protocol";
         idle(&free, of, "add `--protocol none`, or leave the prompt out: protocols use mode_b/protocol")?;
-        if let Some(who) = asked.contestants.iter().find(|who| baselines::is(who)) {
+        if let Some(who) = request.contestants.iter().find(|who| baselines::is(who)) {
             let what = format!("the baseline `{}`", who.provider);
             return Err(SteeringError::Idle { what, of, remedy: "add `--protocol none`" });
         }
     }
     if names.iter().all(|name| *name == FREE) {
         idle(&steered, "with a protocol", "choose a protocol with --protocol NAME|FILE")?;
-        if asked.referee.is_some() {
+        if request.referee.is_some() {
             return Err(SteeringError::NobodyAsks);
         }
     }
     let or_active = |records: Vec<PromptRecord>, name| match records.is_empty() {
-        true => Ok::<_, Fault>(vec![found(surroundings, name, None)?]),
+        true => Ok::<_, Fault>(vec![found(context, name, None)?]),
         false => Ok(records),
     };
-    let mut ways: Vec<Way> = Vec::new();
+    let mut variants: Vec<Variant> = Vec::new();
     for name in names {
-        let protocol = match surroundings.protocols.get(name) {
-            Some(own) => Some(Protocol::of(surroundings, own, asked)?),
+        let protocol = match context.protocols.get(name) {
+            Some(own) => Some(Protocol::of(context, own, request)?),
             None => None,
         };
         let prompts = match protocol {
             Some(_) => or_active(steered.clone(), protocols::PROMPT)?,
             None => or_active(free.clone(), PROMPT)?,
         };
-        let same =
-            |way: &Way| way.protocol.as_ref().map(|p| &p.record) == protocol.as_ref().map(|p| &p.record);
-        if !ways.iter().any(same) {
-            ways.push(Way { prompts, protocol });
+        let same = |variant: &Variant| {
+            variant.protocol.as_ref().map(|p| &p.record) == protocol.as_ref().map(|p| &p.record)
+        };
+        if !variants.iter().any(same) {
+            variants.push(Variant { prompts, protocol });
         }
     }
-    Ok(ways)
+    Ok(variants)
 }
 
 /// A prompt's name and version: a version alone is one of [`PROMPT`].
@@ -192,33 +193,33 @@ fn prompt(given: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn found(surroundings: &EvalContext, name: &str, version: Option<&str>) -> Result<PromptRecord, Fault> {
-    let template = surroundings.store()?.show(name, version).map_err(|e| Fault::from(&e))?;
+fn found(context: &EvalContext, name: &str, version: Option<&str>) -> Result<PromptRecord, Fault> {
+    let template = context.launcher.prompts.show(name, version).map_err(|e| Fault::from(&e))?;
     let prompt = format!("{}@{}", template.name, template.version);
     Ok(PromptRecord { prompt, template_sha256: template.template_sha256 })
 }
 
 impl Protocol {
     fn of(
-        surroundings: &EvalContext,
+        context: &EvalContext,
         own: &protocols::ProtocolSource,
-        asked: &RunRequest,
+        request: &RunRequest,
     ) -> Result<Self, Fault> {
-        let referee = asked.referee.clone().or_else(|| own.wishes().referee);
-        let known = surroundings.referee(referee.as_deref(), asked.seed)?;
+        let referee = request.referee.clone().or_else(|| own.preferences().referee);
+        let known = context.launcher.referee(referee.as_deref(), request.seed)?;
         let sha256 = Hash::of(&own.text);
         let name = own.draft().map_or_else(|| own.file.clone(), |draft| draft.name);
         let record = ProtocolRecord {
             protocol: format!("{name}@{}", sha256.short()),
             sha256,
-            referee: identity(surroundings, &known)?,
+            referee: identity(context, &known)?,
         };
-        Ok(Self { record, asked: own.clone(), referee, known })
+        Ok(Self { record, source: own.clone(), referee, known })
     }
 
     /// Its referee, for one session.
-    pub fn referee(&self, surroundings: &EvalContext, seed: u64) -> Result<Referee, Fault> {
-        surroundings.referee(self.referee.as_deref(), seed)
+    pub fn referee(&self, context: &EvalContext, seed: u64) -> Result<Referee, Fault> {
+        context.launcher.referee(self.referee.as_deref(), seed)
     }
 
     /// Whether its referee costs nothing.
@@ -226,7 +227,7 @@ impl Protocol {
         self.record.referee.as_ref().is_none_or(|referee| referee.free)
     }
 
-    /// What it comes to on a scenario: everything that would keep the session from beginning is said here.
+    /// The protocol on a scenario: whatever would keep the session from starting is an error here.
     pub fn on(&self, scenario: &Scenario, budget: &Budget, model: &str) -> Result<Fitted, SteeringError> {
         let (protocol, scenario_id) = (self.record.protocol.clone(), scenario.id.clone());
         let lacking = self.lacking(scenario);
@@ -243,7 +244,7 @@ impl Protocol {
 
     /// The variables without a value on a scenario, in backquotes.
     fn lacking(&self, scenario: &Scenario) -> Vec<String> {
-        let variables = self.asked.draft().map(|draft| draft.variables).unwrap_or_default();
+        let variables = self.source.draft().map(|draft| draft.variables).unwrap_or_default();
         let open = variables.iter().filter(|(name, variable)| {
             let given =
                 GIVEN.contains(&name.as_str()) && (*name != "vectors" || !scenario.vectors.is_empty());
@@ -256,10 +257,10 @@ impl Protocol {
         let plain = |e: crate::session::SessionError| Fault::from(&e);
         let branches = match scenario.vectors.is_empty() {
             true => Vec::new(),
-            // On a photo that was just taken in, no name is taken.
+            // On a photo that was just added, no name is taken.
             false => start::planned(&scenario.vectors, budget, |_| Ok(false)).map_err(plain)?,
         };
-        let ready = protocols::ready(&self.asked, &scenario.brief_text(), &branches, budget, model);
+        let ready = protocols::ready(&self.source, &scenario.brief_text(), &branches, budget, model);
         let ready = ready.map_err(plain)?;
         protocols::needs_referee(&ready.protocol, &self.known)?;
         if let Referee::Model(referee) = &self.known {
@@ -280,8 +281,8 @@ impl Protocol {
     }
 }
 
-/// What identifies a referee: for a model, the prompts that it is asked by too.
-fn identity(surroundings: &EvalContext, referee: &Referee) -> Result<Option<ModelRecord>, Fault> {
+/// What identifies a referee; for a model, its prompts too.
+fn identity(context: &EvalContext, referee: &Referee) -> Result<Option<ModelRecord>, Fault> {
     let Some(named) = referee.start() else { return Ok(None) };
     let mut record =
         ModelRecord { provider: named.provider, model: named.model, free: true, facts: BTreeMap::new() };
@@ -290,7 +291,7 @@ fn identity(surroundings: &EvalContext, referee: &Referee) -> Result<Option<Mode
         record.free = info.free;
         record.facts = info.facts.clone();
         for name in REFEREE_PROMPTS {
-            let PromptRecord { prompt, template_sha256 } = found(surroundings, name, None)?;
+            let PromptRecord { prompt, template_sha256 } = found(context, name, None)?;
             record.facts.insert(prompt, template_sha256.to_string());
         }
     }

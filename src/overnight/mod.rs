@@ -1,30 +1,32 @@
-//! A night: many sessions, one after the other or a few at once, under one budget, with one report in the morning.
+//! A batch: many sessions, one after the other or a few at once, under one budget, with one report.
 //!
 //! ```text
-//! LIBRARY/overnight/<night>/
+//! LIBRARY/overnight/<batch>/
 //!   plan.toml       the plan as it was written
-//!   night.json      the same with everything read in: what the night is
-//!   ledger.jsonl    what was begun, and what became of it; only ever appended to
-//!   lock            held while somebody works on the night
+//!   night.json      the same with everything read in: what the batch is
+//!   ledger.jsonl    what was started, and what became of it; only ever appended to
+//!   lock            held while a process runs the batch
 //!   report.html report.txt
 //! ```
 //!
-//! The ledger says which sessions there are; what was spent is the fold of their transcripts, read again at every
-//! sitting. So a night that is killed at any moment goes on where it was, and pays nothing twice.
+//! The ledger says which sessions there are; what was spent is the fold of their transcripts, read again whenever the
+//! batch is run. So a batch that is killed at any moment continues where it was, and pays nothing twice.
 
-pub mod night;
 mod page;
 pub mod plan;
 pub mod record;
 pub mod report;
+pub mod resolve;
+pub mod run;
 pub mod share;
+mod spent;
 
 use std::path::PathBuf;
 
 use crate::transcript::{file_code, file_remedy};
 use base::error::{Coded, ErrorCode};
 
-/// Why a night cannot begin or go on. What a single session runs into is never among these.
+/// Why a batch cannot start or continue. The errors of a single session are never among these.
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
     /// There is none of that name.
@@ -43,10 +45,10 @@ pub enum BatchError {
         /// How many.
         count: usize,
     },
-    /// Somebody works on it.
+    /// Another process runs it.
     #[error("process {pid} is running the batch {name}")]
     Busy {
-        /// The night.
+        /// The batch.
         name: String,
         /// The process; 0 when it does not say.
         pid: u32,
@@ -66,7 +68,7 @@ pub enum BatchError {
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -1,10 +1,10 @@
-//! The morning report as one HTML page. Every text from elsewhere (a model, a plan, a file's name) goes through
+//! The report of a batch as one HTML page. Every text from elsewhere (a model, a plan, a file's name) goes through
 //! [`text`].
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::overnight::report::{BatchReport, Row, figures, told};
+use crate::overnight::report::{BatchReport, Row, figures, problem};
 use crate::overnight::share::words;
 use crate::review::html::{head, text, thumbnail};
 use crate::review::{BranchReview, ReviewModel, flag_words};
@@ -25,18 +25,18 @@ figure img{display:block;border-radius:3px;max-width:100%}figcaption{font-size:1
 h2{border-top:1px solid;padding-top:1rem;margin-top:2.5rem}pre{overflow-x:auto;font-size:13px}";
 
 /// The page.
-pub(super) fn page(morning: &BatchReport) -> String {
-    let mut page = head(&format!("Batch {}", morning.night), STYLE);
-    let _ = writeln!(page, "<p>{}.<br>Took {}.</p>", text(&morning.tally()), text(&morning.took()));
+pub(super) fn page(report: &BatchReport) -> String {
+    let mut page = head(&format!("Batch {}", report.name), STYLE);
+    let _ = writeln!(page, "<p>{}.<br>Took {}.</p>", text(&report.tally()), text(&report.took()));
     page.push_str(
         "<table><tr><th>photo</th><th>result</th><th class=n>branches</th><th class=n>best</th>\
          <th class=n>USD</th><th class=n>time</th><th></th></tr>\n",
     );
-    for (number, row) in morning.sessions.iter().enumerate() {
+    for (number, row) in report.sessions.iter().enumerate() {
         let [branches, best, cost, time] = figures(row).map(|figure| text(&figure));
         let (class, why) = match row.status {
             0 => ("good", String::new()),
-            _ => ("bad", text(&told(row))),
+            _ => ("bad", text(&problem(row))),
         };
         let _ = writeln!(
             page,
@@ -47,29 +47,29 @@ pub(super) fn page(morning: &BatchReport) -> String {
         );
     }
     page.push_str("</table>\n");
-    for (number, row) in morning.sessions.iter().enumerate() {
+    for (number, row) in report.sessions.iter().enumerate() {
         let _ = writeln!(page, "<h2 id=\"s{number}\">{}</h2>", text(&row.photo));
         session(&mut page, row);
     }
-    let bad: Vec<&Row> = morning.sessions.iter().filter(|row| row.status != 0).collect();
+    let bad: Vec<&Row> = report.sessions.iter().filter(|row| row.status != 0).collect();
     if !bad.is_empty() {
         page.push_str("<h2>Problems</h2>\n<ul>\n");
         for row in bad {
-            let _ = writeln!(page, "<li>{}: {}</li>", text(&row.photo), text(&told(row)));
+            let _ = writeln!(page, "<li>{}: {}</li>", text(&row.photo), text(&problem(row)));
         }
         page.push_str("</ul>\n");
     }
-    if let Some(command) = morning.go_on() {
+    if let Some(command) = report.resume_command() {
         let _ = writeln!(page, "<p>To resume:</p>\n<pre>{}</pre>", text(&command));
     }
-    let _ = writeln!(page, "<p class=faint>Plan: {}</p>", text(&morning.plan.display().to_string()));
+    let _ = writeln!(page, "<p class=faint>Plan: {}</p>", text(&report.plan.display().to_string()));
     page.push_str("</body></html>\n");
     page
 }
 
 fn session(page: &mut String, row: &Row) {
     if row.status != 0 {
-        let _ = writeln!(page, "<p class=bad>{}: {}</p>", text(row.result), text(&told(row)));
+        let _ = writeln!(page, "<p class=bad>{}: {}</p>", text(row.result), text(&problem(row)));
     }
     if let Some(cut_to) = &row.cut_to {
         let _ = writeln!(page, "<p>Budget reduced to what the batch had left: {}.</p>", text(&words(cut_to)));

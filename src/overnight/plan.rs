@@ -1,5 +1,5 @@
-//! PLAN.toml: what a photographer writes before the night. Read as a tree first and value by value then, so that
-//! every mistake is told at once, each with its line.
+//! PLAN.toml, the plan of a batch: read as a tree first and then value by value, so that all mistakes are reported at
+//! once, each with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,24 @@ use crate::transcript::Vector;
 use base::hint::did_you_mean;
 use darktable::proxy;
 
-/// A plan with everything that can be said in one, for `overnight --example`.
+/// A plan with everything that one can contain, for `overnight --example`.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
-/// The caps of a night, by their names in `[budget]`.
+/// The caps of a batch, by their names in `[budget]`.
 const CAPS: [&str; 6] = ["time", "cost", "iterations", "branches", "renders", "tokens"];
-/// What is said as text, of a session or in `[defaults]`.
+/// The texts of a session, or of `[defaults]`.
 const TEXTS: [&str; 9] =
     ["brief", "criteria", "budget", "provider", "model", "protocol", "referee", "from", "prompt"];
-/// What a session has besides.
+/// What else a session has.
 const OTHERS: [&str; 5] = ["vectors", "vars", "seed", "preview_size", "proxy"];
 /// What names the photo; not in `[defaults]`.
 const PHOTO: &str = "photo";
 /// The sides of a preview that are allowed, in pixels, as with `--preview-size`.
 const PREVIEW_SIZES: std::ops::RangeInclusive<i64> = 256..=4096;
-/// What a session with a protocol may spend when nothing is said.
+/// The budget of a session with a protocol, where none is given.
 const PROTOCOL_BUDGET: &str = "standard";
 
-/// What a whole night may take; a cap that is absent does not limit it.
+/// What a whole batch may use; a cap that is absent does not limit it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
     /// Time by the clock while sessions run, in seconds.
@@ -47,7 +47,7 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// The same as a ledger's budget; what is absent is without limit there. Time is not for the ledger.
+    /// The same as the budget of a ledger, without a limit where a cap is absent. Time is not counted by the ledger.
     pub fn budget(&self) -> Budget {
         Budget {
             time_seconds: 1 << 40,
@@ -67,11 +67,11 @@ impl Caps {
 pub struct Mistake {
     /// The line, from 1.
     pub line: usize,
-    /// What, and what to write instead where that can be said.
+    /// What is wrong, and what to write instead where that is known.
     pub message: String,
 }
 
-/// A value, and the line on which it stands.
+/// A value, and its line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed<T> {
     /// The value.
@@ -80,7 +80,7 @@ pub struct Placed<T> {
     pub line: usize,
 }
 
-/// A session as it is wanted, `[defaults]` filled in. Nothing was looked up yet.
+/// A session as planned, with `[defaults]` filled in; nothing is looked up yet.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The line of its `[[session]]`, from 1.
@@ -146,7 +146,7 @@ impl Wanted {
 /// A plan as far as it could be read, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// What the night may take.
+    /// What the batch may use.
     pub caps: Caps,
     /// The sessions, in the order in which they are run.
     pub sessions: Vec<Wanted>,
@@ -154,7 +154,7 @@ pub struct Draft {
     pub mistakes: Vec<Mistake>,
 }
 
-/// Reads a plan. Nothing outside of its text is looked at.
+/// Reads a plan from its text alone.
 pub fn read(text: &str) -> Draft {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { text, mistakes: Vec::new() };
@@ -281,7 +281,7 @@ impl Reader<'_> {
         caps
     }
 
-    /// What is said in a table of a session or of the defaults.
+    /// The values in the table of a session or of the defaults.
     fn wanted(&mut self, table: &DeTable<'_>, at: usize) -> Wanted {
         let mut wanted = Wanted { line: self.line(at), ..Wanted::default() };
         for key in TEXTS.into_iter().chain([PHOTO]) {
@@ -405,16 +405,15 @@ impl Reader<'_> {
     }
 }
 
-/// What keeps a night's budget from being one, if a session of this budget is in it; `free` says that its model
-/// costs nothing.
+/// Why a batch with a session of this budget would have no bound, if so; `free` says that its model costs nothing.
 pub fn unbounded(caps: &Caps, budget: &Budget, free: bool) -> Option<String> {
     let rows = [
         ("cost", "cost=1.00", caps.cost_micro_usd.filter(|_| !free), budget.max_cost_micro_usd),
         ("tokens", "tokens=400k", caps.tokens, budget.max_tokens),
         ("renders", "renders=80", caps.renders, budget.max_renders),
     ];
-    for (name, example, of_night, own) in rows {
-        if of_night.is_some() && own.is_none() {
+    for (name, example, of_batch, own) in rows {
+        if of_batch.is_some() && own.is_none() {
             return Some(format!(
                 "one session could use all {name} of the batch: limit {name} in its budget too, such as {example}"
             ));
@@ -430,7 +429,7 @@ pub fn unbounded(caps: &Caps, budget: &Budget, free: bool) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<(usize, String)> {
+    fn mistakes(text: &str) -> Vec<(usize, String)> {
         read(text).mistakes.into_iter().map(|m| (m.line, m.message)).collect()
     }
 
@@ -461,7 +460,7 @@ mod tests {
         let text = "[budget]\ncoste = 3\ntime = \"soon\"\n\n[defaults]\nbudget = \"lite\"\nseed = \"x\"\n\n\
                     [[session]]\nphoto = 7\nvectors = [\"tone\", \"a=b\", \"a=c\"]\n\n\
                     [[session]]\nphto = \"iguana\"\nvars = { move = \"x\" }\nproxy = \"half\"\n";
-        let told = told(text);
+        let told = mistakes(text);
         let starts = |at: usize, line: usize, words: &str| {
             let (l, m) = &told[at];
             assert!(*l == line && m.contains(words), "{at}: {told:#?}");
@@ -481,16 +480,16 @@ mod tests {
 
     #[test]
     fn what_is_no_toml_says_where_and_what_lacks_everything_says_so() {
-        assert_eq!(told("a = 1\nb = = 2\n")[0].0, 2);
-        let empty: Vec<String> = told("").into_iter().map(|m| m.1).collect();
+        assert_eq!(mistakes("a = 1\nb = = 2\n")[0].0, 2);
+        let empty: Vec<String> = mistakes("").into_iter().map(|m| m.1).collect();
         assert!(empty.len() == 2 && empty.iter().any(|m| m.contains("[[session]]")), "{empty:?}");
         let plan = "[budget]\n[[session]]\nphoto='a'\n[[session]]\nphoto='b'\nbudget='standard'\nvectors=['a=x','b=x','c=x','d=x']\n";
-        let lines: Vec<usize> = told(plan).into_iter().map(|m| m.0).collect();
+        let lines: Vec<usize> = mistakes(plan).into_iter().map(|m| m.0).collect();
         assert_eq!(lines, [1, 2, 7]);
     }
 
     #[test]
-    fn what_the_night_caps_every_session_caps() {
+    fn what_the_batch_caps_every_session_caps() {
         let caps = Caps { cost_micro_usd: Some(1), ..Caps::default() };
         let standard = Budget::parse("standard").unwrap();
         assert!(unbounded(&caps, &standard, false).unwrap().contains("cost=1.00"));

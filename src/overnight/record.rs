@@ -1,7 +1,7 @@
-//! A night on disk: what it is, what became of each of its sessions, and who works on it.
+//! A batch on disk: what it is, what became of each of its sessions, and which process runs it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::batch::folders;
 use crate::budget::Budget;
 use crate::overnight::BatchError;
 use crate::overnight::plan::Caps;
@@ -19,17 +20,17 @@ use base::files;
 use base::ids::{Hash, PhotoId, SessionId};
 use engine::photo::Library;
 
-/// The version of `night.json`.
+/// The version of `night.json`, the record of a batch.
 const FORMAT: u32 = 1;
-/// The folder of all nights, in a library.
+/// The folder of all batches, in a library.
 const FOLDER: &str = "overnight";
-const NIGHT: &str = "night.json";
+const RECORD: &str = "night.json";
 const PLAN: &str = "plan.toml";
 const LEDGER: &str = "ledger.jsonl";
 const LOCK: &str = "lock";
 
-/// One session of a plan, with everything looked up and read: what is in here is what is run, whatever becomes
-/// of the files from which it came.
+/// One session of a plan, with everything read and looked up: this is what runs, even if the files that it came
+/// from change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedSession {
     /// The photo as the plan names it.
@@ -67,7 +68,7 @@ pub struct PlannedSession {
     pub referee: Option<String>,
     /// What to fork from.
     pub from: String,
-    /// The prompt, where another than the usual one is wanted.
+    /// The prompt, if it is not the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// The seed.
@@ -78,35 +79,37 @@ pub struct PlannedSession {
     pub proxy: String,
 }
 
-/// What a night is; fixed at its beginning.
+/// What a batch is; fixed when it is begun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The version of this form.
     pub format: u32,
-    /// The night's name: when it began (UTC).
-    pub night: String,
+    /// Its name: when it was begun (UTC).
+    #[serde(rename = "night")]
+    pub name: String,
     /// The plan's file.
     pub plan: PathBuf,
-    /// The hash of caps and orders: the same plan again is the same night, until it is over.
+    /// The hash of caps and sessions: the same plan again is the same batch, until that is over.
     pub sha256: Hash,
-    /// When it began.
+    /// When it was begun.
     pub begun: Timestamp,
-    /// What it may take.
+    /// What it may use.
     pub caps: Caps,
-    /// The sessions.
-    pub orders: Vec<PlannedSession>,
+    /// Its sessions.
+    #[serde(rename = "orders")]
+    pub sessions: Vec<PlannedSession>,
 }
 
-/// The hash of what is to be done.
-pub fn hash(caps: &Caps, orders: &[PlannedSession]) -> Hash {
-    Hash::of(serde_json::to_vec(&(FORMAT, caps, orders)).unwrap_or_default())
+/// The hash of a plan.
+pub fn hash(caps: &Caps, sessions: &[PlannedSession]) -> Hash {
+    Hash::of(serde_json::to_vec(&(FORMAT, caps, sessions)).unwrap_or_default())
 }
 
-/// Something that happened in a night.
+/// Something that happened in a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Entry {
-    /// Somebody began to work on the night.
+    /// A process began to run the batch.
     #[serde(rename = "sitting")]
     RunStarted {
         /// The process.
@@ -114,7 +117,7 @@ pub enum Entry {
         /// Sessions at once.
         jobs: usize,
     },
-    /// A session is about to begin, or to go on.
+    /// A session is about to start, or to be resumed.
     Started {
         /// Its place in the plan, from 0.
         place: usize,
@@ -122,9 +125,9 @@ pub enum Entry {
         photo: PhotoId,
         /// Its id.
         session: SessionId,
-        /// What it may spend: what the plan says, or what the night had left.
+        /// What it may spend: what the plan says, or what the batch had left.
         budget: Budget,
-        /// Whether it goes on.
+        /// Whether it is resumed.
         again: bool,
     },
     /// A session has its closing line.
@@ -137,10 +140,10 @@ pub enum Entry {
         outcome: Outcome,
         /// The exit status that it would have had by itself.
         status: u8,
-        /// Whether it ended because the night was stopped: it goes on with the night.
+        /// Whether it ended because the batch was stopped: it resumes with the batch.
         cut: bool,
     },
-    /// A session could not begin, or stopped without a closing line.
+    /// A session could not start, or stopped without a closing line.
     Failed {
         /// Its place in the plan, from 0.
         place: usize,
@@ -152,19 +155,19 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remedy: Option<String>,
     },
-    /// A session was not begun.
+    /// A session was not started.
     NotBegun {
         /// Its place in the plan, from 0.
         place: usize,
         /// Why.
         why: String,
     },
-    /// Everything was done that could be.
+    /// Nothing is left to do.
     Closed,
 }
 
 impl Entry {
-    /// What became of a session that could not begin or go on.
+    /// The entry of a session that could not start or continue.
     pub fn failed(place: usize, fault: &Fault) -> Self {
         let remedy = base::error::Coded::remedy(fault);
         Self::Failed { place, code: fault.code, message: fault.message.clone(), remedy }
@@ -176,8 +179,8 @@ impl Entry {
 pub struct Stamped {
     /// When (UTC), for people.
     pub t: Timestamp,
-    /// The night's own time in milliseconds: it does not run between sittings, and no change of the clock on the
-    /// wall moves it. Absent in what earlier builds wrote.
+    /// How long the batch has run, in milliseconds: the time between its runs is not counted, and a change of the
+    /// wall clock has no effect. Absent in what earlier builds wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mono_ms: Option<u64>,
     /// What.
@@ -185,40 +188,40 @@ pub struct Stamped {
     pub entry: Entry,
 }
 
-/// Where a session of a night stands, by the ledger.
+/// What became of a session of a batch, by the ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionStatus {
     /// Its turn has not come.
     Waiting,
-    /// It was begun, and nothing says that it ended: it runs, or was killed.
-    Begun,
+    /// It was started, and nothing says that it ended: it runs, or was killed.
+    Started,
     /// It has ended.
     Ended {
         /// How.
         outcome: Outcome,
         /// The exit status that it would have had by itself.
         status: u8,
-        /// Whether it ended because the night was stopped.
+        /// Whether it ended because the batch was stopped.
         cut: bool,
     },
-    /// It could not begin, or stopped in the middle.
+    /// It could not start, or stopped in the middle.
     Failed(Fault),
-    /// It was not begun: why.
+    /// It was not started: why.
     NotBegun(String),
 }
 
 /// What the ledger says of one session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track {
-    /// Its photo and id, the budget that it was given, once it was begun. Of several the last.
+    /// Its photo, its id and the budget that it was given, once it was started; the last one of several.
     pub session: Option<(PhotoId, SessionId, Budget)>,
-    /// Every session that was begun for it: each may have spent something.
+    /// Every session that was started for it: each may have spent something.
     pub all: Vec<(PhotoId, SessionId, Budget)>,
-    /// Where it stands.
-    pub standing: SessionStatus,
+    /// What became of it.
+    pub status: SessionStatus,
 }
 
-/// A night as it is on disk.
+/// A batch as it is on disk.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// Its folder.
@@ -230,9 +233,9 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Reads a night from its folder.
+    /// Reads a batch from its folder.
     pub fn read(folder: &Path) -> Result<Self, BatchError> {
-        let path = folder.join(NIGHT);
+        let path = folder.join(RECORD);
         let bytes = files::read_own(&path, files::LARGEST_LIST).map_err(BatchError::io("read", &path))?;
         let damaged = |path: &Path, reason: String| BatchError::Damaged { path: path.to_owned(), reason };
         let record: Record = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
@@ -240,7 +243,7 @@ impl Batch {
             let reason = format!("it was written by a newer chemigram (format {})", record.format);
             return Err(damaged(&path, reason));
         }
-        if hash(&record.caps, &record.orders) != record.sha256 {
+        if hash(&record.caps, &record.sessions) != record.sha256 {
             return Err(damaged(&path, "its content does not match its hash".into()));
         }
         let path = folder.join(LEDGER);
@@ -263,12 +266,12 @@ impl Batch {
         Ok(Self { folder: folder.to_owned(), record, entries })
     }
 
-    /// Where each session stands, in the plan's order.
+    /// What became of each session, in the plan's order.
     pub fn tracks(&self) -> Vec<Track> {
-        let fresh = || Track { session: None, all: Vec::new(), standing: SessionStatus::Waiting };
-        let mut tracks: Vec<Track> = self.record.orders.iter().map(|_| fresh()).collect();
+        let fresh = || Track { session: None, all: Vec::new(), status: SessionStatus::Waiting };
+        let mut tracks: Vec<Track> = self.record.sessions.iter().map(|_| fresh()).collect();
         for stamped in &self.entries {
-            let (place, standing) = match &stamped.entry {
+            let (place, status) = match &stamped.entry {
                 Entry::Started { place, photo, session, budget, .. } => {
                     let begun = (photo.clone(), session.clone(), budget.clone());
                     if let Some(track) = tracks.get_mut(*place) {
@@ -277,7 +280,7 @@ impl Batch {
                         }
                         track.session = Some(begun);
                     }
-                    (place, SessionStatus::Begun)
+                    (place, SessionStatus::Started)
                 }
                 Entry::Ended { place, outcome, status, cut, .. } => {
                     (place, SessionStatus::Ended { outcome: *outcome, status: *status, cut: *cut })
@@ -294,18 +297,18 @@ impl Batch {
                 Entry::RunStarted { .. } | Entry::Closed => continue,
             };
             if let Some(track) = tracks.get_mut(*place) {
-                track.standing = standing;
+                track.status = status;
             }
         }
         tracks
     }
 
-    /// Whether everything was done that could be.
+    /// Whether nothing is left to do.
     pub fn is_over(&self) -> bool {
         self.entries.last().is_some_and(|stamped| stamped.entry == Entry::Closed)
     }
 
-    /// Writes down what happened at the night's time `at`, synced.
+    /// Appends an entry, synced; `at` is how long the batch has run.
     pub(super) fn append(&mut self, entry: Entry, at: Duration) -> Result<Stamped, BatchError> {
         let mono_ms = Some(u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
         let stamped = Stamped { t: Timestamp::now(), mono_ms, entry };
@@ -316,8 +319,8 @@ impl Batch {
         Ok(stamped)
     }
 
-    /// Takes the night for this process, if no other one keeps it. It is free again when the lock is dropped.
-    pub fn lock(&self) -> Result<NightLock, BatchError> {
+    /// Takes the batch for this process, unless another one runs it, until the lock is dropped.
+    pub fn lock(&self) -> Result<BatchLock, BatchError> {
         let path = self.folder.join(LOCK);
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true);
@@ -327,7 +330,7 @@ impl Batch {
             Err(TryLockError::WouldBlock) => {
                 let text = files::read_own(&path, 64).unwrap_or_default();
                 let pid = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-                return Err(BatchError::Busy { name: self.record.night.clone(), pid });
+                return Err(BatchError::Busy { name: self.record.name.clone(), pid });
             }
             Err(TryLockError::Error(e)) => return Err(BatchError::io("lock", &path)(e)),
         }
@@ -335,78 +338,54 @@ impl Batch {
         signed
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(BatchError::io("lock", &path))?;
-        Ok(NightLock(file))
+        Ok(BatchLock(file))
     }
 }
 
-/// A night while this process works on it. The system takes it back from a process that dies.
+/// A batch while this process runs it. The system takes it back from a process that dies.
 #[derive(Debug)]
-pub struct NightLock(#[allow(dead_code, reason = "it is held, not read")] File);
+pub struct BatchLock(#[allow(dead_code, reason = "it is held, not read")] File);
 
-/// Makes the folder of a new night and writes down what it is.
+/// Makes the folder of a new batch and writes its record.
 pub fn begin(
     library: &Library,
     plan: (&Path, &str),
     caps: Caps,
-    orders: Vec<PlannedSession>,
+    sessions: Vec<PlannedSession>,
     now: Timestamp,
 ) -> Result<Batch, BatchError> {
-    let nights = library.root().join(FOLDER);
-    durable::make_folder(&nights).map_err(BatchError::io("make", &nights))?;
-    let stamp = now.strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
-    let (mut name, mut number) = (stamp.clone(), 2);
-    // Two nights may begin in one second.
-    let folder = loop {
-        let folder = nights.join(&name);
-        match fs::create_dir(&folder) {
-            Ok(()) => break folder,
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                name = format!("{stamp}_{number}");
-                number += 1;
-            }
-            Err(e) => return Err(BatchError::io("make", &folder)(e)),
-        }
-    };
+    let batches = library.root().join(FOLDER);
+    durable::make_folder(&batches).map_err(BatchError::io("make", &batches))?;
+    let (name, folder) = folders::make(&batches, now).map_err(BatchError::io("make", &batches))?;
     let (file, text) = plan;
     let record = Record {
         format: FORMAT,
-        night: name,
+        name,
         plan: file.to_owned(),
-        sha256: hash(&caps, &orders),
+        sha256: hash(&caps, &sessions),
         begun: now,
         caps,
-        orders,
+        sessions,
     };
     let json = serde_json::to_vec_pretty(&record).unwrap_or_default();
-    durable::sync_folder(&nights).map_err(BatchError::io("write", &nights))?;
-    // The record last: with it, the folder is a night.
-    for (name, bytes) in [(PLAN, text.as_bytes()), (NIGHT, &json)] {
+    durable::sync_folder(&batches).map_err(BatchError::io("write", &batches))?;
+    // The record last: with it, the folder is a batch.
+    for (name, bytes) in [(PLAN, text.as_bytes()), (RECORD, &json)] {
         let path = folder.join(name);
         durable::write(&path, bytes).map_err(BatchError::io("write", &path))?;
     }
     Ok(Batch { folder, record, entries: Vec::new() })
 }
 
-/// The names of all nights of a library, oldest first.
+/// The names of all batches of a library, oldest first.
 fn names(library: &Library) -> Vec<String> {
-    let entries = fs::read_dir(library.root().join(FOLDER)).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter(|entry| entry.path().join(NIGHT).is_file())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    names.sort();
-    names
+    folders::names(&library.root().join(FOLDER), RECORD)
 }
 
-/// The night that is named: by its name, the beginning of it, or `last`.
+/// A batch by its name, the beginning of it, or `last`.
 pub fn find(library: &Library, name: &str) -> Result<Batch, BatchError> {
     let all = names(library);
-    let found: Vec<&String> = match name {
-        "last" => all.last().into_iter().collect(),
-        _ if all.iter().any(|night| night == name) => all.iter().filter(|night| *night == name).collect(),
-        _ => all.iter().filter(|night| !name.is_empty() && night.starts_with(name)).collect(),
-    };
-    match found.as_slice() {
+    match folders::matching(&all, name).as_slice() {
         [one] => Batch::read(&library.root().join(FOLDER).join(one)),
         [] => {
             let hint = match all.last() {
@@ -419,18 +398,20 @@ pub fn find(library: &Library, name: &str) -> Result<Batch, BatchError> {
     }
 }
 
-/// The newest night of this hash that is not over. Nights that cannot be read are passed over.
+/// The newest batch of this hash that is not over. Batches that cannot be read are skipped.
 pub fn unfinished(library: &Library, sha256: &Hash) -> Option<Batch> {
     let read = |name: String| Batch::read(&library.root().join(FOLDER).join(name)).ok();
-    let mut nights = names(library).into_iter().rev().filter_map(read);
-    nights.find(|night| night.record.sha256 == *sha256 && !night.is_over())
+    let mut batches = names(library).into_iter().rev().filter_map(read);
+    batches.find(|batch| batch.record.sha256 == *sha256 && !batch.is_over())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    fn order(photo: &str) -> PlannedSession {
+    fn planned(photo: &str) -> PlannedSession {
         PlannedSession {
             photo: photo.into(),
             raw: None,
@@ -453,37 +434,37 @@ mod tests {
         }
     }
 
-    fn night(library: &Library) -> Batch {
+    fn begun(library: &Library) -> Batch {
         let caps = Caps { branches: Some(3), ..Caps::default() };
-        let orders = vec![order("a"), order("b")];
-        begin(library, (Path::new("/plan.toml"), "# plan"), caps, orders, Timestamp::now()).unwrap()
+        let sessions = vec![planned("a"), planned("b")];
+        begin(library, (Path::new("/plan.toml"), "# plan"), caps, sessions, Timestamp::now()).unwrap()
     }
 
     #[test]
-    fn a_night_is_its_ledger_and_a_torn_line_costs_only_itself() {
+    fn a_batch_is_its_ledger_and_a_torn_line_costs_only_itself() {
         let dir = tempfile::tempdir().unwrap();
         let library = Library::new(dir.path());
-        let mut night = night(&library);
+        let mut batch = begun(&library);
         let session = SessionId::mint();
         let budget = Budget::parse("lite").unwrap();
         let photo: PhotoId = "a".parse().unwrap();
-        let begun = Entry::Started { place: 0, photo, session: session.clone(), budget, again: false };
-        night.append(begun, Duration::ZERO).unwrap();
-        let ledger = night.folder.join(LEDGER);
+        let started = Entry::Started { place: 0, photo, session: session.clone(), budget, again: false };
+        batch.append(started, Duration::ZERO).unwrap();
+        let ledger = batch.folder.join(LEDGER);
         let mut text = fs::read_to_string(&ledger).unwrap();
         text.push_str("{\"t\":\"2026-11-22T01:00:00Z\",\"event\":\"ended\",\"pla");
         fs::write(&ledger, text).unwrap();
-        let mut night = find(&library, "last").unwrap();
-        assert_eq!((night.entries.len(), &night.tracks()[0].standing), (1, &SessionStatus::Begun));
-        night
+        let mut batch = find(&library, "last").unwrap();
+        assert_eq!((batch.entries.len(), &batch.tracks()[0].status), (1, &SessionStatus::Started));
+        batch
             .append(
                 Entry::failed(1, &Fault::new(ErrorCode::NotFound, "gone").with("remedy", "look")),
                 Duration::ZERO,
             )
             .unwrap();
-        let tracks = find(&library, &night.record.night).unwrap().tracks();
+        let tracks = find(&library, &batch.record.name).unwrap().tracks();
         assert_eq!(tracks[0].session.as_ref().unwrap().1, session);
-        let SessionStatus::Failed(fault) = &tracks[1].standing else { panic!("{tracks:?}") };
+        let SessionStatus::Failed(fault) = &tracks[1].status else { panic!("{tracks:?}") };
         assert_eq!(
             (fault.code, base::error::Coded::remedy(fault)),
             (ErrorCode::NotFound, Some("look".into()))
@@ -495,33 +476,33 @@ mod tests {
         );
         bytes.pop();
         fs::write(&ledger, bytes).unwrap();
-        let mut night = find(&library, "last").unwrap();
-        assert_eq!(night.tracks(), tracks);
-        night.append(Entry::Closed, Duration::ZERO).unwrap();
+        let mut batch = find(&library, "last").unwrap();
+        assert_eq!(batch.tracks(), tracks);
+        batch.append(Entry::Closed, Duration::ZERO).unwrap();
         assert!(find(&library, "last").unwrap().is_over());
         fs::write(&ledger, "nonsense\n").unwrap();
         assert!(matches!(find(&library, "last"), Err(BatchError::Damaged { .. })));
     }
 
     #[test]
-    fn a_nights_lock_and_ledger_are_never_written_through_a_link() {
+    fn the_lock_and_the_ledger_of_a_batch_are_never_written_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
-        let mut night = night(&Library::new(dir.path().join("library")));
+        let mut batch = begun(&Library::new(dir.path().join("library")));
         let precious = dir.path().join("precious");
         fs::write(&precious, "text").unwrap();
         for name in [LOCK, LEDGER] {
-            std::os::unix::fs::symlink(&precious, night.folder.join(name)).unwrap();
+            std::os::unix::fs::symlink(&precious, batch.folder.join(name)).unwrap();
         }
-        assert!(night.lock().is_err() && night.append(Entry::Closed, Duration::ZERO).is_err());
+        assert!(batch.lock().is_err() && batch.append(Entry::Closed, Duration::ZERO).is_err());
         assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
     }
 
     #[test]
-    fn a_plan_finds_its_night_until_that_is_over_and_one_process_has_it() {
+    fn a_plan_finds_its_batch_until_that_is_over_and_one_process_has_it() {
         let dir = tempfile::tempdir().unwrap();
         let library = Library::new(dir.path());
         assert!(matches!(find(&library, "last"), Err(BatchError::Unknown { .. })));
-        let mut first = night(&library);
+        let mut first = begun(&library);
         let sha256 = first.record.sha256.clone();
         assert_eq!(unfinished(&library, &sha256).unwrap().record, first.record);
         assert!(unfinished(&library, &Hash::of("another")).is_none());
@@ -532,11 +513,13 @@ mod tests {
         first.lock().unwrap();
         first.append(Entry::Closed, Duration::ZERO).unwrap();
         assert!(unfinished(&library, &sha256).is_none());
-        let second = night(&library);
-        assert_ne!(second.record.night, first.record.night);
+        let second = begun(&library);
+        assert_ne!(second.record.name, first.record.name);
         assert!(matches!(find(&library, "20"), Err(BatchError::Ambiguous { count: 2, .. })));
-        let path = second.folder.join(NIGHT);
+        let path = second.folder.join(RECORD);
         let text = fs::read_to_string(&path).unwrap().replace("\"seed\": 1", "\"seed\": 2");
+        // The names in the file are those of the first format.
+        assert!(text.contains("\"night\": \"20") && text.contains("\"orders\": ["), "{text}");
         fs::write(&path, text).unwrap();
         assert!(Batch::read(&second.folder).unwrap_err().to_string().contains("does not match its hash"));
     }

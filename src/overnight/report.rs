@@ -1,5 +1,4 @@
-//! What a photographer reads over coffee: one model of the night, folded from its ledger and its transcripts, as
-//! text and as one HTML page.
+//! The report of a batch: one model, folded from its ledger and its transcripts, shown as text and as one HTML page.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,10 +7,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, usd};
-use crate::overnight::night::{self, Spent};
 use crate::overnight::plan::Caps;
 use crate::overnight::record::{Batch, PlannedSession, SessionStatus, Track};
+use crate::overnight::run::failed;
 use crate::overnight::share::{clock, words};
+use crate::overnight::spent::Spent;
 use crate::overnight::{BatchError, page};
 use crate::review::{BranchReview, NextStep, ReviewModel, Style, line, text};
 use crate::session::listing;
@@ -26,22 +26,23 @@ const WIDTH: usize = 96;
 /// The widest a photo's name is in the table.
 const NAME: usize = 32;
 
-/// A night, told.
+/// What became of a batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct BatchReport {
     /// Its name.
-    pub night: String,
+    #[serde(rename = "night")]
+    pub name: String,
     /// Its folder, where the report is.
     pub folder: PathBuf,
     /// The plan's file.
     pub plan: PathBuf,
-    /// When it began.
+    /// When it was begun.
     pub begun: Timestamp,
-    /// Whether everything was done that could be.
+    /// Whether nothing is left to do.
     pub over: bool,
-    /// What it might take.
+    /// What it may use.
     pub caps: Caps,
-    /// What it took.
+    /// What it used.
     pub spent: Amounts,
     /// Time during which sessions ran, in seconds.
     pub seconds: u64,
@@ -49,7 +50,7 @@ pub struct BatchReport {
     pub sessions: Vec<Row>,
 }
 
-/// One session of the night.
+/// One session of the batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The photo: its id, or as the plan names it while it has none.
@@ -62,12 +63,12 @@ pub struct Row {
     pub remedy: Option<String>,
     /// The exit status: 0 when it ended well.
     pub status: u8,
-    /// Whether the night takes it up when it goes on. One that the budget kept from beginning is not meant: that
-    /// takes more budget.
+    /// Whether it runs when the batch is resumed. One that the budget kept from starting does not: that takes more
+    /// budget.
     pub open: bool,
-    /// Its id, once it was begun.
+    /// Its id, once it was started.
     pub session: Option<SessionId>,
-    /// What it was asked to spend, and what the night gave it instead.
+    /// The budget that the batch gave it, where that is less than planned.
     pub cut_to: Option<Budget>,
     /// Everything else, once it has a transcript.
     pub review: Option<ReviewModel>,
@@ -79,7 +80,7 @@ impl Row {
         self.review.as_ref()?.best()
     }
 
-    /// The commands to look closer and to take over.
+    /// The commands to look closer and to continue from here.
     pub(super) fn next(&self) -> Vec<NextStep> {
         let Some(session) = &self.session else { return Vec::new() };
         let show = NextStep {
@@ -92,25 +93,25 @@ impl Row {
 }
 
 impl BatchReport {
-    /// Folds a night.
-    pub fn of(library: &Library, night: &Batch) -> Self {
-        let spent = Spent::of(library, night);
-        let rows = night.record.orders.iter().zip(night.tracks());
+    /// The report of a batch as it is on disk.
+    pub fn of(library: &Library, batch: &Batch) -> Self {
+        let spent = Spent::of(library, batch);
+        let rows = batch.record.sessions.iter().zip(batch.tracks());
         Self {
-            night: night.record.night.clone(),
-            folder: night.folder.clone(),
-            plan: night.record.plan.clone(),
-            begun: night.record.begun,
-            over: night.is_over(),
-            caps: night.record.caps.clone(),
+            name: batch.record.name.clone(),
+            folder: batch.folder.clone(),
+            plan: batch.record.plan.clone(),
+            begun: batch.record.begun,
+            over: batch.is_over(),
+            caps: batch.record.caps.clone(),
             spent: spent.amounts,
             seconds: spent.time.as_secs(),
-            sessions: rows.map(|(order, track)| row(library, order, &track)).collect(),
+            sessions: rows.map(|(planned, track)| row(library, planned, &track)).collect(),
         }
     }
 
-    /// The exit status: 25 when the night was stopped or killed, else 1 when a session failed, else 10 when the
-    /// budget kept one from beginning, else 0.
+    /// The exit status: 25 when the batch was stopped or killed, else 1 when a session failed, else 10 when the
+    /// budget kept one from starting, else 0.
     pub fn status(&self) -> u8 {
         let interrupted = ErrorCode::Interrupted.exit_status();
         let has = |what: &dyn Fn(&Row) -> bool| self.sessions.iter().any(what);
@@ -140,7 +141,7 @@ impl BatchReport {
         parts.map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// What it took, each with its cap where it has one.
+    /// What it used, each with its cap where it has one.
     pub fn took(&self) -> String {
         let of = |used: String, cap: Option<String>, unit: &str| match cap {
             Some(cap) => format!("{used} of {cap}{unit}"),
@@ -159,15 +160,15 @@ impl BatchReport {
         parts.join(", ")
     }
 
-    /// What to type so that the night goes on, where there is something left to do.
-    pub fn go_on(&self) -> Option<String> {
+    /// The command that resumes the batch, where there is something left to do.
+    pub fn resume_command(&self) -> Option<String> {
         self.sessions
             .iter()
             .any(|row| row.open)
-            .then(|| format!("chemigram overnight --resume {}", self.night))
+            .then(|| format!("chemigram overnight --resume {}", self.name))
     }
 
-    /// The whole night as text.
+    /// The whole report as text.
     pub fn text(&self) -> String {
         let mut page = format!("{}\n\n", self.summary());
         for (number, row) in self.sessions.iter().enumerate() {
@@ -177,9 +178,9 @@ impl BatchReport {
         page
     }
 
-    /// The night in a table and a few lines: what is printed when it ends.
+    /// A table and a few lines: what is printed when the batch ends.
     pub fn summary(&self) -> String {
-        let mut page = format!("Batch {}: {}\n", self.night, self.tally());
+        let mut page = format!("Batch {}: {}\n", self.name, self.tally());
         let _ = writeln!(page, "Plan: {}", line(&self.plan.display().to_string()));
         let _ = writeln!(page, "Took: {}\n", self.took());
         let name = |row: &Row| line(&row.photo).chars().take(NAME).collect::<String>();
@@ -203,20 +204,20 @@ impl BatchReport {
             page.push('\n');
         }
         for row in bad {
-            let _ = writeln!(page, "{}: {}", line(&row.photo), told(row));
+            let _ = writeln!(page, "{}: {}", line(&row.photo), problem(row));
         }
-        if let Some(command) = self.go_on() {
+        if let Some(command) = self.resume_command() {
             let _ = writeln!(page, "\nTo run what was interrupted, failed or is waiting: `{command}`");
         }
         page.trim_end().to_owned()
     }
 
-    /// The whole night as one HTML page: no script, nothing from elsewhere, pictures inside.
+    /// The whole report as one HTML page: no script, nothing from elsewhere, pictures inside.
     pub fn html(&self) -> String {
         page::page(self)
     }
 
-    /// Writes both reports into the night's folder.
+    /// Writes both reports into the batch's folder.
     pub fn write(&self) -> Result<(), BatchError> {
         for (name, content) in [("report.txt", self.text()), ("report.html", self.html())] {
             let path = self.folder.join(name);
@@ -226,11 +227,11 @@ impl BatchReport {
     }
 }
 
-/// The word for a session that the night's budget kept from beginning.
+/// The word for a session that the budget of the batch kept from starting.
 const NOT_BEGUN: &str = "not begun";
 const WAITING: &str = "waiting";
 
-/// Branches, best score, cost and time of a session, as they stand in the table.
+/// Branches, best score, cost and time of a session, as the table shows them.
 pub(super) fn figures(row: &Row) -> [String; 4] {
     let none = || String::from("–");
     let Some(review) = &row.review else { return [none(), none(), none(), none()] };
@@ -244,7 +245,7 @@ pub(super) fn figures(row: &Row) -> [String; 4] {
 }
 
 /// Why a session did not end well, and what to do about it, on one line.
-pub(super) fn told(row: &Row) -> String {
+pub(super) fn problem(row: &Row) -> String {
     let why = if row.why.is_empty() { row.result } else { &row.why };
     match &row.remedy {
         Some(remedy) => format!("{} ({})", line(why), line(remedy)),
@@ -255,7 +256,7 @@ pub(super) fn told(row: &Row) -> String {
 fn row_text(row: &Row) -> String {
     let mut text_of = String::new();
     if row.status != 0 {
-        let _ = writeln!(text_of, "{}: {}\n", row.result, told(row));
+        let _ = writeln!(text_of, "{}: {}\n", row.result, problem(row));
     }
     if let Some(cut_to) = &row.cut_to {
         let _ = writeln!(text_of, "Budget reduced to what the batch had left: {}\n", words(cut_to));
@@ -270,7 +271,7 @@ fn row_text(row: &Row) -> String {
     text_of
 }
 
-fn row(library: &Library, order: &PlannedSession, track: &Track) -> Row {
+fn row(library: &Library, planned: &PlannedSession, track: &Track) -> Row {
     let known = track.session.as_ref();
     let read = known.and_then(|(photo, id, _)| {
         let workspace = library.open(photo).ok()?;
@@ -280,11 +281,11 @@ fn row(library: &Library, order: &PlannedSession, track: &Track) -> Row {
     let (review, session) = read.unzip();
     let end = session.as_ref().and_then(|session| session.state.end.clone());
     let interrupted = Outcome::Interrupted;
-    let (result, status, why, remedy) = match &track.standing {
+    let (result, status, why, remedy) = match &track.status {
         SessionStatus::Waiting => {
             (WAITING, interrupted.exit_status(false), "it has not started yet".into(), None)
         }
-        SessionStatus::Begun => match review.as_ref().map(|review: &ReviewModel| review.condition.word()) {
+        SessionStatus::Started => match review.as_ref().map(|review: &ReviewModel| review.condition.word()) {
             Some("running") => ("running", interrupted.exit_status(false), "it is running".into(), None),
             _ => {
                 let why = "it was interrupted; it resumes with the batch".into();
@@ -302,7 +303,7 @@ fn row(library: &Library, order: &PlannedSession, track: &Track) -> Row {
         SessionStatus::Failed(fault) => {
             ("failed", fault.code.exit_status().max(1), fault.message.clone(), fault.remedy())
         }
-        // It was begun in an earlier sitting, and the night had nothing left for it.
+        // It was started in an earlier run, and the batch had nothing left for it.
         SessionStatus::NotBegun(why) if known.is_some() => {
             (interrupted.as_str(), interrupted.exit_status(false), why.clone(), None)
         }
@@ -310,20 +311,20 @@ fn row(library: &Library, order: &PlannedSession, track: &Track) -> Row {
             (NOT_BEGUN, ErrorCode::BudgetExhausted.exit_status(), why.clone(), None)
         }
     };
-    let open = match &track.standing {
-        SessionStatus::Waiting | SessionStatus::Begun | SessionStatus::Failed(_) => true,
-        SessionStatus::Ended { outcome, cut, .. } => *cut || night::failed(*outcome),
+    let open = match &track.status {
+        SessionStatus::Waiting | SessionStatus::Started | SessionStatus::Failed(_) => true,
+        SessionStatus::Ended { outcome, cut, .. } => *cut || failed(*outcome),
         SessionStatus::NotBegun(_) => false,
     };
     Row {
         open,
-        photo: known.map_or_else(|| order.photo.clone(), |(photo, ..)| photo.to_string()),
+        photo: known.map_or_else(|| planned.photo.clone(), |(photo, ..)| photo.to_string()),
         result,
         why,
         remedy,
         status,
         session: known.map(|(_, id, _)| id.clone()),
-        cut_to: known.map(|(_, _, budget)| budget.clone()).filter(|given| *given != order.budget),
+        cut_to: known.map(|(_, _, budget)| budget.clone()).filter(|given| *given != planned.budget),
         review,
     }
 }

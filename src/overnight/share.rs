@@ -1,4 +1,4 @@
-//! What a session may have of what the night has left.
+//! What a session gets of what its batch has left.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::budget::{Amounts, Budget, Ledger, Reserve, usd};
 use crate::overnight::plan::Caps;
 use crate::overnight::record::PlannedSession;
 
-/// A session that could have less than this share of what it asks for (one in so many) is not begun: it would
-/// spend and bring nothing.
+/// A session that would get less than one part in so many of its budget is not started: it would spend and achieve
+/// nothing.
 const LEAST_SHARE: u64 = 4;
 
-/// The most that a session of this budget can spend of what the night counts.
+/// The most that a session of this budget can spend of what the batch counts.
 pub fn most(budget: &Budget, free: bool) -> Amounts {
     Amounts {
         iterations: budget.max_iterations,
@@ -22,63 +22,63 @@ pub fn most(budget: &Budget, free: bool) -> Amounts {
     }
 }
 
-/// The budget that a session gets: its own where the night has that much left, else cut to what there is. An
-/// error says why what there is is too little. Time is looked at in [`in_time`].
-pub fn share(asked: &Budget, free: bool, vectors: u64, ledger: &Ledger) -> Result<Budget, String> {
+/// The budget that a session gets: its own if the batch has that much left, else cut to what is left. An error says
+/// why that is too little. Time is dealt with in [`in_time`].
+pub fn share(wanted: &Budget, free: bool, vectors: u64, ledger: &Ledger) -> Result<Budget, String> {
     let left = ledger.left();
-    let mut budget = asked.clone();
-    let least = |asked: u64| asked.div_ceil(LEAST_SHARE);
-    let enough = |name: &str, asked: u64, left: u64, least: u64, say: &dyn Fn(u64) -> String| {
+    let mut budget = wanted.clone();
+    let least = |wanted: u64| wanted.div_ceil(LEAST_SHARE);
+    let enough = |name: &str, wanted: u64, left: u64, least: u64, say: &dyn Fn(u64) -> String| {
         if left >= least {
-            return Ok(asked.min(left));
+            return Ok(wanted.min(left));
         }
-        Err(format!("not enough {name} left in the batch: {}, {} needed", say(left), say(asked)))
+        Err(format!("not enough {name} left in the batch: {}, {} needed", say(left), say(wanted)))
     };
     let count = |n: u64| n.to_string();
     let dollars = |n: u64| format!("{} USD", usd(n));
-    let branches = least(asked.max_branches).max(vectors);
-    budget.max_branches = enough("branches", asked.max_branches, left.branches, branches, &count)?;
+    let branches = least(wanted.max_branches).max(vectors);
+    budget.max_branches = enough("branches", wanted.max_branches, left.branches, branches, &count)?;
     budget.max_iterations =
-        enough("iterations", asked.max_iterations, left.iterations, least(asked.max_iterations), &count)?;
-    let optional = |name, asked: Option<u64>, left, say| match asked {
-        Some(asked) => enough(name, asked, left, least(asked), say).map(Some),
+        enough("iterations", wanted.max_iterations, left.iterations, least(wanted.max_iterations), &count)?;
+    let optional = |name, wanted: Option<u64>, left, say| match wanted {
+        Some(wanted) => enough(name, wanted, left, least(wanted), say).map(Some),
         None => Ok(None),
     };
-    budget.max_tokens = optional("tokens", asked.max_tokens, left.tokens, &count)?;
-    budget.max_renders = optional("renders", asked.max_renders, left.renders, &count)?;
+    budget.max_tokens = optional("tokens", wanted.max_tokens, left.tokens, &count)?;
+    budget.max_renders = optional("renders", wanted.max_renders, left.renders, &count)?;
     if !free {
         budget.max_cost_micro_usd =
-            optional("cost", asked.max_cost_micro_usd, left.cost_micro_usd, &dollars)?;
+            optional("cost", wanted.max_cost_micro_usd, left.cost_micro_usd, &dollars)?;
     }
     Ok(budget)
 }
 
-/// The same budget with no more time than the night has left; `None` is a night without a time cap.
+/// The same budget with no more time than the batch has left; `None` is a batch without a time cap.
 pub fn in_time(mut budget: Budget, left: Option<Duration>) -> Result<Budget, String> {
     let Some(left) = left.map(|left| left.as_secs()) else { return Ok(budget) };
-    let asked = budget.time_seconds;
-    if left == 0 || left < asked.div_ceil(LEAST_SHARE) {
-        return Err(format!("not enough time left in the batch: {}, {} needed", clock(left), clock(asked)));
+    let wanted = budget.time_seconds;
+    if left == 0 || left < wanted.div_ceil(LEAST_SHARE) {
+        return Err(format!("not enough time left in the batch: {}, {} needed", clock(left), clock(wanted)));
     }
-    budget.time_seconds = asked.min(left);
+    budget.time_seconds = wanted.min(left);
     Ok(budget)
 }
 
-/// What each session would get if every one before it took all that it may, `jobs` at a time; an error says why
-/// it would not be begun.
-pub fn forecast(caps: &Caps, orders: &[PlannedSession], jobs: usize) -> Vec<Result<Budget, String>> {
-    let mut night = Ledger::new(caps.budget(), Reserve::default());
+/// What each session would get if all sessions before it used all they may, `jobs` at a time; an error says why it
+/// would not be started.
+pub fn forecast(caps: &Caps, sessions: &[PlannedSession], jobs: usize) -> Vec<Result<Budget, String>> {
+    let mut ledger = Ledger::new(caps.budget(), Reserve::default());
     // When each of those that run at once is free again.
     let mut free_at = vec![0u64; jobs.max(1)];
     let mut given = Vec::new();
-    for (place, order) in orders.iter().enumerate() {
+    for (place, planned) in sessions.iter().enumerate() {
         free_at.sort_unstable();
         let now = free_at.first().copied().unwrap_or(0);
         let left = caps.time_seconds.map(|cap| Duration::from_secs(cap.saturating_sub(now)));
-        let gets = in_time(order.budget.clone(), left)
-            .and_then(|budget| share(&budget, order.free, order.vectors.len() as u64, &night));
+        let gets = in_time(planned.budget.clone(), left)
+            .and_then(|budget| share(&budget, planned.free, planned.vectors.len() as u64, &ledger));
         if let Ok(budget) = &gets {
-            night.reserve(place as u64, most(budget, order.free));
+            ledger.reserve(place as u64, most(budget, planned.free));
             if let Some(first) = free_at.first_mut() {
                 *first = now.saturating_add(budget.time_seconds);
             }
@@ -134,16 +134,16 @@ mod tests {
             branches: Some(4),
             ..Caps::default()
         };
-        let mut night = Ledger::new(caps.budget(), Reserve::default());
-        let asked = budget("standard,cost=1.00");
-        assert_eq!(share(&asked, false, 2, &night), Ok(asked.clone()));
-        night.reserve(0, most(&asked, false));
-        let second = share(&asked, false, 1, &night);
+        let mut ledger = Ledger::new(caps.budget(), Reserve::default());
+        let wanted = budget("standard,cost=1.00");
+        assert_eq!(share(&wanted, false, 2, &ledger), Ok(wanted.clone()));
+        ledger.reserve(0, most(&wanted, false));
+        let second = share(&wanted, false, 1, &ledger);
         assert!(second.unwrap_err().contains("not enough iterations left in the batch: 10, 50 needed"));
-        let second = share(&budget("time=5m,iterations=12,branches=2,cost=1.00"), false, 1, &night).unwrap();
+        let second = share(&budget("time=5m,iterations=12,branches=2,cost=1.00"), false, 1, &ledger).unwrap();
         assert_eq!((second.max_iterations, second.max_branches), (10, 1));
         assert_eq!(second.max_cost_micro_usd, Some(500_000));
-        let two = share(&budget("time=5m,iterations=12,branches=2"), true, 2, &night);
+        let two = share(&budget("time=5m,iterations=12,branches=2"), true, 2, &ledger);
         assert!(
             two.unwrap_err().contains("not enough branches left in the batch: 1"),
             "two vectors need two"
@@ -161,26 +161,26 @@ mod tests {
     }
 
     proptest! {
-        /// However sessions come and whatever they use of their shares, the caps of the night hold.
+        /// Whatever sessions there are, and whatever they use of their shares, the caps of the batch hold.
         #[test]
-        fn no_order_of_sessions_passes_the_nights_caps(
+        fn no_order_of_sessions_passes_the_caps_of_the_batch(
             sessions in prop::collection::vec((1u64..40, 1u64..5, 1u64..2000, 0u64..=100), 0..60)
         ) {
             let caps = Caps { iterations: Some(100), branches: Some(9), tokens: Some(5000), ..Caps::default() };
-            let mut night = Ledger::new(caps.budget(), Reserve::default());
+            let mut ledger = Ledger::new(caps.budget(), Reserve::default());
             for (seq, (iterations, branches, tokens, used)) in sessions.into_iter().enumerate() {
-                let asked = budget(&format!("time=5m,iterations={iterations},branches={branches},tokens={tokens}"));
-                let Ok(given) = share(&asked, true, 1, &night) else { continue };
+                let wanted = budget(&format!("time=5m,iterations={iterations},branches={branches},tokens={tokens}"));
+                let Ok(given) = share(&wanted, true, 1, &ledger) else { continue };
                 let want = most(&given, true);
-                prop_assert!(night.admit(&want, Duration::ZERO).is_ok());
-                night.reserve(seq as u64, want);
+                prop_assert!(ledger.admit(&want, Duration::ZERO).is_ok());
+                ledger.reserve(seq as u64, want);
                 let part = |n: u64| n * used / 100;
                 if used < 90 {
                     let spent = Amounts { iterations: part(want.iterations), branches: part(want.branches), tokens: part(want.tokens), ..want };
-                    night.settle(seq as u64, spent);
+                    ledger.settle(seq as u64, spent);
                 }
             }
-            let taken = night.settled().plus(night.reserved());
+            let taken = ledger.settled().plus(ledger.reserved());
             prop_assert!(taken.iterations <= 100 && taken.branches <= 9 && taken.tokens <= 5000);
         }
     }

@@ -40,7 +40,7 @@ pub const PROMPT: &str = "protocol/write";
 pub const MAX_CALLS: u64 = 3;
 /// The exit status of a model that wrote nothing that can run.
 pub const UNUSABLE_STATUS: u8 = 27;
-/// The longest reply that is asked for, in tokens: a protocol is a page or two.
+/// The longest reply, in tokens: a protocol is a page or two.
 const MAX_OUTPUT_TOKENS: u32 = 8_192;
 /// The longest goal, in characters.
 const MAX_GOAL: usize = 4_000;
@@ -60,7 +60,7 @@ pub struct GenerateRequest {
 
 /// What a model is sent before it writes.
 #[derive(Clone, Debug)]
-pub struct Orders {
+pub struct FirstPrompt {
     /// The system prompt.
     pub system: String,
     /// The first message.
@@ -78,7 +78,7 @@ pub struct Written {
     /// Its file.
     pub path: PathBuf,
     /// The protocol, to be planned.
-    pub asked: ProtocolSource,
+    pub source: ProtocolSource,
     /// The same, loaded.
     pub protocol: Protocol,
     /// What was dropped and clamped, and what a person should look at, each in a sentence.
@@ -142,7 +142,11 @@ pub trait Watcher: Sync {
 }
 
 /// What the model would be sent.
-pub fn orders(setup: &Setup, request: &Request, wanted: &GenerateRequest) -> Result<Orders, GenerateError> {
+pub fn first_prompt(
+    setup: &Setup,
+    request: &Request,
+    wanted: &GenerateRequest,
+) -> Result<FirstPrompt, GenerateError> {
     let goal = wanted.goal.trim();
     if goal.is_empty() || goal.chars().count() > MAX_GOAL {
         let message = format!("a goal must have 1 to {MAX_GOAL} characters");
@@ -183,7 +187,7 @@ pub fn orders(setup: &Setup, request: &Request, wanted: &GenerateRequest) -> Res
     }
     message.push_str("\nWrite the protocol for it: one JSON object, and nothing else.");
     let prompt = format!("{}@{}", rendered.name, rendered.version);
-    Ok(Orders { system: rendered.text, message, prompt, template_sha256: rendered.template_sha256 })
+    Ok(FirstPrompt { system: rendered.text, message, prompt, template_sha256: rendered.template_sha256 })
 }
 
 /// Has the model write a protocol, and keeps it. The photo is locked meanwhile, so that what an earlier writing
@@ -198,7 +202,7 @@ pub async fn generate(
         let fault = Fault::new(ErrorCode::InvalidInput, "the explorer cannot write protocols");
         return Err(fault.with("remedy", "choose a model: --provider NAME --model NAME").into());
     }
-    let orders = orders(setup, request, wanted)?;
+    let prompt = first_prompt(setup, request, wanted)?;
     // Whatever can be wrong without a protocol is found before anything is spent.
     let planned = start::plan(setup, request)?.start;
     let id = planned.session.clone();
@@ -210,11 +214,11 @@ pub async fn generate(
     let folder = root.join(id.as_str());
     base::durable::make_folder(&folder).map_err(SessionError::Blob)?;
     let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
-    let system = blobs.put(orders.system.as_bytes()).map_err(SessionError::Blob)?;
+    let system = blobs.put(prompt.system.as_bytes()).map_err(SessionError::Blob)?;
     let start = SessionStart {
         mode: Mode::Generate,
-        prompt: orders.prompt.clone(),
-        template_sha256: orders.template_sha256.clone(),
+        prompt: prompt.prompt.clone(),
+        template_sha256: prompt.template_sha256.clone(),
         system,
         tools: blobs.put(b"[]").map_err(SessionError::Blob)?,
         reserve: Reserve::default(),
@@ -227,8 +231,8 @@ pub async fn generate(
     let gate = Gate::new(ledger, transcript, Lessor::default(), setup.stop.clone());
     let mut writing = Writing { setup, request, wanted, gate, blobs, path, model_ms: 0 };
     writing.record(Event::SessionStart(Box::new(start)))?;
-    writing.record(Event::Plan { text: orders.message.clone() })?;
-    let result = writing.write(&orders, id.as_str(), watcher).await;
+    writing.record(Event::Plan { text: prompt.message.clone() })?;
+    let result = writing.write(&prompt, id.as_str(), watcher).await;
     let (outcome, said) = match &result {
         Ok(written) => (Outcome::Completed, written.name.clone()),
         Err(error) => (ended(error), error.to_string()),
@@ -274,16 +278,16 @@ impl Writing<'_> {
     /// Asks, reads what comes, and asks again where it cannot run.
     async fn write(
         &mut self,
-        orders: &Orders,
+        prompt: &FirstPrompt,
         session: &str,
         watcher: &dyn Watcher,
     ) -> Result<Written, GenerateError> {
         let user = |text: &str| Message::User { text: text.into(), images: Vec::new() };
-        let mut messages = vec![user(&orders.message)];
+        let mut messages = vec![user(&prompt.message)];
         let mut problems = Vec::new();
         for call in 1..=MAX_CALLS {
             watcher.busy("waiting for the model to write a protocol");
-            let Some(reply) = self.call(call, orders, session, &messages).await? else {
+            let Some(reply) = self.call(call, prompt, session, &messages).await? else {
                 problems = vec!["there was no answer to the last call".to_owned()];
                 continue;
             };
@@ -312,12 +316,12 @@ impl Writing<'_> {
     async fn call(
         &mut self,
         turn: u64,
-        orders: &Orders,
+        prompt: &FirstPrompt,
         session: &str,
         messages: &[Message],
     ) -> Result<Option<ModelReply>, GenerateError> {
         let info = self.setup.provider.info().clone();
-        let input = pricing::tokens(&info, &orders.system, &[], messages);
+        let input = pricing::tokens(&info, &prompt.system, &[], messages);
         let bound = pricing::bound(&info, self.gate.ledger(), input, MAX_OUTPUT_TOKENS);
         let intent = ModelIntent {
             turn,
@@ -337,7 +341,7 @@ impl Writing<'_> {
         let seq = permit.seq();
         let request = ModelRequest {
             model: &info.model,
-            system: &orders.system,
+            system: &prompt.system,
             tools: &[],
             messages,
             max_output_tokens: bound.max_output_tokens,
@@ -400,13 +404,13 @@ impl Writing<'_> {
         }
         let name = format!("written_{}", Hash::of(&tidied.text).short());
         let file = format!("{name}.json");
-        let asked = ProtocolSource {
+        let source = ProtocolSource {
             file: file.clone(),
             text: tidied.text.clone(),
             values: self.wanted.values.clone(),
             allowed: Some(offered),
         };
-        let loaded = protocols::loaded(self.setup, request, &asked)?;
+        let loaded = protocols::loaded(self.setup, request, &source)?;
         // Lines and columns are those of the tidied text, which the model has not seen.
         let found = loaded.findings.iter().cloned().map(|mut finding| {
             finding.at = None;
@@ -417,7 +421,7 @@ impl Writing<'_> {
         if !problems.is_empty() {
             return Ok(Err(problems));
         }
-        if let Err(error) = protocols::plan(self.setup, request, &asked) {
+        if let Err(error) = protocols::plan(self.setup, request, &source) {
             return Ok(Err(vec![error.to_string()]));
         }
         let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
@@ -428,7 +432,7 @@ impl Writing<'_> {
         let spent = self.gate.ledger().settled();
         let left = request.budget.after(&spent, self.gate.elapsed()).map_err(Fault::from)?;
         let transcript = self.path.clone();
-        Ok(Ok(Written { name, path, asked, protocol, remarks, spent, left, transcript }))
+        Ok(Ok(Written { name, path, source, protocol, remarks, spent, left, transcript }))
     }
 
     fn end(&mut self, outcome: Outcome, said: String) -> Result<(), SessionError> {

@@ -1,4 +1,4 @@
-//! Sessions that are over, or run elsewhere: found by a part of their id, and told in a line each.
+//! Sessions that are over, or run elsewhere: found by a part of their id, and summarized in a line each.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use engine::photo::{FsckReport, Library, Workspace};
 /// The shortest part of an id that names a session.
 const SHORTEST_PART: usize = 4;
 
-/// How a session stands.
+/// The condition of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "condition", rename_all = "snake_case")]
 pub enum Condition {
@@ -72,7 +72,7 @@ pub struct Summary {
     pub photo: PhotoId,
     /// Its id.
     pub session: SessionId,
-    /// How it stands.
+    /// Its condition.
     #[serde(flatten)]
     pub condition: Condition,
     /// What its lines tell; absent when they cannot be read.
@@ -111,7 +111,7 @@ pub struct Session {
     pub state: State,
     /// What was spent, and the caps.
     pub ledger: Ledger,
-    /// How it stands.
+    /// Its condition.
     pub condition: Condition,
 }
 
@@ -167,7 +167,7 @@ pub(super) fn prove(workspace: &Workspace, report: &mut FsckReport) -> Result<()
     Ok(())
 }
 
-/// One session in a line; what cannot be read is told as damaged.
+/// One session in a line; what cannot be read is reported as damaged.
 pub fn summary(workspace: &Workspace, id: &SessionId) -> Summary {
     let (condition, overview) = match read(workspace, id) {
         Ok(session) => (session.condition.clone(), session.overview()),
@@ -267,7 +267,7 @@ const STOP_FILE: &str = "stop";
 const STOP_NOW: &[u8] = b"now";
 
 /// Asks a session that runs in another process to stop: the first time to wrap up, the second time at once,
-/// as Ctrl-C does. Tells which of the two was asked.
+/// as Ctrl-C does. Returns which of the two was requested.
 pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<StopRequest, SessionError> {
     let folder = workspace.session_folder(id);
     let (halt, text) = match asked_to_stop(&folder) {
@@ -278,7 +278,7 @@ pub fn ask_to_stop(workspace: &Workspace, id: &SessionId) -> Result<StopRequest,
     Ok(halt)
 }
 
-/// What was asked of the session in `folder` from outside.
+/// The request to stop that was made to the session in `folder` from outside.
 pub fn asked_to_stop(folder: &Path) -> StopRequest {
     match files::read(&folder.join(STOP_FILE), 64) {
         Ok(text) if text == STOP_NOW => StopRequest::Now,
@@ -287,8 +287,8 @@ pub fn asked_to_stop(folder: &Path) -> StopRequest {
     }
 }
 
-/// Forgets what was asked of an earlier run of the session in `folder`.
+/// Removes the request to stop that was made to an earlier run of the session in `folder`.
 pub fn forget_stop(folder: &Path) {
-    // Best effort: it is there only if somebody asked.
+    // Best effort: it is there only after such a request.
     let _ = std::fs::remove_file(folder.join(STOP_FILE));
 }

@@ -25,7 +25,7 @@ use engine::photo::Workspace;
 /// The prompt of a session that a protocol steers.
 pub const PROMPT: &str = "mode_b/protocol";
 
-/// A protocol as it is asked for.
+/// A protocol to steer by, with the values that it is given.
 #[derive(Clone, Debug, Default)]
 pub struct ProtocolSource {
     /// Its file's name: it says how the text is written.
@@ -64,9 +64,9 @@ pub struct Ready {
     pub warnings: Vec<Finding>,
 }
 
-/// What a protocol's file wishes of who works and who judges.
+/// Who works and who judges, as the file of a protocol says.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct Preferences {
     /// The model that works.
     pub model: Option<String>,
     /// The referee, as `PROVIDER[:MODEL]`.
@@ -85,26 +85,26 @@ impl ProtocolSource {
         self.draft().map(|protocol| protocol.variables.into_keys().collect()).unwrap_or_default()
     }
 
-    /// Its wishes, as far as its file can be read.
-    pub fn wishes(&self) -> Wishes {
-        let Some(Protocol { model, referee, .. }) = self.draft() else { return Wishes::default() };
+    /// Its preferences, as far as its file can be read.
+    pub fn preferences(&self) -> Preferences {
+        let Some(Protocol { model, referee, .. }) = self.draft() else { return Preferences::default() };
         let named = |provider: &String| match &referee.model {
             Some(model) => format!("{provider}:{model}"),
             None => provider.clone(),
         };
-        Wishes { referee: referee.provider.as_ref().map(named), model }
+        Preferences { referee: referee.provider.as_ref().map(named), model }
     }
 }
 
 /// Loads a protocol with the values of a session that makes these `branches`, one for each vector. Needs no photo.
 pub fn ready(
-    asked: &ProtocolSource,
+    source: &ProtocolSource,
     brief: &str,
     branches: &[PlannedBranch],
     budget: &Budget,
     model: &str,
 ) -> Result<Ready, SessionError> {
-    let declared = asked.declared();
+    let declared = source.declared();
     if !branches.is_empty() && !declared.contains("vectors") {
         let message = "directions were given, but the protocol has no variable `vectors`";
         return Err(Fault::new(ErrorCode::InvalidInput, message)
@@ -114,9 +114,9 @@ pub fn ready(
             )
             .into());
     }
-    let values = values(asked, brief, &declared, branches);
-    let options = options(values.clone(), asked.allowed.clone(), model);
-    let loaded = load(&asked.file, &asked.text, &options);
+    let values = values(source, brief, &declared, branches);
+    let options = options(values.clone(), source.allowed.clone(), model);
+    let loaded = load(&source.file, &source.text, &options);
     let warnings = loaded.findings.clone();
     let protocol = loaded.into_protocol().map_err(|e| Fault::from(&e))?;
     let (makes, budget) = (made(&protocol), narrowed(budget, protocol.budget.as_ref()));
@@ -133,10 +133,10 @@ pub fn ready(
 
 /// Plans a session that a protocol steers: everything is checked and nothing is written. The budget is the
 /// request's, and where the protocol is stricter the protocol's.
-pub fn plan(setup: &Setup, request: &Request, asked: &ProtocolSource) -> Result<Plan, SessionError> {
+pub fn plan(setup: &Setup, request: &Request, source: &ProtocolSource) -> Result<Plan, SessionError> {
     let branches = vector_branches(setup, request)?;
     let brief = brief(setup, request)?;
-    let ready = ready(asked, &brief, &branches, &request.budget, &setup.provider.info().model)?;
+    let ready = ready(source, &brief, &branches, &request.budget, &setup.provider.info().model)?;
     for name in &ready.makes {
         if setup.workspace.branch(name)?.is_some() {
             let message = format!("the branch `{name}`, which the protocol creates, already exists");
@@ -162,23 +162,23 @@ pub fn plan(setup: &Setup, request: &Request, asked: &ProtocolSource) -> Result<
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.start.protocol = Some(ProtocolStart {
         name: protocol.name.clone(),
-        file: asked.file.clone(),
-        source: Hash::of(setup.redactor.clean(asked.text.clone())),
+        file: source.file.clone(),
+        source: Hash::of(setup.redactor.clean(source.text.clone())),
         variables: ready.variables,
-        allowed: asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
+        allowed: source.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
     });
     plan.message = wording::steered_plan(&plan.start, &protocol.name, &protocol.description);
-    let (source, warnings) = (asked.text.clone(), ready.warnings);
-    plan.protocol = Some(Steered { protocol: Arc::new(protocol), source, warnings });
+    let (protocol, warnings) = (Arc::new(protocol), ready.warnings);
+    plan.protocol = Some(Steered { protocol, source: source.text.clone(), warnings });
     Ok(plan)
 }
 
 /// A protocol, loaded with the values that a session would have: what is wrong with it is among its findings.
-pub fn loaded(setup: &Setup, request: &Request, asked: &ProtocolSource) -> Result<Loaded, SessionError> {
+pub fn loaded(setup: &Setup, request: &Request, source: &ProtocolSource) -> Result<Loaded, SessionError> {
     let branches = vector_branches(setup, request)?;
-    let values = values(asked, &brief(setup, request)?, &asked.declared(), &branches);
-    let options = options(values, asked.allowed.clone(), &setup.provider.info().model);
-    Ok(load(&asked.file, &asked.text, &options))
+    let values = values(source, &brief(setup, request)?, &source.declared(), &branches);
+    let options = options(values, source.allowed.clone(), &setup.provider.info().model);
+    Ok(load(&source.file, &source.text, &options))
 }
 
 /// The branches of the vectors; none, where there are none.
@@ -202,7 +202,7 @@ fn reserve(protocol: &Protocol) -> ReserveSpec {
     protocol.budget.as_ref().and_then(|budget| budget.reserve).unwrap_or_default()
 }
 
-/// Refuses a protocol of the original format without somebody who reads: it leaves to its referee where to go on.
+/// Refuses a protocol of the original format without a model as its referee, which names its next state.
 pub fn needs_referee(protocol: &Protocol, referee: &Referee) -> Result<(), Fault> {
     if protocol.dialect != Dialect::Compat || matches!(referee, Referee::Model(_)) {
         return Ok(());
@@ -215,22 +215,22 @@ pub fn needs_referee(protocol: &Protocol, referee: &Referee) -> Result<(), Fault
 /// The protocol of a session, loaded as it was when the session began.
 pub fn of(workspace: &Workspace, lines: &[Line]) -> Result<Option<Arc<Protocol>>, SessionError> {
     let Some(Event::SessionStart(start)) = lines.first().map(|line| &line.event) else { return Ok(None) };
-    let Some(asked) = &start.protocol else { return Ok(None) };
+    let Some(recorded) = &start.protocol else { return Ok(None) };
     let id = &start.session;
-    let path = workspace.session_folder(id).join("blobs").join(asked.source.as_str());
+    let path = workspace.session_folder(id).join("blobs").join(recorded.source.as_str());
     let text = files::read_text(&path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
-    if Hash::of(&text) != asked.source {
+    if Hash::of(&text) != recorded.source {
         let message = format!("the protocol of session {id} was changed after the session started");
         return Err(Fault::new(ErrorCode::VersioningError, message).into());
     }
     let mut values = Values::default();
-    for (name, given) in &asked.variables {
+    for (name, given) in &recorded.variables {
         let by = serde_json::from_value(given.by.clone().into()).unwrap_or(Trust::Image);
         values.set(name, given.value.clone(), by);
     }
-    let allowed = asked.allowed.as_ref().map(|tools| tools.iter().cloned().collect());
+    let allowed = recorded.allowed.as_ref().map(|tools| tools.iter().cloned().collect());
     let options = options(values, allowed, &start.model);
-    let protocol = load(&asked.file, &text, &options).into_protocol().map_err(|e| Fault::from(&e))?;
+    let protocol = load(&recorded.file, &text, &options).into_protocol().map_err(|e| Fault::from(&e))?;
     Ok(Some(Arc::new(protocol)))
 }
 
@@ -241,12 +241,12 @@ fn options(values: Values, tools: Option<BTreeSet<String>>, model: &str) -> Opti
 
 /// The values that were given, and those that the session knows itself.
 fn values(
-    asked: &ProtocolSource,
+    source: &ProtocolSource,
     brief: &str,
     declared: &BTreeSet<String>,
     branches: &[PlannedBranch],
 ) -> Values {
-    let mut values = asked.values.clone();
+    let mut values = source.values.clone();
     let given: BTreeSet<String> = values.iter().map(|(name, ..)| name.to_owned()).collect();
     let wanted = |name: &str| declared.contains(name) && !given.contains(name);
     if wanted("brief") {

@@ -43,7 +43,7 @@ pub struct Setup {
     pub vocabulary: Arc<Vocabulary>,
     /// Parameter layouts.
     pub layouts: Arc<Layouts>,
-    /// What makes pictures.
+    /// The renderer.
     pub renderer: Arc<dyn Renderer>,
     /// How many pictures may be rendered at once.
     pub renderers: usize,
@@ -53,11 +53,11 @@ pub struct Setup {
     pub provider: Arc<dyn Provider>,
     /// The prompts.
     pub prompts: Store,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// What must not be written.
     pub redactor: Redactor,
-    /// Cancelled when a person asks to stop.
+    /// Raised when a person stops the session.
     pub stop: Stop,
 }
 
@@ -304,7 +304,7 @@ fn begin(
     Ok(gate)
 }
 
-/// What a person adds when an interrupted session is taken up again.
+/// What a person adds when an interrupted session is resumed.
 #[derive(Clone, Default)]
 pub struct Resume {
     /// The answer to the question on which it ended.

@@ -140,7 +140,7 @@ fn a_good_protocol_is_kept_by_its_hash_and_its_cost_is_taken_off() {
     assert_eq!((desk.calls(), desk.outcome()), (1, Outcome::Completed));
     assert!(written.name.starts_with("written_") && written.remarks.is_empty(), "{written:?}");
     assert_eq!(written.protocol.dialect, Dialect::Strict);
-    assert_eq!(std::fs::read_to_string(&written.path).unwrap(), written.asked.text);
+    assert_eq!(std::fs::read_to_string(&written.path).unwrap(), written.source.text);
     assert!(written.path.starts_with(desk.folder.path()));
     assert_eq!((written.spent.model_calls, written.spent.tokens), (1, 120));
     assert_eq!(written.left.max_model_calls, Some(49));
@@ -153,7 +153,7 @@ fn a_good_protocol_is_kept_by_its_hash_and_its_cost_is_taken_off() {
     );
     // The same reply is the same file, in a fence and between words too.
     let again = write(&says(&[&format!("Here it is:\n```json\n{}\n```\n", good())])).result.unwrap();
-    assert_eq!((&again.name, &again.asked.text), (&written.name, &written.asked.text));
+    assert_eq!((&again.name, &again.source.text), (&written.name, &written.source.text));
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_protocol_that_was_written_runs_to_its_end() {
     let script = reply(&[("apply_primitive", ev), ("render_preview", "{}"), ("attempt_done", "{}")])
         + &reply(&[("record_judgment", judged)])
         + &reply(&[("end_mode_b_session", r#"{"session_summary": "Pushed once."}"#)]);
-    let ran = run(&studio, model(&script), Referee::Offline, &request, &written.asked);
+    let ran = run(&studio, model(&script), Referee::Offline, &request, &written.source);
     assert_eq!(ran.end.outcome, Outcome::Completed, "{} {:?}", ran.end.reason, ran.way());
     assert_eq!(ran.way(), ["(branch)", "Push", "Judge", "Close"]);
     let start = &ran.session.state.start;
@@ -305,12 +305,12 @@ fn the_prompts_own_example_can_run() {
     let setup = studio.setup(model(""));
     let wish = GenerateRequest { goal: "Lift the shadows.".into(), ..GenerateRequest::default() };
     for vectors in [&[][..], &[("tone", "brighter")][..]] {
-        let orders = generate::orders(&setup, &wanted(BUDGET, vectors), &wish).unwrap();
-        assert_eq!(orders.system.contains("\"vectors\": {\"type\": \"list\""), !vectors.is_empty());
-        assert!(orders.system.contains("- `apply_primitive` (edits): "), "{}", orders.system);
+        let prompt = generate::first_prompt(&setup, &wanted(BUDGET, vectors), &wish).unwrap();
+        assert_eq!(prompt.system.contains("\"vectors\": {\"type\": \"list\""), !vectors.is_empty());
+        assert!(prompt.system.contains("- `apply_primitive` (edits): "), "{}", prompt.system);
     }
-    let orders = generate::orders(&setup, &wanted(BUDGET, &[]), &wish).unwrap();
-    let (_, example) = orders.system.split_once("# An example").unwrap();
+    let prompt = generate::first_prompt(&setup, &wanted(BUDGET, &[]), &wish).unwrap();
+    let (_, example) = prompt.system.split_once("# An example").unwrap();
     let desk = write_in(&studio, &says(&[example.trim()]), &wanted(BUDGET, &[]));
     let written = desk.result.unwrap();
     assert_eq!(

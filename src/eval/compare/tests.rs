@@ -54,7 +54,7 @@ fn run(
     name: &str,
     prompt: &str,
     size: (usize, u32),
-    standing: &mut dyn FnMut(usize, u32) -> CellStatus,
+    status: &mut dyn FnMut(usize, u32) -> CellStatus,
 ) -> Manifest {
     let (scenarios, repeats) = size;
     let id = |n: usize| format!("{n:03}_scenario");
@@ -69,13 +69,13 @@ fn run(
         model: "explorer-1".into(),
         repeat,
         seed: u64::from(repeat),
-        standing: standing(scenario, repeat),
+        status: status(scenario, repeat),
     });
     let cells = cells.collect();
     Manifest {
         format: FORMAT,
         run: name.into(),
-        asked: RunRequest {
+        request: RunRequest {
             golden: "g".into(),
             scenarios: Vec::new(),
             prompts: vec![prompt.into()],
@@ -283,7 +283,7 @@ fn a_broken_promise_fails_the_gate_whatever_the_figures_say() {
     assert_eq!(passing.primary.verdict, Conclusion::Improved);
     assert!(passing.passes(Gate::Improvement));
     assert!(passing.junit(Gate::Improvement).contains("failures=\"0\""));
-    if let CellStatus::Done(done) = &mut b.cells[3].standing {
+    if let CellStatus::Done(done) = &mut b.cells[3].status {
         let reading = done.measured.metrics.get_mut("main_untouched").unwrap();
         *reading = Reading { value: Some(0.0), unit: String::new(), why: "main <moved>".into() };
     }
@@ -332,7 +332,7 @@ fn only_like_is_compared_with_like() {
     let cautions = both.unwrap().cautions;
     assert!(cautions.iter().any(|c| c == "darktable differs: 4.2.1 and 5.0"), "{cautions:?}");
     // A run may have taken sessions that another build left.
-    let CellStatus::Done(done) = &mut b.cells[5].standing else { panic!() };
+    let CellStatus::Done(done) = &mut b.cells[5].status else { panic!() };
     done.binary = Some(Hash::of("another build"));
     b.cells.iter_mut().for_each(|cell| {
         cell.prompt = "p@v1".into();

@@ -289,13 +289,13 @@ fn lie(finished: &Finished<'_>, judgment: &Judgment) -> Option<String> {
         ));
     }
     let score = judgment.judged_score;
-    let missed = told(judgment).is_some_and(|told| told.vector.direction == Verdict::Missed);
+    let missed = reported(judgment).is_some_and(|reported| reported.vector.direction == Verdict::Missed);
     (score >= 4 && missed).then(|| format!("{branch}: a score of {score}, and the direction did not move"))
 }
 
 /// What the transcript says was measured of a judged branch.
-pub(super) fn told(judgment: &Judgment) -> Option<tools::Measured> {
-    judgment.measured.clone().and_then(|told| serde_json::from_value(told).ok())
+pub(super) fn reported(judgment: &Judgment) -> Option<tools::Measured> {
+    judgment.measured.clone().and_then(|reported| serde_json::from_value(reported).ok())
 }
 
 /// What it took.

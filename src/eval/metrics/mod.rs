@@ -4,7 +4,7 @@
 //! made from it. [`conduct`] looks at the transcript and the photo's folder, [`pixels`] at pictures. A metric
 //! that does not apply to a session has no value and says why: it is never zero by default.
 //!
-//! Nothing here trusts what a session says of itself where the photo's folder or the pixels can be asked.
+//! Nothing here trusts what a session says of itself where the photo's folder or the pixels show it.
 
 pub mod conduct;
 pub mod pixels;
@@ -32,7 +32,7 @@ pub const EDGE: u32 = 480;
 /// The version of what is measured and how. It belongs into manifests: figures of two versions do not compare.
 pub const METRICS_VERSION: u32 = 1;
 
-/// A session that is over, with the photo that it worked on.
+/// A session that has ended, with its photo.
 #[derive(Clone, Copy)]
 pub struct Finished<'a> {
     /// The photo.
@@ -62,7 +62,7 @@ pub struct Reading {
     /// Its unit; empty for a share, a flag or a plain number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Why it does not apply, or what stands behind the value.
+    /// Why it does not apply, or what the value is based on.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -124,7 +124,7 @@ impl Measured {
     }
 }
 
-/// Why a session cannot be measured. That is the fault of the surroundings, never a bad result.
+/// Why a session cannot be measured. That has an external reason, and is never a bad result.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// A picture cannot be rendered.
@@ -204,13 +204,13 @@ impl Readings {
     }
 }
 
-/// Measures a session that is over, as the scenario wants it. An error is about the surroundings.
+/// Measures a session that has ended against its scenario. An error has an external reason.
 pub fn measure(
     scenario: &Scenario,
     finished: &Finished<'_>,
-    eyes: &MeasureContext<'_>,
+    context: &MeasureContext<'_>,
 ) -> Result<Measured, MeasureError> {
-    let mut readings = Readings(conduct::conduct(scenario, finished, eyes.vocabulary)?);
-    let branches = pixels::pixels(scenario, finished, eyes, &mut readings)?;
+    let mut readings = Readings(conduct::conduct(scenario, finished, context.vocabulary)?);
+    let branches = pixels::pixels(scenario, finished, context, &mut readings)?;
     Ok(Measured { version: METRICS_VERSION, metrics: readings.0, branches })
 }
