@@ -72,6 +72,9 @@ pub struct Rendered {
 /// Something that turns states into pictures. Blocking; returns soon after the deadline, whatever hangs.
 pub trait Renderer: Send + Sync {
     /// Renders one picture.
+    ///
+    /// # Errors
+    /// [`RenderError`]: no picture that can be believed was made in time.
     fn render(&self, request: &RenderRequest<'_>, deadline: &Deadline) -> Result<Rendered, RenderError>;
 
     /// The version of the darktable behind it, such as `4.2.1`.
