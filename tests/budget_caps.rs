@@ -11,7 +11,7 @@ use chemigram::budget::Cap;
 use chemigram::provider::script::Script;
 use chemigram::session::start;
 use chemigram::transcript::{Event, Line, Outcome};
-use darktable::faulty::{Fault, Faulty};
+use darktable::testing::{Fault, Faulty};
 use engine::photo::Operation;
 use support::{Studio, confirm, reply, request, results};
 

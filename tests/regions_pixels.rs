@@ -16,7 +16,7 @@ use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::{EditState, Params, Value};
 use demo::{Demo, deadline};
 use engine::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot, fill};
-use pixels::metrics::lab::Lab;
+use pixels::lab::Lab;
 use support::{Studio, confirm, reply, request, results};
 
 /// The mean of a difference over the pixels of a place, which is told in 0…1 of the picture.

@@ -16,7 +16,7 @@ use darktable::{dtstyle, xmp};
 use engine::photo::{
     Authority, IMPORTED, ImportedEdit, Judge, OldModule, Workspace, read_sidecar, sidecar_beside,
 };
-use engine::vocabulary::{SavedStyle, StyleAbout, styles as saved};
+use engine::vocabulary::styles::{self as saved, SavedStyle, StyleAbout};
 
 #[derive(Args, Debug)]
 #[command(

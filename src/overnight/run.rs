@@ -253,7 +253,7 @@ impl<'a> Sessions<'a> {
                     .map_err(|why| Fault::new(ErrorCode::BudgetExhausted, why))?;
                 let launch = resolve::launch(launcher, planned, workspace.clone(), budget)?;
                 let header = &launch.plan.start;
-                let id = header.session.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e))?;
+                let id = header.session.clone();
                 if stop.soft.is_cancelled() {
                     return Ok(None);
                 }
@@ -272,7 +272,7 @@ impl<'a> Sessions<'a> {
                 (workspace, id, resumed, until)
             }
         };
-        let host = self.observer.session(place, &session.state.start.photo);
+        let host = self.observer.session(place, session.state.start.photo.as_str());
         let ran = runner.run(&mut session, stop, until, &*host);
         drop(session);
         ran.map_err(|e| Fault::from(&e))?;

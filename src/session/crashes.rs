@@ -87,7 +87,7 @@ fn end_of(library: &Path, session: &Session, end: &SessionEnd) -> End {
         Message::User { text, .. } => vec![(text.clone(), false)],
         Message::Assistant { calls, .. } => calls.iter().map(|call| (call.id.clone(), false)).collect(),
     });
-    let previews = std::fs::read_dir(workspace.previews_folder()).unwrap().map(|entry| {
+    let previews = std::fs::read_dir(workspace.folder().join("previews")).unwrap().map(|entry| {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         (name, Hash::of(std::fs::read(path).unwrap()))

@@ -7,8 +7,8 @@ use base::error::{ErrorCode, Fault};
 use base::ids::Hash;
 use darktable::render::Rendered;
 use pixels::metrics::difference::Difference;
-use pixels::metrics::planes::Planes;
 use pixels::metrics::stats::ImageStats;
+use pixels::planes::Planes;
 
 /// What was measured. Whoever wants a number while it is measured waits for it, and measures nothing.
 #[derive(Debug, Default)]

@@ -26,10 +26,9 @@
 use std::process::Command;
 
 use darktable::checks;
-use darktable::process::{Job, arguments};
 use darktable::render::{ByHand, Quality, RenderError, RenderRequest, Rendered, Renderer};
 use darktable::sandbox::SandboxPaths;
-use darktable::scratch::{Base, History, PICTURE, RenderJob, Scratch};
+use darktable::testing::{Base, History, Job, PICTURE, RenderJob, Scratch, arguments};
 use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
@@ -316,5 +315,5 @@ fn a_darktable_without_memory_fails_instead_of_hanging() {
         |memory| checks::ending(&job(memory).run(&patient()).unwrap(), Path::new(photo), studio.dir.path());
     let error = ending(96 << 20).unwrap_err();
     assert!(matches!(error, RenderError::Failed { .. }), "{error}");
-    ending(darktable::process::memory()).unwrap();
+    ending(darktable::testing::memory()).unwrap();
 }

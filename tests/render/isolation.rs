@@ -7,9 +7,9 @@ use std::process::Command;
 use base::assets::Overlay;
 use darktable::baseline;
 use darktable::layout::Layouts;
-use darktable::process::{self, Job, arguments};
 use darktable::render::{ByHand, Quality, RenderError, RenderRequest, Renderer};
 use darktable::sandbox::{Isolation, Sandbox, SandboxPaths};
+use darktable::testing::{self, Job, arguments};
 use darktable::worker::Worker;
 
 use super::faults::{GOOD, stub};
@@ -90,7 +90,7 @@ fn reached(sandbox: Option<&Sandbox>) -> Vec<String> {
         env: &[(ORDER, &order)],
         sandbox,
         reach: SandboxPaths { read: &[&given], write: &[] },
-        memory: process::memory(),
+        memory: testing::memory(),
         watch: |line| line.contains("did: "),
     }
     .run(&patient())

@@ -9,11 +9,11 @@ use base::assets::Overlay;
 use base::clock::Cancel;
 use darktable::baseline;
 use darktable::cache::{Cache, Cached};
-use darktable::faulty::{Fault, Faulty};
 use darktable::layout::Layouts;
 use darktable::probe;
 use darktable::render::{ByHand, Quality, RenderError, RenderRequest, Rendered, Renderer};
 use darktable::sandbox::Isolation;
+use darktable::testing::{Fault, Faulty};
 
 use super::*;
 

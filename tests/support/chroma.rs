@@ -9,7 +9,7 @@ use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer as _};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use engine::vocabulary::MaskSpec;
-use pixels::metrics::lab::Lab;
+use pixels::lab::Lab;
 
 use super::demo::{Demo, deadline};
 

@@ -27,7 +27,7 @@ use darktable::worker::Worker;
 use darktable::xmp;
 use engine::photo::{Library, Workspace};
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, Vocabulary};
-use pixels::distance::distances;
+use pixels::metrics::difference::distances;
 
 /// The sides of the scenes.
 pub const LONG: u32 = 1200;
@@ -325,7 +325,7 @@ struct Blemish {
 /// The places where two pictures of one size differ clearly.
 fn blemishes(marred: &Picture, clean: &Picture) -> Vec<Blemish> {
     let width = clean.width as usize;
-    let apart = distances(&marred.rgb, &clean.rgb);
+    let apart = distances(marred, clean).unwrap();
     let mut open: Vec<bool> = apart.iter().map(|distance| *distance > 6.0).collect();
     let mut found = Vec::new();
     for start in 0..open.len() {
@@ -498,7 +498,7 @@ fn spots(
     let applied = home.vocabulary.apply_spots(&asked, framed, facts, &home.layouts, home.version());
     let healed = home.render(raw, &applied.map_err(|e| e.to_string())?.state);
     assert_eq!((healed.width, healed.height), (marred.width, marred.height));
-    let apart = distances(&healed.rgb, &seen.clean.rgb);
+    let apart = distances(&healed, &seen.clean).unwrap();
     let mean = |blemish: &Blemish| {
         blemish.pixels.iter().map(|at| f64::from(apart[*at])).sum::<f64>() / blemish.pixels.len() as f64
     };

@@ -32,7 +32,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only when [`ManualClock::advance`] is called.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
@@ -70,7 +70,7 @@ impl Cancel {
     }
 }
 
-/// A person's wish to end a session: softly (wrap up, keep everything) or now.
+/// A person's request to end a session: softly (wrap up, keep everything) or now.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     /// Stop exploring and wrap up.

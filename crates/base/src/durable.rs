@@ -14,6 +14,9 @@ pub mod journal;
 
 /// Writes `bytes` to `path` so that a reader sees the old file or the whole new one, never a part:
 /// a temporary file beside it, synced, renamed over it, and the folder synced.
+///
+/// # Errors
+/// The error of the file system.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
     make_folder(folder)?;
@@ -25,6 +28,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// [`write`] for a file that somebody asked for: whoever the umask lets may read it. Unless it may `replace`, it
 /// fails with `AlreadyExists` rather than touch a file that is there.
+///
+/// # Errors
+/// `AlreadyExists` unless it may `replace`; the error of the file system.
 pub fn publish(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("path has no folder"))?;
     make_folder(folder)?;
@@ -47,6 +53,9 @@ fn filled(folder: &Path, bytes: &[u8], mode: u32) -> io::Result<tempfile::NamedT
 ///
 /// A lock outlives its process for a moment where that one was killed while it started a child, which has the file
 /// open until its own program begins; and some only look whether a file is locked.
+///
+/// # Errors
+/// `WouldBlock` where somebody else holds it.
 pub fn try_lock(file: &File) -> Result<(), TryLockError> {
     for _ in 0..5 {
         match file.try_lock() {
@@ -59,6 +68,9 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
 
 /// Appends `line` and a newline to `path` and syncs it. A torn last line left by a crash is ended first,
 /// so that it cannot swallow the new one.
+///
+/// # Errors
+/// The error of the file system; the file is then as it was.
 pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
     if let Some(folder) = path.parent() {
@@ -93,6 +105,9 @@ pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
 }
 
 /// Makes a folder, and those above it that are missing, so that they survive a crash.
+///
+/// # Errors
+/// The error of the file system, where a file is in the way too.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
@@ -109,6 +124,9 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Makes a rename or a new file in `folder` survive a crash.
+///
+/// # Errors
+/// The error of the file system.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     let here = Path::new(".");
     File::open(if folder.as_os_str().is_empty() { here } else { folder })?.sync_all()

@@ -55,7 +55,7 @@ impl ErrorCode {
     }
 }
 
-/// An error that knows its code, and the remedy a person should be told, if there is one.
+/// An error that knows its code, and the remedy for a person, if there is one.
 pub trait Coded: std::error::Error {
     /// The stable code.
     fn code(&self) -> ErrorCode;

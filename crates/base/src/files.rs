@@ -106,7 +106,10 @@ pub fn hash(path: &Path) -> io::Result<(Hash, u64)> {
     hash_open(&mut open(path)?)
 }
 
-/// [`hash`] of an open file, from where it stands.
+/// [`hash`] of an open file, from its position.
+///
+/// # Errors
+/// The error of the file system.
 pub fn hash_open(file: &mut File) -> io::Result<(Hash, u64)> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; PIECE];

@@ -1,4 +1,4 @@
-//! Help for people who write files and names by hand: the nearest known name, and where a TOML error stands.
+//! Help for people who write files and names by hand: the nearest known name, and where a TOML error is.
 
 /// The candidate nearest to `name`, if it is near enough to be meant (up to a third of its letters differ).
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

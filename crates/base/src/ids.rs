@@ -91,21 +91,32 @@ impl fmt::Debug for Hash {
 
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|b| [b >> 4, b & 15])
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
+    let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+    }
+    text
 }
 
-/// Decodes hexadecimal digits of either case; `None` for an odd length or another character.
+/// The bytes of a hexadecimal text of either case; `None` when it is not one.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| (b as char).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    };
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
         return None;
     }
-    pairs.iter().map(|&[a, b]| Some(digit(a)? << 4 | digit(b)?)).collect()
+    let mut bytes = Vec::with_capacity(pairs.len());
+    for [high, low] in pairs {
+        bytes.push(digit(*high)? << 4 | digit(*low)?);
+    }
+    Some(bytes)
 }
 
 /// Declares a validated string newtype.

@@ -1,5 +1,6 @@
-//! What every part of chemigram stands on: ids, coded errors, time, and files that survive a crash. Nothing here knows
+//! What every part of chemigram uses: ids, coded errors, time, and files that survive a crash. Nothing here knows
 //! of photos or models.
+#![warn(clippy::missing_errors_doc)]
 #![cfg_attr(test, allow(clippy::string_slice, reason = "what is there to configure it knows no tests"))]
 
 pub mod assets;

@@ -15,7 +15,7 @@ const LONGEST_WORD: usize = 24;
 pub struct Redactor(Arc<RwLock<Vec<SecretString>>>);
 
 impl Redactor {
-    /// What stands in a secret's place.
+    /// What replaces a secret.
     pub const MARK: &'static str = "[redacted]";
 
     /// Makes a redactor for these values; see [`Self::learn`].
@@ -73,7 +73,7 @@ fn without_escaped(text: String, secret: &[u8]) -> String {
     clean + text.get(kept..).unwrap_or_default()
 }
 
-/// How many bytes `secret` takes at the beginning of `text`; `None` where something else stands there. JSON within
+/// How many bytes `secret` takes at the beginning of `text`; `None` where something else is there. JSON within
 /// JSON has several backslashes before one letter.
 fn escaped(text: &[u8], secret: &[u8]) -> Option<usize> {
     let mut rest = text;

@@ -1,19 +1,19 @@
 //! JSON objects that carry their own hash, so that a bit that flips anywhere in one is found.
 //!
-//! The hash stands in a last field and is of the object's text without that field, and of the line before where the
+//! The hash is in a last field and is of the object's text without that field, and of the line before where the
 //! object is a line of a log: then a line that is lost is found too. Readers that know nothing of it see a field more.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::ids::Hash;
 
-/// What stands before the hash.
+/// What precedes the hash.
 const FIELD: &str = ",\"own_sha256\":\"";
 /// And behind it.
 const END: &str = "\"}";
 /// Hexadecimal digits of the hash.
 const DIGITS: usize = 64;
-/// So many bytes of [`FIELD`] and [`END`] may be other ones, and what stands there still was a seal.
+/// So many bytes of [`FIELD`] and [`END`] may be other ones, and what is there still was a seal.
 const FLIPPED: usize = 2;
 
 /// What an object's text says of itself.
@@ -36,7 +36,7 @@ pub fn seal(before: &[u8], text: &str) -> String {
     }
 }
 
-/// Whether `line`, of which `before` stands before, is as [`seal`] made it.
+/// Whether `line`, which follows `before`, is as [`seal`] made it.
 pub fn check(before: &[u8], line: &[u8]) -> Seal {
     let Some((text, sealed)) = open(line) else { return Seal::Absent };
     match sealed == hash(before, &text).as_str().as_bytes() && line.ends_with(END.as_bytes()) {

@@ -4,7 +4,7 @@
 //! tables of tens of thousands of points of them: 0.015 s, a tenth of a small preview. Nobody reads the tables of
 //! a module that is off, so here these modules are handed their parameters when they are on.
 //!
-//! darktable finds a module's functions by name in its library, where this stands between.
+//! darktable finds a module's functions by name in its library, where this intercepts it.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
@@ -35,7 +35,7 @@ const WITH_TABLES: [&[u8]; 11] = [
 /// Versions whose [`Piece`] it is: measured on 4.2.1, 5.0.1 and 5.4.1.
 const MEASURED: [&[u8]; 4] = [b"4.", b"5.0.", b"5.2.", b"5.4."];
 
-/// How a module stands in a pipe: the beginning of `dt_dev_pixelpipe_iop_t`.
+/// A module in a pipe: the beginning of `dt_dev_pixelpipe_iop_t`.
 #[repr(C)]
 struct Piece {
     module: *const c_void,
@@ -48,7 +48,7 @@ struct Piece {
 /// `commit_params` of darktable's modules.
 type Commit = unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *const Piece);
 
-/// The functions that [`OURS`] stand before.
+/// The functions that [`OURS`] replace.
 static THEIRS: [AtomicPtr<c_void>; WITH_TABLES.len()] =
     [const { AtomicPtr::new(null_mut()) }; WITH_TABLES.len()];
 const OURS: [Commit; WITH_TABLES.len()] = [

@@ -25,7 +25,7 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, origin: *mut Origin) -> c_int;
 }
 
-/// A function that stands behind one of ours, looked up when it is first called: not every program that this is
+/// A function that one of ours replaces, looked up when it is first called: not every program that this is
 /// loaded into has all of them, such as the shell of a script that starts darktable.
 pub struct Real {
     name: &'static CStr,

@@ -1,7 +1,7 @@
 //! What darktable itself says of a photograph that nobody has edited: its default edit, and the facts of the file.
 //!
-//! Everything is asked of the darktable that renders, in one start. Its Lua image object tells size, camera, lens and
-//! exposure. It does not tell the orientation, and the default history says "as the file says" ([`flip` -1]), so the
+//! All of it comes from the darktable that renders, in one start. Its Lua image object has size, camera, lens and
+//! exposure. It does not have the orientation, and the default history says "as the file says" ([`flip` -1]), so the
 //! orientation is seen: the same start renders the file once more, black but for a bright spot whose place in the
 //! stored frame is known.
 //!
@@ -32,7 +32,7 @@ const LARGEST: u64 = 4 << 20;
 const SCRIPT: &str = include_str!("baseline.lua");
 const SCRIPT_NAME: &str = "baseline.lua";
 
-/// Where the bright spot lies in the stored frame, 0…1: at eight different places of the eight orientations.
+/// Where the bright spot is in the stored frame, 0…1: at eight different places of the eight orientations.
 const SPOT: [f32; 2] = [0.3, 0.15];
 /// Its radius, of the shorter side.
 const RADIUS: f32 = 0.1;
@@ -99,7 +99,7 @@ pub struct FileFacts {
 ///
 /// # Errors
 /// [`RenderError::Raw`] for a file that darktable cannot open or decode, [`RenderError::Untold`] for one whose size or
-/// orientation it does not tell, [`RenderError::Untrusted`] where it answers something else than its default edit.
+/// orientation it does not report, [`RenderError::Untrusted`] where it answers something else than its default edit.
 pub fn ask(
     cli: &DarktableCli,
     layouts: &Layouts,
@@ -124,7 +124,7 @@ pub fn ask(
     run(History::Beside, Some(SCRIPT_NAME))?;
     // A photograph of a white wall or with the cap on is a photograph: blank is fine here.
     checks::decoded(&scratch.output(), PICTURE, LONG_EDGE)?;
-    let told = probe.told(raw)?;
+    let told = probe.facts(raw)?;
     let mut sidecar = scratch.input().as_os_str().to_owned();
     sidecar.push(".xmp");
     let sidecar = match read(Path::new(&sidecar))? {
@@ -168,7 +168,7 @@ impl<'a> Probe<'a> {
     }
 
     /// What the script wrote down, and the orientation that the picture shows.
-    fn told(&self, raw: &Path) -> Result<FileFacts, RenderError> {
+    fn facts(&self, raw: &Path) -> Result<FileFacts, RenderError> {
         let untold = |what| RenderError::Untold { path: raw.to_owned(), what };
         let text = read(&self.scratch.folder().join("facts"))?.ok_or_else(|| untold("size"))?;
         let text = String::from_utf8_lossy(&text);
@@ -296,7 +296,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, RenderError> {
     }
 }
 
-/// The XMP document in a JPEG, which it stands in as text (XMP specification, part 3, 1.1.3).
+/// The XMP document in a JPEG, which it is in as text (XMP specification, part 3, 1.1.3).
 fn packet(jpeg: &[u8]) -> Option<&[u8]> {
     let find = |text: &[u8], word: &[u8]| text.windows(word.len()).position(|window| window == word);
     const END: &[u8] = b"</x:xmpmeta>";

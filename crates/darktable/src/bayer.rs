@@ -1,12 +1,12 @@
 //! A smaller copy of a raw that is still a raw: an uncompressed Bayer DNG with fewer sites.
 //!
-//! Every site of the copy is the mean of those of its own colour around the place that it stands for, over as
+//! Every site of the copy is the mean of those of its own colour around the place that it represents, over as
 //! many cells as it replaces, so that black and white level, colour matrix, white balance and Exif data hold for
 //! the copy as they are; they are taken over with all other bytes of the file.
 //!
-//! Where a site stands for is chosen so that a picture of the copy lies on a picture of the original: darktable
+//! The place that a site represents is chosen so that a picture of the copy lies on a picture of the original: darktable
 //! (measured on 4.2.1, 5.0.1 and 5.4.1) scales a picture down with the centres of the upper left pixels kept in
-//! place, so site `p` of the copy stands for column `p * width / width of the copy`. The mean over a whole block
+//! place, so site `p` of the copy represents column `p * width / width of the copy`. The mean over a whole block
 //! of cells, the obvious way, shifts red against blue by nearly one site, and both against the original.
 //!
 //! Source of the tags: DNG 1.4.
@@ -30,7 +30,7 @@ const PATTERN_SIZE: u16 = 33_421;
 const TIED: [u16; 9] = [50_712, 50_715, 50_716, 50_719, 50_720, 50_829, 50_830, 51_008, 51_009];
 /// More opcodes.
 const OPCODES: u16 = 51_022;
-/// How many widths are looked at to find one that keeps the form.
+/// How many widths are tried to find one that keeps the form.
 const TRIED: usize = 24;
 /// Bytes that may follow the mosaic: nothing points to them.
 const TRAILING: usize = 64;
@@ -155,7 +155,7 @@ impl<'a> Mosaic<'a> {
 
 /// Which sites of a row or a column make site `site` of the copy, and with what weight.
 ///
-/// A site stands for all from half a cell's width before its centre to half after; where it ends inside one of
+/// A site represents all from half a cell's width before its centre to half after; where it ends inside one of
 /// theirs, that one counts by its share. In units of a `to`th of a site everything is a whole number.
 fn taps(from: usize, to: usize, site: usize) -> Vec<(usize, f64)> {
     let [scale, reach, site] = [to, from, site].map(|number| number as i64);

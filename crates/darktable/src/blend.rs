@@ -16,10 +16,10 @@ use crate::state::{Blend, ChannelRange, OpaqueBlend};
 use base::error::{Coded, ErrorCode};
 
 /// The version that is written.
-pub const VERSION: u32 = 11;
+pub(crate) const VERSION: u32 = 11;
 
 /// "Normal" blending.
-pub const MODE_NORMAL: u32 = 0x18;
+pub(crate) const MODE_NORMAL: u32 = 0x18;
 
 /// "Multiply".
 const MODE_MULTIPLY: u32 = 0x04;
@@ -122,6 +122,9 @@ pub fn normal(space: BlendSpace) -> Blend {
 
 /// Holds a new blend to the bounds of darktable's controls; [`encode`] itself refuses only what is not finite
 /// or has no place in the block.
+///
+/// # Errors
+/// [`BlendError`] names the field that is out of bounds.
 pub fn check(blend: &Blend) -> Result<(), BlendError> {
     let bounds = [
         ("opacity", blend.opacity, 0.0, 100.0),
@@ -146,12 +149,15 @@ pub fn check(blend: &Blend) -> Result<(), BlendError> {
 }
 
 /// The block of a blend; `None` is darktable's "off", as its own default for a module that blends in `space`.
+///
+/// # Errors
+/// [`BlendError`] for what is not finite, or has no place in the block.
 pub fn encode(blend: Option<&Blend>, space: BlendSpace) -> Result<Block, BlendError> {
     let Some(blend) = blend else {
         return Ok(Block { version: VERSION, bytes: bytes(&normal(space), 0) });
     };
     if let Some(opaque) = &blend.opaque {
-        let bytes = super::xmp::unhex(&opaque.hex).ok_or(BlendError::Hex)?;
+        let bytes = base::ids::unhex(&opaque.hex).ok_or(BlendError::Hex)?;
         return Ok(Block { version: opaque.version, bytes });
     }
     let scalars = [
@@ -241,10 +247,11 @@ fn default_boost(colorspace: i32, channel: usize) -> f32 {
 
 /// Reads a block. "Off" is `None`; what the fields of [`Blend`] cannot say is kept in `opaque`.
 ///
-/// Fails only for a block of version 11 to 14 that does not have 420 bytes: other versions have other sizes,
+/// # Errors
+/// [`BlendError`] for a block of version 11 to 14 that does not have 420 bytes: other versions have other sizes,
 /// and are darktable's to upgrade.
 pub fn decode(version: u32, bytes: &[u8]) -> Result<Option<Blend>, BlendError> {
-    let opaque = || Some(OpaqueBlend { hex: super::xmp::hex(bytes), version });
+    let opaque = || Some(OpaqueBlend { hex: base::ids::hex(bytes), version });
     if !(11..=14).contains(&version) {
         return Ok(Some(Blend { opaque: opaque(), ..normal(BlendSpace::None) }));
     }

@@ -71,6 +71,9 @@ impl Cache {
     }
 
     /// Counts what is there.
+    ///
+    /// # Errors
+    /// The error of the file system.
     pub fn info(&self) -> io::Result<CacheInfo> {
         let entries = self.entries()?;
         Ok(CacheInfo {
@@ -81,7 +84,10 @@ impl Cache {
         })
     }
 
-    /// Removes every entry and tells what was removed.
+    /// Removes every entry and returns what was removed.
+    ///
+    /// # Errors
+    /// The error of the file system.
     pub fn clear(&self) -> io::Result<CacheInfo> {
         let info = self.info()?;
         for entry in self.entries()? {
@@ -172,7 +178,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Binary PPM, three bytes a pixel, and the digits.
+/// Binary PPM, three bytes per pixel, and the digits.
 fn close_entry(picture: &Picture, pixel_hash: &Hash) -> Vec<u8> {
     let mut bytes = format!("P6\n{} {}\n255\n", picture.width, picture.height).into_bytes();
     bytes.reserve_exact(picture.rgb.len() + DIGITS);
@@ -369,12 +375,12 @@ mod tests {
     }
 
     /// Shows the raw's first byte, and may write another raw in its place before or after it looks.
-    struct Eyes {
+    struct Recording {
         before: Mutex<Option<&'static str>>,
         after: Mutex<Option<&'static str>>,
     }
 
-    impl Renderer for Eyes {
+    impl Renderer for Recording {
         fn render(
             &self,
             request: &RenderRequest<'_>,
@@ -404,7 +410,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let raw = RawFile { path: dir.path().join("a.dng"), sha256: Hash::of("coffee") };
         fs::write(&raw.path, "coffee").unwrap();
-        let eyes = Arc::new(Eyes { before: Mutex::default(), after: Mutex::default() });
+        let eyes = Arc::new(Recording { before: Mutex::default(), after: Mutex::default() });
         let cached = Cached::new(eyes.clone(), Cache::new(dir.path().join("cache"), u64::MAX));
         let state = EditState::default();
         let ask = |long_edge| {
@@ -433,7 +439,7 @@ mod tests {
         fs::write(&raw.path, "coffee").unwrap();
         let now = ask(32).unwrap();
         assert_eq!((now.cached, &now.pixel_hash), (false, &coffee));
-        // What is cached is the right raw's, so it may be looked at while the raw is away.
+        // What is cached is the right raw's, so it may be shown while the raw is away.
         fs::remove_file(&raw.path).unwrap();
         assert!(ask(64).unwrap().cached);
     }

@@ -52,7 +52,7 @@ const DECODE_BYTES: u64 = 1 << 30;
 /// A picture whose brightest sample is not above this is black.
 const BLACK: u8 = 2;
 
-/// Whether a line that darktable prints tells of a fault.
+/// Whether a line that darktable prints reports a fault.
 pub fn is_telling(line: &str) -> bool {
     [&DROPPED[..], &DAMAGED, &REFUSED_SIDECAR, &UNWRITTEN].iter().any(|list| any(line, list))
 }
@@ -63,9 +63,12 @@ fn any(line: &str, list: &[&str]) -> bool {
 
 /// Judges a run by its ending alone. `raw` is the photograph as the user knows it, `output` the folder that
 /// was written to.
+///
+/// # Errors
+/// [`RenderError`], by the exit status and what darktable printed.
 pub fn ending(ended: &Ended, raw: &Path, output: &Path) -> Result<(), RenderError> {
     if ended.status.success() {
-        return said(&ended.watched, raw);
+        return complaints(&ended.watched, raw);
     }
     let first = |list: &[&str]| first(&ended.watched, list);
     let damaged = |list| first(list).map(|reason| RenderError::Raw { path: raw.to_owned(), reason });
@@ -83,7 +86,7 @@ pub fn ending(ended: &Ended, raw: &Path, output: &Path) -> Result<(), RenderErro
 }
 
 /// Judges a render that ended well by the telling lines that darktable printed meanwhile.
-pub fn said(watched: &[String], raw: &Path) -> Result<(), RenderError> {
+pub(crate) fn complaints(watched: &[String], raw: &Path) -> Result<(), RenderError> {
     if let Some(reason) = first(watched, &DAMAGED[..DAMAGED_ANYWAY]) {
         return Err(RenderError::Raw { path: raw.to_owned(), reason });
     }
@@ -95,6 +98,9 @@ fn first(watched: &[String], list: &[&str]) -> Option<String> {
 }
 
 /// Judges the picture that a run left in `folder` under that name, and decodes it; it may be blank.
+///
+/// # Errors
+/// [`RenderError`] where there is not exactly this file, or it is no whole picture of that size.
 pub fn decoded(folder: &Path, name: &str, long_edge: u32) -> Result<Picture, RenderError> {
     let bytes = only_file(folder, name)?;
     let format = ImageFormat::from_path(name).unwrap_or(ImageFormat::Png);
@@ -104,7 +110,7 @@ pub fn decoded(folder: &Path, name: &str, long_edge: u32) -> Result<Picture, Ren
 }
 
 /// The content of the one file that a run was to leave in `folder`.
-pub fn only_file(folder: &Path, name: &str) -> Result<Vec<u8>, RenderError> {
+pub(crate) fn only_file(folder: &Path, name: &str) -> Result<Vec<u8>, RenderError> {
     let at = |source| RenderError::Io { path: folder.to_owned(), source };
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(at)? {
@@ -120,7 +126,10 @@ pub fn only_file(folder: &Path, name: &str) -> Result<Vec<u8>, RenderError> {
     files::read(&path, files::LARGEST).map_err(|source| RenderError::Io { path, source })
 }
 
-/// Decodes an 8-bit RGB picture in full, within limits of size and memory. The error says what is wrong with it.
+/// Decodes an 8-bit RGB picture in full, within limits of size and memory.
+///
+/// # Errors
+/// What is wrong with it, in words.
 pub fn decode(bytes: &[u8], format: ImageFormat) -> Result<Picture, String> {
     let mut limits = image::Limits::default();
     limits.max_image_width = Some(LARGEST_EDGE);
@@ -138,7 +147,7 @@ pub fn decode(bytes: &[u8], format: ImageFormat) -> Result<Picture, String> {
 }
 
 /// Refuses a picture that is empty or larger than asked.
-pub fn fits(picture: &Picture, long_edge: u32) -> Result<(), RenderError> {
+pub(crate) fn fits(picture: &Picture, long_edge: u32) -> Result<(), RenderError> {
     let (width, height) = (picture.width, picture.height);
     if width == 0 || height == 0 || width.max(height) > long_edge {
         return Err(RenderError::Untrusted(format!(
@@ -177,8 +186,8 @@ pub fn blank(picture: &Picture) -> Option<Blank> {
 }
 
 /// Refuses a blank picture unless the untouched photo looks the same: no edit of any other photo gives one, but a value
-/// that is not a number does. `untouched` is asked for only then.
-pub fn not_blank(
+/// that is not a number does. `untouched` is called only then.
+pub(crate) fn not_blank(
     picture: &Picture,
     untouched: impl FnOnce() -> Result<Picture, RenderError>,
 ) -> Result<(), RenderError> {
@@ -209,7 +218,7 @@ fn last_words(ended: &Ended) -> String {
     lines.get(lines.len().saturating_sub(8)..).unwrap_or_default().join("; ")
 }
 
-/// Bytes left on the file system of `folder`, if the system tells.
+/// Bytes left on the file system of `folder`, if the system says.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(folder).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -25,6 +25,9 @@ const KEYWORD: &[u8] = b"XML:com.adobe.xmp\0";
 ///
 /// darktable rewrites the sidecar where it added defaults. What it only translated (an edit of darktable 2) it
 /// leaves as it was; 4.2.1 and 5.0.1 then have the translation in the picture that they write, 5.4.1 has not.
+///
+/// # Errors
+/// [`RenderError`], if darktable cannot be run, or refuses the raw or the sidecar.
 pub fn complete(
     cli: &DarktableCli,
     raw: &Path,
@@ -91,7 +94,7 @@ pub fn upgrade(
     }
     let name = raw.file_name().unwrap_or_default().to_string_lossy();
     let text = xmp::write(state, layouts, &name).map_err(|e| RenderError::Encode(e.to_string()))?;
-    // darktable writes a whole edit anew only when it adds its defaults, which here come under what is there.
+    // darktable writes a whole edit only when it adds its defaults, which here come under what is there.
     let text = text.replacen(r#"auto_presets_applied="1""#, r#"auto_presets_applied="0""#, 1);
     let written = complete(cli, raw, text.as_bytes(), base, deadline)?;
     let Ok(Foreign::Complete(theirs)) = xmp::foreign(&written, layouts, cli.version()) else {

@@ -1,6 +1,6 @@
 //! A raw file from a picture: a valid, uncompressed, 16-bit RGGB Bayer DNG, for the demo and for tests.
 //!
-//! The picture is taken back to a scene (sRGB decoded, highlights expanded so that a tone mapper has
+//! The picture is converted back to a scene (sRGB decoded, highlights expanded so that a tone mapper has
 //! something to compress), seen by a made-up camera (matrix, white balance, shot and read noise), mosaicked
 //! and quantised to 14 bits. All of it is integer arithmetic or `+ - * / sqrt`, which IEEE 754 defines to the
 //! last bit: the same picture and options are the same bytes on every machine.
@@ -15,9 +15,9 @@ use base::error::{Coded, ErrorCode};
 use pixels::srgb;
 
 /// `Make` in the Exif data.
-pub const MAKE: &str = "Chemigram";
+pub(crate) const MAKE: &str = "Chemigram";
 /// `Model` in the Exif data, and the DNG's unique camera model.
-pub const MODEL: &str = "Chemigram Synth-1";
+pub(crate) const MODEL: &str = "Chemigram Synth-1";
 
 const TAKEN: &str = "2026:01:02 03:04:05";
 
@@ -141,11 +141,17 @@ impl Coded for DngError {
 
 /// The demo's photograph as a raw file, at twice its size: its finest detail is as fine as its pixels, which
 /// a mosaic of the same size would turn into false colour.
+///
+/// # Errors
+/// [`DngError`], if the picture in this binary is damaged.
 pub fn demo_raw() -> Result<Vec<u8>, DngError> {
     write_dng(&doubled(&demo_photo()?), &DngOptions::default())
 }
 
 /// The demo's photograph as it is carried in the binary.
+///
+/// # Errors
+/// [`DngError`], if the picture in this binary is damaged.
 pub fn demo_photo() -> Result<Picture, DngError> {
     let file = Overlay::demo().read("photo.png").ok_or(DngError::NoPhoto)?;
     let image = image::load_from_memory(&file).map_err(DngError::Decode)?.into_rgb8();
@@ -179,6 +185,9 @@ fn doubled(picture: &Picture) -> Picture {
 }
 
 /// Makes the bytes of a DNG. An odd last column or row is left out, since the mosaic has whole cells only.
+///
+/// # Errors
+/// [`DngError`] for a picture that is too small, or not as large as it says.
 pub fn write_dng(picture: &Picture, options: &DngOptions) -> Result<Vec<u8>, DngError> {
     let (width, height) = (picture.width & !1, picture.height & !1);
     let pixels = u64::from(picture.width) * u64::from(picture.height);

@@ -22,6 +22,9 @@ pub struct Style {
 
 /// Reads a `.dtstyle` file, to be rendered by `darktable` (such as `4.2.1`), and refuses what that version
 /// would drop or misread without a word.
+///
+/// # Errors
+/// [`StyleError`] names the module, if it is one.
 pub fn read(bytes: &[u8], layouts: &Layouts, darktable: &str) -> Result<Style, StyleError> {
     let document = tree::parse(bytes)?;
     let root = child(&document, "darktable_style").ok_or(StyleError::NotAStyle)?;
@@ -59,7 +62,7 @@ pub fn read(bytes: &[u8], layouts: &Layouts, darktable: &str) -> Result<Style, S
 
 impl Style {
     /// The state with the style on top, as darktable applies one: each of its modules replaces the instance of
-    /// the same name, stands in for a module that is not in use, or becomes a further instance right after the
+    /// the same name, replaces a module that is not in use, or becomes a further instance right after the
     /// last one of its kind. An order that it brings along becomes the picture's.
     pub fn apply(&self, state: &EditState) -> EditState {
         let mut new = state.clone();

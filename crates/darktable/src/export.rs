@@ -1,8 +1,8 @@
-//! Pictures to give away: at full size, in the format and colour space asked for, by darktable's own exporter.
+//! Exported pictures: at full size, in any format and colour space, by darktable's own exporter.
 //!
-//! What darktable writes is looked at before anybody gets it: that it decodes in full, has the bits and the
-//! size asked for, is not blank, and carries the profile that was meant, by its numbers rather than its name.
-//! Then what it tells beside its pixels is cut down ([`crate::metadata`]).
+//! What darktable writes is checked first: that it decodes in full, has the bits and the
+//! requested size, is not blank, and carries the right profile, by its numbers rather than its name.
+//! Then its metadata is cut down ([`crate::metadata`]).
 
 use std::fmt;
 use std::io::Cursor;
@@ -200,7 +200,7 @@ pub struct Settings {
     pub format: Format,
     /// Its colour space.
     pub profile: Profile,
-    /// What it tells beside its pixels.
+    /// How much metadata it keeps.
     pub metadata: Metadata,
     /// The longest side in pixels; `None` is full size. A smaller picture is never enlarged.
     pub long_edge: Option<u32>,
@@ -208,6 +208,9 @@ pub struct Settings {
 
 impl Settings {
     /// Whether the darktable of this version can do it, and it would look well.
+    ///
+    /// # Errors
+    /// [`ExportError`] says what this darktable cannot do, or what would look bad.
     pub fn check(&self, version: &str) -> Result<(), ExportError> {
         if self.profile == Profile::DisplayP3
             && version.parse::<Version>().is_ok_and(|v| v < DISPLAY_P3_SINCE)
@@ -244,7 +247,7 @@ pub enum ExportError {
     TooOld {
         /// What is installed.
         version: String,
-        /// What was asked for.
+        /// What was requested.
         profile: Profile,
     },
     /// A linear colour space in 8 bits.
@@ -278,6 +281,9 @@ impl Coded for ExportError {
 
 impl OneShot {
     /// Exports one state. The file is checked, and nothing of it is kept here.
+    ///
+    /// # Errors
+    /// [`ExportError`], if it cannot be rendered, or the file is not what was requested.
     pub fn export(
         &self,
         raw: &RawFile,
@@ -306,7 +312,7 @@ impl OneShot {
         checks::ending(&ended, &raw.path, &scratch.output())?;
         let bytes = checks::only_file(&scratch.output(), &settings.format.file_name())?;
         let untrusted = |why: String| RenderError::Untrusted(why);
-        let picture = look(&bytes, settings).map_err(untrusted)?;
+        let picture = decode(&bytes, settings).map_err(untrusted)?;
         checks::fits(&picture, long_edge)?;
         let untouched = || self.untouched(&raw.path, long_edge, Quality::Judge, deadline);
         checks::not_blank(&picture, untouched)?;
@@ -321,7 +327,7 @@ impl OneShot {
 
 /// Decodes a file in full and compares it with what was asked; the error says what is wrong. The picture is for
 /// looking whether there is anything in it: its values are of the file's colour space, brought to 8 bits.
-fn look(bytes: &[u8], settings: &Settings) -> Result<Picture, String> {
+fn decode(bytes: &[u8], settings: &Settings) -> Result<Picture, String> {
     let file = Cursor::new(bytes);
     let (profile, image) = match settings.format {
         Format::Jpeg(_) => JpegDecoder::new(file).and_then(decoded),
@@ -392,9 +398,9 @@ mod tests {
         let mut png = Cursor::new(Vec::new());
         image.write_to(&mut png, image::ImageFormat::Png).unwrap();
         let png = png.into_inner();
-        assert!(look(&png, &PLAIN).unwrap_err().contains("no colour profile"));
+        assert!(decode(&png, &PLAIN).unwrap_err().contains("no colour profile"));
         let deep = Settings { format: Format::Png(Depth::Sixteen), ..PLAIN };
-        assert!(look(&png, &deep).unwrap_err().contains("not 16-bit"));
-        assert!(look(&png[..60], &PLAIN).unwrap_err().contains("does not decode"));
+        assert!(decode(&png, &deep).unwrap_err().contains("not 16-bit"));
+        assert!(decode(&png[..60], &PLAIN).unwrap_err().contains("does not decode"));
     }
 }

@@ -1,4 +1,4 @@
-//! A renderer that misbehaves on demand, for the tests of what stands above.
+//! A renderer that misbehaves on demand, for tests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub enum Fault {
     Slow(Duration),
 }
 
-/// A real renderer whose next renders go wrong as told, in order; after that they are the real ones.
+/// A real renderer whose next renders fail in these ways, in order; after that they are the real ones.
 pub struct Faulty {
     inner: Arc<dyn Renderer>,
     faults: Mutex<VecDeque<Fault>>,

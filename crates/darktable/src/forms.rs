@@ -8,7 +8,7 @@ use crate::state::{BrushPoint, GroupMember, MaskForm, PathPoint, Shape};
 use base::error::{Coded, ErrorCode};
 
 /// The version of the point structs, from 4.2 on.
-pub const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 6;
 
 // Bits of `mask_type`.
 const CIRCLE: u32 = 1;
@@ -35,6 +35,9 @@ pub struct Block {
 }
 
 /// The block of a form.
+///
+/// # Errors
+/// [`FormError`] for a form that does not fit into its block.
 pub fn encode(form: &MaskForm) -> Result<Block, FormError> {
     if form.id <= 0 {
         return Err(FormError::Id { id: form.id });
@@ -48,7 +51,7 @@ pub fn encode(form: &MaskForm) -> Result<Block, FormError> {
     source[..4].copy_from_slice(&x);
     source[4..].copy_from_slice(&y);
     if let Shape::Opaque { count, kind, points, version } = &form.shape {
-        let points = super::xmp::unhex(points).ok_or(FormError::Hex { id: form.id })?;
+        let points = base::ids::unhex(points).ok_or(FormError::Hex { id: form.id })?;
         check_length(form.id, *kind, *version, *count, points.len())?;
         return Ok(Block { kind: *kind, version: *version, count: *count, points, source });
     }
@@ -131,6 +134,9 @@ impl Writer {
 /// A shape for a retouch: like `shape`, marked as one to clone or heal from `source`.
 ///
 /// Its id covers the source, so that two spots of one shape with different sources stay two.
+///
+/// # Errors
+/// [`FormError`] for a shape that is no source of a spot.
 pub fn clone_shape(name: &str, shape: &Shape, source: [f32; 2]) -> Result<MaskForm, FormError> {
     let [x, y] = source;
     let id = MaskForm::new(format!("{name} from {x} {y}"), shape.clone()).id;
@@ -138,6 +144,9 @@ pub fn clone_shape(name: &str, shape: &Shape, source: [f32; 2]) -> Result<MaskFo
 }
 
 /// The group of a retouch's spots.
+///
+/// # Errors
+/// [`FormError`] for more spots than a group holds.
 pub fn clone_group(name: &str, members: Vec<GroupMember>) -> Result<MaskForm, FormError> {
     let plain = MaskForm::new(name, Shape::Group { members });
     as_clone(plain.id, name, &plain.shape, [0.0, 0.0])
@@ -161,7 +170,7 @@ pub fn without_clone(form: &MaskForm) -> Option<Shape> {
 
 fn as_clone(id: i32, name: &str, shape: &Shape, source: [f32; 2]) -> Result<MaskForm, FormError> {
     let block = encode(&MaskForm { id, name: name.to_owned(), shape: shape.clone(), source })?;
-    let points = super::xmp::hex(&block.points);
+    let points = base::ids::hex(&block.points);
     let shape =
         Shape::Opaque { count: block.count, kind: block.kind | CLONE, points, version: block.version };
     Ok(MaskForm { id, name: name.to_owned(), shape, source })
@@ -169,6 +178,9 @@ fn as_clone(id: i32, name: &str, shape: &Shape, source: [f32; 2]) -> Result<Mask
 
 /// Reads a form. What is not modelled (another version, a clone form, a value that is no number)
 /// becomes [`Shape::Opaque`].
+///
+/// # Errors
+/// [`FormError`] for a block of the wrong size.
 pub fn decode(id: i32, name: &str, block: &Block) -> Result<MaskForm, FormError> {
     check_length(id, block.kind, block.version, block.count, block.points.len())?;
     let mut source = Reader { bytes: &block.source, finite: true };
@@ -178,7 +190,7 @@ pub fn decode(id: i32, name: &str, block: &Block) -> Result<MaskForm, FormError>
     let shape = modelled.filter(|_| reader.finite).unwrap_or_else(|| Shape::Opaque {
         count: block.count,
         kind: block.kind,
-        points: super::xmp::hex(&block.points),
+        points: base::ids::hex(&block.points),
         version: block.version,
     });
     let source = if source.finite { source_point } else { [0.0, 0.0] };

@@ -1,6 +1,6 @@
 //! The parameter layouts of darktable's modules: which fields, where, of which type, between which bounds.
 //!
-//! One file a module in `vocabulary/modules/`, parsed when it is first asked for. The facts come from the
+//! One file per module in `vocabulary/modules/`, parsed when it is first needed. The facts come from the
 //! introspection data that darktable's plugins carry (4.2.1, 5.0.1 and 5.4.1); where versions that share a
 //! layout disagree about a default or a bound, the oldest is kept, because it is the narrowest.
 
@@ -31,7 +31,7 @@ pub struct ModuleLayout {
     /// darktable's internal name.
     #[serde(rename = "module")]
     pub op: String,
-    /// The colour space in which darktable 4.2 blends this module unless told otherwise.
+    /// The colour space in which darktable 4.2 blends this module by default.
     pub blend_colorspace: BlendSpace,
     /// Whether the module supports blending and masks.
     pub masks: bool,
@@ -165,7 +165,7 @@ impl FieldType {
     }
 
     /// The least and the greatest whole number that fits; `None` for float and text.
-    pub fn whole_range(self) -> Option<(i64, i64)> {
+    pub(crate) fn whole_range(self) -> Option<(i64, i64)> {
         match self {
             Self::Int | Self::Bool | Self::Enum => Some((i64::from(i32::MIN), i64::from(i32::MAX))),
             Self::Uint => Some((0, i64::from(u32::MAX))),
@@ -254,6 +254,9 @@ impl Layouts {
     }
 
     /// The layouts of module `op`; `None` for a module that nothing is known about.
+    ///
+    /// # Errors
+    /// [`LayoutError`] for a file of layouts that cannot be read.
     pub fn module(&self, op: &str) -> Result<Option<Arc<ModuleLayout>>, LayoutError> {
         // The name may come from a foreign sidecar and becomes part of a path.
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';

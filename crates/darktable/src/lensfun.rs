@@ -26,7 +26,7 @@ const SUGGESTED: usize = 5;
 const LISTED: usize = 12;
 /// How much a profile may be made on a smaller sensor than the camera's, as lensfun has it.
 const SMALLER: f64 = 0.96;
-/// How far the crop factor of a camera that stands for another may be off.
+/// How far the crop factor of a substitute camera may be off.
 const ALIKE: f64 = 0.06;
 /// The maker and the mount of lensfun's cameras that take every lens.
 const GENERIC: &str = "Generic";
@@ -235,7 +235,10 @@ fn profiles(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Lensfun {
-    /// Reads every profile. One that is damaged is left out, as lensfun does; the error says where there is none.
+    /// Reads every profile. One that is damaged is left out, as lensfun does.
+    ///
+    /// # Errors
+    /// [`LensfunError`] where there is no profile at all.
     pub fn read(places: &Places) -> Result<Self, LensfunError> {
         let mut known = Self::default();
         for folder in places.newest().iter().chain(&places.own) {
@@ -264,6 +267,9 @@ impl Lensfun {
 
     /// The lens of this name, on the camera of that name. Without one, on a full-frame camera, or on one with the
     /// largest sensor for which there is a profile.
+    ///
+    /// # Errors
+    /// [`LensfunError`] for a lens or camera that no profile is of.
     pub fn fit(&self, lens: &str, camera: Option<&str>) -> Result<Fitted, LensfunError> {
         let named = self.named("lens", lens, &self.lenses, |lens| [&lens.maker, &lens.model])?;
         let Some(camera) = camera else {
@@ -378,7 +384,7 @@ impl Lensfun {
     }
 }
 
-/// Letters and digits in lower case, without what stands between them.
+/// Letters and digits in lower case, without what is between them.
 fn words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     let parts = lower.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());

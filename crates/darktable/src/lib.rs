@@ -1,8 +1,9 @@
 //! darktable: its file formats, and pixels by running it as a process.
+#![warn(clippy::missing_errors_doc)]
 #![cfg_attr(test, allow(clippy::string_slice, reason = "what is there to configure it knows no tests"))]
 
 pub mod baseline;
-pub mod bayer;
+mod bayer;
 pub mod blend;
 pub mod cache;
 pub mod checks;
@@ -10,10 +11,11 @@ pub mod complete;
 pub mod dng;
 pub mod dtstyle;
 pub mod export;
-pub mod faulty;
+#[cfg(any(test, feature = "testing"))]
+mod faulty;
 pub mod forms;
 pub mod frame;
-pub mod icc;
+mod icc;
 pub mod layout;
 pub mod lensfun;
 mod live;
@@ -24,14 +26,22 @@ pub mod order;
 pub mod params;
 pub mod preload;
 pub mod probe;
-pub mod process;
+mod process;
 pub mod proxy;
-pub mod raw;
+mod raw;
 pub mod render;
 pub mod sandbox;
-pub mod scratch;
+mod scratch;
 pub mod state;
-pub mod tiff;
-pub mod timings;
+mod tiff;
+mod timings;
 pub mod worker;
 pub mod xmp;
+
+/// What only tests need, of the inside of this crate.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    pub use crate::faulty::{Fault, Faulty};
+    pub use crate::process::{Job, arguments, memory};
+    pub use crate::scratch::{Base, History, PICTURE, RenderJob, Scratch};
+}

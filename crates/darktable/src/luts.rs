@@ -2,8 +2,8 @@
 //!
 //! darktable finds a LUT by its path below one folder. One that it cannot read is left out with no more than a line on
 //! standard error; a text with too many lines or another domain brings it down; and two spaces between numbers it
-//! takes for other numbers. So a LUT is parsed here and written anew in the plainest form, under its own SHA-256, and
-//! an edit that names one is rendered only where the very same lies in the folder. So the hash of an edit, and with it
+//! takes for other numbers. So a LUT is parsed here and written in the plainest form, under its own SHA-256, and
+//! an edit that names one is rendered only where the very same is in the folder. So the hash of an edit, and with it
 //! the name of a cached picture, holds the hashes of its LUTs.
 
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use base::ids::Hash;
 /// darktable's module.
 pub const OP: &str = "lut3d";
 /// darktable's setting of the folder that LUTs lie in.
-pub const FOLDER_SETTING: &str = "plugins/darkroom/lut3d/def_path";
+pub(crate) const FOLDER_SETTING: &str = "plugins/darkroom/lut3d/def_path";
 /// The largest file of a LUT.
 pub const MAX_BYTES: u64 = 128 << 20;
 /// The colours along each side of a `.cube`.
@@ -101,6 +101,9 @@ impl Coded for LutError {
 }
 
 /// Reads a `.cube` or an 8-bit Hald picture (PNG).
+///
+/// # Errors
+/// [`LutError`] says what is wrong with it, and in which line.
 pub fn read(file: &[u8]) -> Result<Lut, LutError> {
     if file.starts_with(PNG) { hald(file) } else { cube(file) }
 }
@@ -209,6 +212,9 @@ fn named(bytes: Vec<u8>, ending: &str, size: usize, title: Option<String>) -> Lu
 }
 
 /// Whether the LUTs that a state uses lie in `folder` as they were imported.
+///
+/// # Errors
+/// [`LutError`] names the LUT that is missing or changed.
 pub fn check(state: &EditState, folder: Option<&Path>) -> Result<(), LutError> {
     for module in state.modules.iter().filter(|module| module.op == OP && module.enabled) {
         let Params::Fields(fields) = &module.params else { return Err(LutError::Unknown) };

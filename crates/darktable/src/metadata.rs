@@ -1,8 +1,8 @@
-//! What an exported file tells beside its pixels.
+//! What an exported file holds besides its pixels.
 //!
-//! Measured on 4.2.1, 5.0.1 and 5.4.1: whatever it is told, darktable-cli writes the whole edit into every file
+//! Measured on 4.2.1, 5.0.1 and 5.4.1: whatever its options, darktable-cli writes the whole edit into every file
 //! as an XMP packet, and into a TIFF the path that it wrote to (`DocumentName`). Here they are taken out again,
-//! and the camera's Exif data too where nothing is to be told. Pixels and profile are not touched.
+//! and the camera's Exif data too where no metadata is wanted. Pixels and profile are not touched.
 //!
 //! Sources: JPEG, ITU-T T.81 annex B; PNG, third edition, 5 and 11; TIFF 6.0, section 2.
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 use crate::export::Format;
 use crate::tiff::{Entry, Tiff};
 
-/// How much a file may tell.
+/// How much metadata a file keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metadata {
     /// The camera's Exif data: what, when, where and how it was taken.
@@ -101,7 +101,7 @@ fn tiff(mut file: Vec<u8>, keep: Metadata) -> Option<Vec<u8>> {
     let view = Tiff::open(&file)?;
     let directory = view.long(4)?;
     let entries = view.entries(directory)?;
-    // Behind the entries stands where the next directory is.
+    // The place of the next directory follows the entries.
     let end = directory + 2 + 12 * entries.len();
     let wanted = |entry: &Entry| match keep {
         _ if entry.tag == DOCUMENT_NAME => false,

@@ -34,6 +34,9 @@ impl OneShot {
     /// A renderer that keeps darktable's configuration and its scratch folders in `base`, which is made if
     /// need be. The first render with a fresh `base` is slower by about half a second. Photographs on the
     /// file system of `base` are linked, others copied for each render.
+    ///
+    /// # Errors
+    /// [`RenderError`], if `base` cannot be made or written.
     pub fn new(cli: DarktableCli, base: &Path, encode: Arc<Encoder>) -> Result<Self, RenderError> {
         Ok(Self { cli, base: Base::new(base)?, encode })
     }
@@ -50,7 +53,10 @@ impl OneShot {
         Self { base: self.base.with_lenses(folder), ..self }
     }
 
-    /// Renders `raw` with the sidecar text given. Its LUTs are not held against anything. Nothing that lies beside the raw is read or written.
+    /// Renders `raw` with the sidecar text given. Its LUTs are not checked. Nothing beside the raw is read or written.
+    ///
+    /// # Errors
+    /// [`RenderError`] as for any render.
     pub fn render_sidecar(
         &self,
         raw: &Path,

@@ -208,10 +208,10 @@ const FIRST: &str = "rawprepare";
 const LAST: &str = "gamma";
 
 /// How many entries a list of one's own may have: every module, and hundreds of instances.
-pub const MAX_SLOTS: usize = 600;
+pub(crate) const MAX_SLOTS: usize = 600;
 
 /// The number that darktable gives this order (`iop_order_version`).
-pub fn version(order: PipelineOrder) -> u32 {
+pub(crate) fn version(order: PipelineOrder) -> u32 {
     match order {
         PipelineOrder::Custom => 0,
         PipelineOrder::Legacy => 1,
@@ -223,7 +223,7 @@ pub fn version(order: PipelineOrder) -> u32 {
 }
 
 /// The order of that number; `None` for one that is not known.
-pub fn of_version(version: u32) -> Option<PipelineOrder> {
+pub(crate) fn of_version(version: u32) -> Option<PipelineOrder> {
     use PipelineOrder::{Custom, Legacy, V30, V30Jpeg, V50, V50Jpeg};
     [Custom, Legacy, V30, V30Jpeg, V50, V50Jpeg].into_iter().find(|order| self::version(*order) == version)
 }
@@ -332,7 +332,7 @@ fn sequence(state: &EditState) -> Vec<(String, u32)> {
 
 /// Makes `slots`, with places for what they do not name, the order of the state, unless that comes to the same
 /// as the built-in one.
-pub fn follow(state: &mut EditState, slots: Vec<(String, u32)>) {
+pub(crate) fn follow(state: &mut EditState, slots: Vec<(String, u32)>) {
     state.sequence = Vec::new();
     let built_in = built_in(state);
     let (theirs, ours): (BTreeSet<_>, BTreeSet<_>) = (slots.iter().collect(), built_in.iter().collect());
@@ -344,13 +344,13 @@ pub fn follow(state: &mut EditState, slots: Vec<(String, u32)>) {
 }
 
 /// Whether a module can be called that.
-pub fn is_module(op: &str) -> bool {
+pub(crate) fn is_module(op: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     (1..=20).contains(&op.len()) && op.bytes().all(plain)
 }
 
 /// Reads an `iop_order_list`. The error says what is wrong with it.
-pub fn parse(list: &str) -> Result<Vec<(String, u32)>, String> {
+pub(crate) fn parse(list: &str) -> Result<Vec<(String, u32)>, String> {
     let words: Vec<&str> = list.split(',').map(str::trim).collect();
     let (pairs, rest) = words.as_chunks::<2>();
     if !rest.is_empty() {
@@ -505,7 +505,7 @@ mod tests {
         sort(&mut state);
         let expected = "rawprepare,0,exposure,0,colorin,0,sharpen,0,exposure,3,exposure,4,zzz,0,gamma,0";
         assert_eq!(list(&state).unwrap(), expected);
-        // What is further than the built-in order stands before the last module there too.
+        // What is further than the built-in order is before the last module there too.
         let built = EditState { modules: vec![instance("zzz", 1)], ..EditState::default() };
         assert!(list(&built).unwrap().ends_with(",watermark,0,zzz,0,zzz,1,gamma,0"));
     }

@@ -30,6 +30,9 @@ fn default_of(field: &Field) -> Value {
 }
 
 /// The value of the field's own type for a number, checked like [`check_value`]; for scalar fields only.
+///
+/// # Errors
+/// [`ParamError`] for a number that the field does not take.
 pub fn number(layout: &Layout, field: &Field, number: f64) -> Result<Value, ParamError> {
     let value = if field.kind == FieldType::Float {
         #[expect(
@@ -50,6 +53,9 @@ pub fn number(layout: &Layout, field: &Field, number: f64) -> Result<Value, Para
 }
 
 /// Holds a new setting to the field's type, bounds and enumeration.
+///
+/// # Errors
+/// [`ParamError`] names the field, and what it takes.
 pub fn check_value(layout: &Layout, field: &Field, value: &Value) -> Result<(), ParamError> {
     check_type(layout, field, value)?;
     match value {
@@ -95,7 +101,7 @@ fn check_bounds(layout: &Layout, field: &Field, value: f64) -> Result<(), ParamE
 }
 
 /// The bounds of a field in words, for messages.
-pub fn legal_range(field: &Field) -> String {
+pub(crate) fn legal_range(field: &Field) -> String {
     match (field.min, field.max) {
         (Some(min), Some(max)) => format!("{min} to {max}"),
         (Some(min), None) => format!("at least {min}"),
@@ -187,6 +193,9 @@ fn type_error(layout: &Layout, field: &Field, found: String) -> ParamError {
 }
 
 /// The parameter block: exactly `layout.size` bytes, padding zero. Every field has to be there, no other may be.
+///
+/// # Errors
+/// [`ParamError`] for a field that is missing, unknown, or does not take its value.
 pub fn encode(layout: &Layout, values: &BTreeMap<String, Value>) -> Result<Vec<u8>, ParamError> {
     if let Some(unknown) = values.keys().find(|name| layout.field(name).is_none()) {
         return Err(ParamError::Unknown {
@@ -232,7 +241,8 @@ fn put_whole(bytes: &mut [u8], field: &Field, index: usize, value: i64) {
 
 /// Every field of a parameter block. Padding, and what follows a text's NUL, is ignored.
 ///
-/// `NotFinite` and `Text` errors mean that the block is of the right size but holds a value that a state
+/// # Errors
+/// `NotFinite` and `Text` mean that the block is of the right size but holds a value that a state
 /// cannot: such a block is kept whole instead.
 pub fn decode(layout: &Layout, bytes: &[u8]) -> Result<BTreeMap<String, Value>, ParamError> {
     if bytes.len() != layout.size {

@@ -1,7 +1,7 @@
 //! How darktable is kept from giving one edit several pictures.
 //!
 //! Replay, the cache and every comparison of pictures need the same pixels for the same edit. What darktable does
-//! not see to by itself is seen to from outside, by its environment; `docs/adr/0010-repeatable-pixels.md` has the
+//! not do by itself is done from outside, by its environment; `docs/adr/0010-repeatable-pixels.md` has the
 //! measurements.
 
 use std::fs;
@@ -41,7 +41,7 @@ const ONE_THREAD: (&str, &str) = ("OMP_NUM_THREADS", "1");
 /// processors, and has buffers for no more.
 const TWO_THREADS: (&str, &str) = ("OMP_NUM_THREADS", "2");
 
-/// The library then keeps EXIF out of the pictures, for a darktable whose pictures are only looked at; the name is
+/// The library then keeps EXIF out of the pictures, for a darktable whose pictures nobody keeps; the name is
 /// also in `preload/exif.rs`.
 pub const WITHOUT_EXIF: (&str, &str) = ("CHEMIGRAM_WITHOUT_EXIF", "1");
 
@@ -63,6 +63,9 @@ pub(super) fn preload(folder: &Path) -> io::Result<Settings> {
 }
 
 /// What makes this darktable's pixels repeatable when it works in `folder`, where a small file is left.
+///
+/// # Errors
+/// The error of the file system, if the file cannot be left in `folder`.
 pub fn repeatable(cli: &DarktableCli, folder: &Path) -> io::Result<Settings> {
     let mut settings = if cli.takes_preload() { preload(folder)? } else { vec![ZEROS] };
     // Other C libraries take no notice of these.

@@ -16,9 +16,9 @@ use base::clock::Deadline;
 use base::error::{Coded as _, ErrorCode};
 
 /// The environment variable that names another `darktable-cli`.
-pub const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
+pub(crate) const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
 /// The oldest darktable that works, in words.
-pub const OLDEST: &str = "4.2.1";
+pub(crate) const OLDEST: &str = "4.2.1";
 const OLDEST_VERSION: Version = Version { major: 4, minor: 2, patch: 1 };
 /// `--version` takes 0.05 s; more than this is a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -64,21 +64,33 @@ pub struct DarktableCli {
 
 impl DarktableCli {
     /// The one that [`CLI_VARIABLE`] names, else the first on `PATH`; confined where possible.
+    ///
+    /// # Errors
+    /// [`RenderError`], if there is none, it does not answer, or it is too old.
     pub fn find(deadline: &Deadline) -> Result<Self, RenderError> {
         Self::find_as(Isolation::WherePossible, deadline)
     }
 
-    /// [`Self::find`], confined as told.
+    /// [`Self::find`], confined as given.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
     pub fn find_as(isolation: Isolation, deadline: &Deadline) -> Result<Self, RenderError> {
         Self::at_as(&locate()?, isolation, deadline)
     }
 
     /// Asks the program at `path` for its version, and refuses one older than [`OLDEST`]; confined where possible.
+    ///
+    /// # Errors
+    /// [`RenderError`], if it does not answer, or is too old.
     pub fn at(path: &Path, deadline: &Deadline) -> Result<Self, RenderError> {
         Self::at_as(path, Isolation::WherePossible, deadline)
     }
 
-    /// [`Self::at`], confined as told. A sandbox holds when the program tells its version in it.
+    /// [`Self::at`], confined as given. A sandbox works if the program prints its version in it.
+    ///
+    /// # Errors
+    /// As [`Self::at`].
     pub fn at_as(path: &Path, isolation: Isolation, deadline: &Deadline) -> Result<Self, RenderError> {
         let path = std::path::absolute(path).map_err(|e| RenderError::Missing(e.to_string()))?;
         let candidates = if isolation == Isolation::Off { Vec::new() } else { Sandbox::candidates() };
@@ -119,11 +131,14 @@ impl DarktableCli {
     }
 
     /// Whether it runs with a library loaded before its own.
-    pub fn takes_preload(&self) -> bool {
+    pub(crate) fn takes_preload(&self) -> bool {
         self.takes_preload
     }
 
     /// What it is confined by, or why by nothing.
+    ///
+    /// # Errors
+    /// Why it is confined by nothing, in words.
     pub fn sandbox(&self) -> Result<&Sandbox, &str> {
         self.sandbox.as_ref().map_err(String::as_str)
     }

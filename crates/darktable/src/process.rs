@@ -1,6 +1,6 @@
-//! Running a child that may hang, crash, flood or leave children behind, and still answering on time.
+//! Running a child that may hang, crash, flood or leave children behind, and still returning on time.
 //!
-//! One loop on the caller's thread does everything: it drains both pipes without blocking, looks whether the
+//! One loop on the caller's thread does everything: it drains both pipes without blocking, checks whether the
 //! child has ended, and kills its whole process group when the deadline passes. No reader thread exists that
 //! a forgotten grandchild with an open pipe could hold up.
 
@@ -17,13 +17,13 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use crate::sandbox::{Sandbox, SandboxPaths};
 use base::clock::Deadline;
 
-/// How often a running child is looked at.
+/// How often a running child is checked.
 pub(super) const TICK: Duration = Duration::from_millis(4);
 /// How long a killed child may take to die before it is left to a thread that only reaps it.
 const DEATH: Duration = Duration::from_millis(80);
 /// How much of each stream is kept: its end.
 const KEEP: usize = 64 * 1024;
-/// A line longer than this is looked at by its beginning only.
+/// Of a line longer than this only the beginning is read.
 const LINE: usize = 4 * 1024;
 /// How many watched lines are kept.
 const WATCHED: usize = 256;
@@ -87,7 +87,7 @@ pub struct Ended {
     pub watched: Vec<String>,
 }
 
-/// Why a child has no ending of its own.
+/// Why a child did not end by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The program cannot be started.
@@ -114,6 +114,9 @@ pub enum RunError {
 impl Job<'_> {
     /// Runs the child until it ends or `deadline` passes, whichever is first. Returns within about 100 ms of
     /// the deadline. When it returns, no process of the child's group is left.
+    ///
+    /// # Errors
+    /// [`RunError`], if it cannot be started, or `deadline` passes.
     pub fn run(&self, deadline: &Deadline) -> Result<Ended, RunError> {
         let started = Instant::now();
         let cut = || RunError::Cut { after: started.elapsed(), cancelled: deadline.is_cancelled() };

@@ -121,6 +121,9 @@ impl Proxies {
 
     /// A copy of `raw` for previews of `long_edge` pixels, and by how much it is smaller; `None` where none is
     /// wanted, or the raw is hardly larger than the previews.
+    ///
+    /// # Errors
+    /// [`ProxyError`] for a raw of which no smaller copy can be made.
     pub fn of(
         &self,
         raw: &RawFile,
@@ -169,6 +172,9 @@ impl Proxies {
     }
 
     /// Removes all copies.
+    ///
+    /// # Errors
+    /// The error of the file system.
     pub fn clear(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.folder) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -361,9 +367,9 @@ mod tests {
     }
 
     /// Notes which raw each request was for, and answers with a picture of that size, or an error.
-    struct Eyes(Mutex<Vec<String>>, fn(&RenderRequest<'_>) -> Result<u32, RenderError>);
+    struct Recording(Mutex<Vec<String>>, fn(&RenderRequest<'_>) -> Result<u32, RenderError>);
 
-    impl Renderer for Eyes {
+    impl Renderer for Recording {
         fn render(
             &self,
             request: &RenderRequest<'_>,
@@ -388,7 +394,7 @@ mod tests {
         let (raw, copy, other) = (file("raw"), file("copy"), file("other"));
         let state = EditState::default();
         let asked = |raw_of: &RawFile, quality, answer| {
-            let eyes = Arc::new(Eyes(Mutex::default(), answer));
+            let eyes = Arc::new(Recording(Mutex::default(), answer));
             let proxied = Proxied::new(eyes.clone(), &raw, copy.clone());
             let request = RenderRequest { raw: raw_of, state: &state, long_edge: 8, quality };
             let answer = proxied.render(&request, &Deadline::never(), &ByHand);

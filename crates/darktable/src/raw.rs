@@ -1,4 +1,4 @@
-//! Whether a raw is still the file that was taken in.
+//! Whether a raw is still the file that was ingested.
 //!
 //! A memory card mounted where another one was, or a file written over, leaves the name as it was. The bytes are
 //! what counts, and hashing them takes longer than a look at a picture that is in the cache. So what was hashed
@@ -36,10 +36,10 @@ pub(super) struct FileIdentity {
 impl FileIdentity {
     /// Of the file at `path`, through links.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        Ok(Self::told(&fs::metadata(path)?))
+        Ok(Self::of_metadata(&fs::metadata(path)?))
     }
 
-    fn told(about: &Metadata) -> Self {
+    fn of_metadata(about: &Metadata) -> Self {
         Self {
             device: about.dev(),
             inode: about.ino(),
@@ -89,7 +89,7 @@ impl RawFile {
         // A camera's clock may be ahead.
         let apart = SystemTime::now().duration_since(modified).unwrap_or_else(|ahead| ahead.duration());
         if apart > SETTLED {
-            known().insert(self.path.clone(), (FileIdentity::told(&about), hash.clone()));
+            known().insert(self.path.clone(), (FileIdentity::of_metadata(&about), hash.clone()));
         }
         Ok(hash)
     }

@@ -81,6 +81,9 @@ impl RenderPermit for ByHand {}
 /// Something that turns states into pictures. Blocking; returns soon after the deadline, whatever hangs.
 pub trait Renderer: Send + Sync {
     /// Renders one picture.
+    ///
+    /// # Errors
+    /// [`RenderError`]: no picture that can be believed was made in time.
     fn render(
         &self,
         request: &RenderRequest<'_>,

@@ -171,7 +171,7 @@ mod kernel {
     }
 
     /// Restricts the calling thread, and whatever it starts from now on, for good.
-    pub fn confine(read: &[PathBuf], write: &[&Path]) -> Result<(), Refusal> {
+    pub(crate) fn confine(read: &[PathBuf], write: &[&Path]) -> Result<(), Refusal> {
         let own = AccessFs::from_all(MOST) & !AccessFs::Execute;
         let device = AccessFs::from_file(MOST) & !AccessFs::Execute;
         Ruleset::default()
@@ -202,7 +202,7 @@ mod kernel {
         false
     }
 
-    pub fn confine(_read: &[PathBuf], _write: &[&Path]) -> Result<(), &'static str> {
+    pub(crate) fn confine(_read: &[PathBuf], _write: &[&Path]) -> Result<(), &'static str> {
         Err("only Linux has Landlock")
     }
 }

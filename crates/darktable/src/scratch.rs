@@ -44,7 +44,7 @@ pub const PICTURE: &str = "picture.png";
 pub const SERVED: &str = "picture.tif";
 /// Its name when it is to carry the history that made it.
 pub const CARRIER: &str = "picture.jpg";
-/// The largest long edge that is asked for; darktable never enlarges, so this means full size.
+/// The largest long edge that is requested; darktable never enlarges, so this means full size.
 pub const LARGEST_EDGE: u32 = 30_000;
 const PREFIX: &str = "render-";
 /// A photograph's name of more bytes is not kept: sidecars add to it.
@@ -63,6 +63,9 @@ pub struct Base {
 impl Base {
     /// Uses `folder`, and makes it if need be (mode 0700). Scratch folders that killed processes left there
     /// more than a day ago are removed.
+    ///
+    /// # Errors
+    /// [`RenderError`], if `folder` cannot be made or written.
     pub fn new(folder: &Path) -> Result<Self, RenderError> {
         let folder = std::path::absolute(folder).map_err(at(folder))?;
         let base = Self { folder, luts: None, lenses: None };
@@ -75,7 +78,7 @@ impl Base {
 
     /// The same with the folder of the LUTs that edits may name, which is made if need be.
     pub(super) fn with_luts(self, folder: &Path) -> Self {
-        // A folder that cannot be made has no LUTs, and an edit that needs one is told so.
+        // A folder that cannot be made has no LUTs, and an edit that needs one is refused.
         let _ = fs::create_dir_all(folder);
         Self { luts: std::path::absolute(folder).ok(), ..self }
     }
@@ -108,7 +111,7 @@ impl Base {
         Ok(luts::check(state, self.luts.as_deref())?)
     }
 
-    /// How darktable is told where LUTs lie.
+    /// The setting by which darktable finds LUTs.
     fn lut_setting(&self) -> Vec<OsString> {
         let setting = |folder: &PathBuf| {
             let mut setting = OsString::from(format!("{}=", luts::FOLDER_SETTING));
@@ -166,7 +169,7 @@ impl Base {
         watch: fn(&str) -> bool,
     ) -> Result<Live, RunError> {
         let hq = hq(quality);
-        // Apart from the one-shot's: darktable may write down at its end what it was told at its start.
+        // Apart from the one-shot's: darktable may write its settings at its end.
         let config = self.folder.join(format!("config-{}-server-{}", cli.version(), quality.as_str()));
         make_private(&config).map_err(|error| RunError::Watch(io::Error::other(error)))?;
         let mut args = arguments(["boot.png", "booted.png", "--width", "8", "--height", "8", "--hq", hq]);
@@ -197,7 +200,7 @@ impl Base {
             temp: folder,
             env: &env,
             sandbox: cli.sandbox().ok(),
-            // Whatever it will be asked for.
+            // Whatever it will have to render.
             reach: SandboxPaths { read: &readable, write: &[&self.scratch(), &config] },
             memory: process::memory(),
             watch,
@@ -205,7 +208,7 @@ impl Base {
     }
 }
 
-/// The colour space of pictures that are looked at.
+/// The colour space of previews.
 const LOOKING: Profile = Profile::Srgb;
 
 fn fresh(parent: &Path) -> io::Result<TempDir> {
@@ -245,7 +248,7 @@ pub struct Scratch {
     input: PathBuf,
 }
 
-/// What one run is asked for.
+/// What one run is to render.
 #[derive(Clone, Copy, Debug)]
 pub struct RenderJob<'a> {
     /// The sidecar, or `None` for darktable's own defaults.
@@ -256,13 +259,13 @@ pub struct RenderJob<'a> {
     pub quality: Quality,
     /// Whether the history that was applied is wanted too.
     pub history: History,
-    /// A file to be given away, rather than an 8-bit sRGB PNG to be looked at.
+    /// A file to export, rather than an 8-bit sRGB PNG to look at.
     pub export: Option<&'a Settings>,
     /// A Lua script in the working folder that darktable runs at its start.
     pub script: Option<&'a str>,
 }
 
-/// Where darktable is to leave the history that it applied.
+/// Where darktable is to write the history that it applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
     /// Nowhere.
@@ -276,6 +279,9 @@ pub enum History {
 impl Scratch {
     /// Makes fresh folders and puts the photograph into one under a plain name: a hard link, or a copy where a
     /// link cannot be made (another file system, another owner). darktable cannot write there.
+    ///
+    /// # Errors
+    /// [`RenderError`], if a folder cannot be made, or the photograph neither linked nor copied.
     pub fn new(base: &Base, raw: &Path) -> Result<Self, RenderError> {
         let given = fresh(&base.given()).map_err(at(&base.given()))?;
         let folder = given.path().to_owned();
@@ -285,6 +291,9 @@ impl Scratch {
     }
 
     /// [`Self::new`] for a darktable that is to write a sidecar beside the photograph, which is always a copy.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
     pub fn writable(base: &Base, raw: &Path) -> Result<Self, RenderError> {
         Self::make(base, raw, None, Path::new("in"), |from, to| fs::copy(from, to).map(drop))
     }
@@ -327,11 +336,17 @@ impl Scratch {
     }
 
     /// Writes the sidecar of the edit, under a name that darktable does not look for by itself.
+    ///
+    /// # Errors
+    /// [`RenderError`], if it cannot be written.
     pub fn write_sidecar(&self, text: &str) -> Result<PathBuf, RenderError> {
         self.write(text, "-edit.xmp")
     }
 
     /// Writes the sidecar of the edit where darktable finds it by itself when it imports the photograph.
+    ///
+    /// # Errors
+    /// [`RenderError`], if it cannot be written.
     pub fn write_sidecar_beside(&self, text: &str) -> Result<(), RenderError> {
         self.write(text, ".xmp").map(drop)
     }
@@ -346,6 +361,9 @@ impl Scratch {
     }
 
     /// Runs darktable-cli once.
+    ///
+    /// # Errors
+    /// [`RenderError`], if it cannot be started, or its time is over.
     pub fn run(
         &self,
         cli: &DarktableCli,
@@ -429,7 +447,7 @@ pub fn name_of(raw: &Path) -> String {
     own.map_or_else(|| format!("photo.{}", extension(raw).unwrap_or_default()), str::to_owned)
 }
 
-/// The extension that tells darktable what a file is, in lower case.
+/// The extension by which darktable knows what a file is, in lower case.
 fn extension(raw: &Path) -> Option<String> {
     raw.extension()
         .and_then(|e| e.to_str())

@@ -24,7 +24,7 @@ pub struct EditState {
     pub modules: Vec<Module>,
     /// Which built-in module order the pipeline follows.
     pub order: PipelineOrder,
-    /// The order in which module instances run (module, instance), where an imported edit has one of its own;
+    /// The order in which module instances run (module, instance), where an imported edit has its own;
     /// empty where [`Self::order`] says it all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sequence: Vec<(String, u32)>,

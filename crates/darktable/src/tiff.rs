@@ -1,4 +1,4 @@
-//! Directories of a TIFF file, and so of a DNG: where the tags stand and what they point to.
+//! Directories of a TIFF file, and so of a DNG: where the tags are and what they point to.
 //!
 //! Source: TIFF 6.0, section 2. Nothing is changed here, and no offset is believed before it was looked at.
 
@@ -16,7 +16,7 @@ pub struct Tiff<'a> {
 pub struct Entry {
     /// The tag.
     pub tag: u16,
-    /// Where the entry stands; its value or the place of it 8 bytes on.
+    /// Where the entry is; its value or the place of it 8 bytes on.
     pub at: usize,
     /// How many values.
     pub count: usize,

@@ -1,7 +1,7 @@
 //! The quick renderer: a `darktable-cli` that is started once and renders on request.
 //!
 //! Most of a small render's time is darktable's start: its modules, its lens database, its profiles. A script of
-//! ours, run by a stock `darktable-cli`, keeps the process alive and renders one picture a request. Each request
+//! ours, run by a stock `darktable-cli`, keeps the process alive and renders one picture per request. Each request
 //! imports the photograph with its sidecar beside it; where the photograph is the one before, darktable puts the
 //! whole sidecar in place of that one's, and does not decode the raw again.
 //!
@@ -48,7 +48,7 @@ pub struct Worker {
     base: Base,
     encode: Arc<Encoder>,
     idle: Mutex<Vec<Child>>,
-    /// Process numbers of those at work.
+    /// Process numbers of those that render.
     busy: Mutex<Vec<u32>>,
     trouble: Mutex<Breaker>,
     notes: Mutex<Vec<String>>,
@@ -106,6 +106,9 @@ impl std::fmt::Debug for Worker {
 
 impl Worker {
     /// A renderer on the same terms as [`OneShot::new`]; the first child is started by the first render.
+    ///
+    /// # Errors
+    /// As [`OneShot::new`].
     pub fn new(cli: DarktableCli, base: &Path, encode: Arc<Encoder>) -> Result<Self, RenderError> {
         let oneshot = OneShot::new(cli.clone(), base, Arc::clone(&encode))?;
         Ok(Self {
@@ -137,7 +140,7 @@ impl Worker {
         lock(&self.idle).len()
     }
 
-    /// The process numbers of these and of those at work.
+    /// The process numbers of these and of those that render.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids = lock(&self.busy).clone();
         pids.extend(lock(&self.idle).iter().filter_map(|child| child.live.pid()));
@@ -207,7 +210,7 @@ impl Worker {
             Ok(reply) => reply,
         };
         let picture = if reply.line == "done" {
-            let picture = checks::said(&reply.watched, raw)
+            let picture = checks::complaints(&reply.watched, raw)
                 .and_then(|()| checks::decoded(&scratch.output(), SERVED, request.long_edge));
             if picture.is_ok() && fs::remove_file(&output).is_ok() {
                 child.place = Some(place);

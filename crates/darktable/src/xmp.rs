@@ -17,6 +17,7 @@ use crate::order;
 use crate::params::{self, ParamError};
 use crate::state::{EditState, MaskForm, Module, Params, Shape};
 use base::error::{Coded, ErrorCode};
+use base::ids::{hex, unhex};
 
 use self::tree::MAX_ATTRIBUTES;
 pub use self::tree::MAX_BYTES;
@@ -25,9 +26,9 @@ pub use self::read::{Foreign, foreign, is_altered, read};
 pub(super) use self::read::{Item, check_known, unpack};
 
 /// History items of a sidecar.
-pub const MAX_ITEMS: usize = 500;
+pub(crate) const MAX_ITEMS: usize = 500;
 /// What a compressed block may inflate to.
-pub const MAX_INFLATED: usize = 1 << 20;
+pub(crate) const MAX_INFLATED: usize = 1 << 20;
 
 /// Attributes of one history item, of one mask form, and of everything else, as written.
 const ITEM_ATTRIBUTES: usize = 9;
@@ -57,6 +58,9 @@ const NOT_EXTRA: [&str; 15] = [
 /// Writes the sidecar of a state. `derived_from` is the file name of the raw.
 ///
 /// The text depends on nothing else, and reading and writing it again gives the same text.
+///
+/// # Errors
+/// [`XmpError`] names the module, field or form that cannot be written.
 pub fn write(state: &EditState, layouts: &Layouts, derived_from: &str) -> Result<String, XmpError> {
     check(state)?;
     let last = state.modules.len() - 1;
@@ -237,36 +241,6 @@ fn is_extra_name(local: &str) -> bool {
     local.starts_with(|c: char| c.is_ascii_alphabetic())
         && local.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !NOT_EXTRA.contains(&local)
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 15));
-    }
-    text
-}
-
-/// The bytes of a hexadecimal text of either case; `None` when it is not one.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(pairs.len());
-    for [high, low] in pairs {
-        bytes.push(digit(*high)? << 4 | digit(*low)?);
-    }
-    Some(bytes)
 }
 
 /// Why a sidecar cannot be written or read.

@@ -1,10 +1,10 @@
-//! A session's leave to change a photo: the engine's own wall, behind the gate of the loop.
+//! A session's lease on a photo: the engine's own barrier, behind the gate of the loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::error::{ErrorCode, Fault};
 
-/// A session's leave to change its photo. It is live only while its [`Lessor`] grants it; whoever holds the photo
+/// A session's permission to change its photo. It is live only while its [`Lessor`] grants it; whoever holds the photo
 /// otherwise gets `BUDGET_EXHAUSTED`, loop or no loop.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<Mutex<State>>);

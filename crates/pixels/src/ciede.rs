@@ -109,7 +109,7 @@ fn of(one: Lab, two: Lab, mean: f32) -> f32 {
     let hue = if opposite { sign * root } else { 2.0 * across / root.max(1e-12) };
 
     // The mean hue lies along the sum of the two at equal length, of a grey and a colour along the colour's. Between
-    // hues that are nearly opposite little is left of the sum, and it is told from their difference.
+    // hues that are nearly opposite little is left of the sum, and it is found from their difference.
     // Equations 12 to 15.
     let ((x1, y1), (x2, y2)) = ((a1 * c2, b1 * c2), (a2 * c1, b2 * c1));
     let (x, y) = if opposite { (sign * (y2 - y1), sign * (x1 - x2)) } else { (x1 + x2, y1 + y2) };

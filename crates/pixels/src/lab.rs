@@ -27,7 +27,7 @@ impl Lab {
     /// The matrix is sRGB to XYZ (IEC 61966-2-1) with each row divided by the white point, so that equal
     /// channels give exactly a* = b* = 0.
     #[inline(always)]
-    pub fn from_linear([r, g, b]: [f32; 3]) -> Self {
+    pub(crate) fn from_linear([r, g, b]: [f32; 3]) -> Self {
         let x = root(0.433_950 * r + 0.376_210 * g + 0.189_840 * b);
         let y = root(luminance([r, g, b]));
         let z = root(0.017_757 * r + 0.109_468 * g + 0.872_775 * b);
@@ -49,7 +49,7 @@ impl Lab {
 
 /// The linear light of an sRGB colour, 0 to 1.
 #[inline(always)]
-pub fn linear([r, g, b]: [u8; 3]) -> [f32; 3] {
+pub(crate) fn linear([r, g, b]: [u8; 3]) -> [f32; 3] {
     [decode(r), decode(g), decode(b)]
 }
 
@@ -73,7 +73,7 @@ static LINEAR: [f32; 256] = {
 
 /// Relative luminance (Rec. 709 weights) of linear light.
 #[inline(always)]
-pub fn luminance([r, g, b]: [f32; 3]) -> f32 {
+pub(crate) fn luminance([r, g, b]: [f32; 3]) -> f32 {
     0.212_673 * r + 0.715_152 * g + 0.072_175 * b
 }
 

@@ -1,19 +1,19 @@
 //! Pictures, and what is measured in them.
 //!
-//! Pictures are 8-bit sRGB, three bytes a pixel, row by row; colours are CIELAB under D65. Every sum is the same on
-//! every machine. It is a crate of its own so that it is optimized in a build for tests too.
+//! Pictures are 8-bit sRGB, three bytes per pixel, row by row; colours are CIELAB under D65. Every sum is the same on
+//! every machine. It is a separate crate so that a build for tests optimizes it too.
+#![warn(clippy::missing_errors_doc)]
 
 mod ciede;
-pub mod distance;
+mod distance;
 pub mod lab;
 pub mod metrics;
-pub mod moments;
+mod moments;
 pub mod parallel;
 mod picture;
 pub mod planes;
-pub mod resize;
 pub mod srgb;
-pub mod structure;
-pub mod tally;
+mod structure;
+mod tally;
 
 pub use picture::Picture;

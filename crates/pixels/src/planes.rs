@@ -18,7 +18,7 @@ impl std::fmt::Debug for Planes {
 }
 
 impl Planes {
-    /// Converts 8-bit sRGB, three bytes a pixel. The two halves are done at once; where they meet does not depend on
+    /// Converts 8-bit sRGB, three bytes per pixel. The two halves are done at once; where they meet does not depend on
     /// the machine, and so no sum does.
     pub fn of(rgb: &[u8]) -> Self {
         let pixels = rgb.len() / 3;

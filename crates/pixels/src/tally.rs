@@ -129,7 +129,7 @@ impl Tally {
     }
 }
 
-/// The sector of a colour, counted from red. Half planes tell it without an arc tangent; all of them are asked, so
+/// The sector of a colour, counted from red. Half planes find it without an arc tangent; all of them are asked, so
 /// that several colours are done at once.
 #[inline(always)]
 fn sector(a: f32, b: f32) -> u8 {

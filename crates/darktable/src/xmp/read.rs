@@ -1,4 +1,4 @@
-//! Reading sidecars: those that are complete, and what other darktables (and other programs) leave behind.
+//! Reading sidecars: those that are complete, and what other darktables and other programs write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -33,6 +33,9 @@ pub enum Foreign {
 /// `history_end` on do not count, and of the masks those of the last step that has any.
 ///
 /// What only describes the picture (rating, title, tags) is left out, because it is not part of an edit.
+///
+/// # Errors
+/// [`XmpError`] for a file that is no sidecar, is too large, or holds a module that cannot be read.
 pub fn read(bytes: &[u8], layouts: &Layouts) -> Result<EditState, XmpError> {
     let document = tree::parse(bytes)?;
     let top = Top::find(&document).ok_or(XmpError::NotASidecar)?;
@@ -47,6 +50,9 @@ pub fn read(bytes: &[u8], layouts: &Layouts) -> Result<EditState, XmpError> {
 
 /// Reads a sidecar of any darktable, to be rendered by `darktable` (such as `4.2.1`), and refuses what that
 /// version would drop or misread without a word.
+///
+/// # Errors
+/// [`XmpError`] as for [`read`], and for what that version would drop or misread.
 pub fn foreign(bytes: &[u8], layouts: &Layouts, darktable: &str) -> Result<Foreign, XmpError> {
     let document = tree::parse(bytes)?;
     let top = Top::find(&document).ok_or(XmpError::NotASidecar)?;
@@ -86,6 +92,9 @@ const USUAL: [&str; 9] =
 
 /// Whether darktable takes a sidecar's edit for more than its own defaults: it then fills a gap otherwise than in an
 /// edit that nobody has touched. It goes by the hashes in a sidecar; without any, by the modules that are on.
+///
+/// # Errors
+/// [`XmpError`] for a file that is no sidecar.
 pub fn is_altered(bytes: &[u8]) -> Result<bool, XmpError> {
     let document = tree::parse(bytes)?;
     let top = Top::find(&document).ok_or(XmpError::NotASidecar)?;

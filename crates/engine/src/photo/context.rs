@@ -23,7 +23,7 @@ const NOTES_HEAD: usize = 10;
 /// …and this many of their tail.
 const NOTES_TAIL: usize = 30;
 
-/// How many op-log lines and gaps are told.
+/// How many op-log lines and gaps are listed.
 const RECENT: usize = 10;
 
 /// The context of one photo, in the order in which a model should read it.
@@ -58,12 +58,18 @@ pub struct Notes {
 
 impl Workspace {
     /// The photographer's brief; empty if there is none.
+    ///
+    /// # Errors
+    /// [`PhotoError`] for a file that cannot be read, or is too large.
     pub fn brief(&self) -> Result<String, PhotoError> {
         Ok(tastes::read(&self.folder().join(BRIEF))?.unwrap_or_default())
     }
 }
 
 /// Reads the context of a photo. Missing files are empty. Long notes are shortened unless `full`.
+///
+/// # Errors
+/// As [`Workspace::brief`].
 pub fn read_context(workspace: &Workspace, tastes_dir: &Path, full: bool) -> Result<Context, PhotoError> {
     let folder = workspace.folder();
     let brief = workspace.brief()?;

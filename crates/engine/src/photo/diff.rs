@@ -142,7 +142,7 @@ pub fn diff(a: &EditState, b: &EditState) -> Vec<Change> {
     changes
 }
 
-/// For each module of `b` its place in `a`. Masked instances are renumbered as others come and go: they are told by
+/// For each module of `b` its place in `a`. Masked instances are renumbered as others come and go: they are recognised by
 /// move and mask first, by number only when that leaves no other.
 fn partners(a: &EditState, b: &EditState) -> Vec<Option<usize>> {
     let mut free: Vec<bool> = vec![true; a.modules.len()];
@@ -358,7 +358,7 @@ fn mask_words(blend: Option<&Blend>, masks: &BTreeMap<i32, &MaskForm>) -> Option
     Some(format!("{}{}", parts.join(" and "), if blend.combine & 1 == 1 { ", inverted" } else { "" }))
 }
 
-/// Both values in words, with as many digits as it takes to tell them apart.
+/// Both values in words, with enough digits to distinguish them.
 fn values(before: Option<&Value>, after: Option<&Value>) -> (Option<String>, Option<String>) {
     if let (Some(Value::Float(a)), Some(Value::Float(b))) = (before, after) {
         for digits in [2, 4] {

@@ -26,7 +26,7 @@ pub enum PhotoError {
     /// There is no such photo in the library.
     #[error("there is no photo `{id}` in {}", library.display())]
     NoPhoto {
-        /// The id asked for.
+        /// The id.
         id: PhotoId,
         /// Where it was looked for.
         library: PathBuf,
@@ -71,7 +71,7 @@ pub enum PhotoError {
         /// Where it is.
         found: Hash,
     },
-    /// A branch of a session that is taken up again was moved by somebody else.
+    /// A branch of a session that is resumed was moved by somebody else.
     #[error("branch `{branch}` was moved since the session was interrupted: {}", moved_since(found.as_ref(), to.as_ref()))]
     MovedSince {
         /// The photo.
@@ -83,7 +83,7 @@ pub enum PhotoError {
         /// Where the session needs it; `None` if it is to make it.
         to: Option<Hash>,
     },
-    /// A branch or tag of that name, or one in its way, stands already.
+    /// A branch or tag of that name, or one in its way, exists already.
     #[error("{0}")]
     RefTaken(String),
     /// Another process, or another part of this one, holds the workspace.
@@ -97,7 +97,7 @@ pub enum PhotoError {
     /// The caller may not do this.
     #[error("{0}")]
     Denied(String),
-    /// A session has no live leave to change the workspace.
+    /// A session has no live lease.
     #[error(transparent)]
     Lease(Fault),
     /// The raw is in the library already.
@@ -108,7 +108,7 @@ pub enum PhotoError {
         /// The photo that has it.
         id: PhotoId,
     },
-    /// The id asked for belongs to another photo.
+    /// The given id belongs to another photo.
     #[error("the id `{id}` belongs to another photo")]
     IdTaken {
         /// The id.
@@ -156,14 +156,6 @@ impl PhotoError {
     /// Wraps what the file system said.
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_owned(), source }
-    }
-
-    /// The error as a model reads it; a refusal by the budget keeps its own particulars.
-    pub fn to_fault(&self) -> Fault {
-        match self {
-            Self::Lease(fault) => fault.clone(),
-            other => other.into(),
-        }
     }
 }
 

@@ -69,7 +69,7 @@ pub struct Correction {
     /// Columns and rows that shapes were placed by, as those of the picture on show; 0x0 if they were not known.
     pub placed_by: StoredSize,
     /// Commits whose shapes, spots or straightening were placed by them. They look as they always did, but not as
-    /// they were asked for.
+    /// they were meant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub misplaced: Vec<Hash>,
 }

@@ -1,6 +1,6 @@
 //! Proving a photo's folder whole, or listing each damage with what to do about it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -13,8 +13,8 @@ use crate::photo::error::PhotoError;
 use crate::photo::gaps::{self, Gap};
 use crate::photo::jsonl;
 use crate::photo::objects::{Commit, Kind};
-use crate::photo::op::Operation;
-use crate::photo::oplog::{self, OpLine};
+use crate::photo::oplog::{self, Moves, OpLine};
+use crate::photo::positions::BASELINE;
 use crate::photo::proposals;
 use crate::photo::refs::{Head, RefKind};
 use crate::photo::workspace::Workspace;
@@ -80,18 +80,25 @@ impl FsckReport {
 /// What to do about most of it.
 pub const BACKUP: &str = "restore it from a backup";
 
+/// What to do where the op-log and the file of a ref differ.
+const NEXT: &str = "the next command that changes the photo brings its file and the op-log together";
+
 impl Workspace {
     /// Checks everything: each object against its name, each commit's parents and state, each ref, HEAD, the
-    /// lines of every log, and the raw against its hash. Writes nothing. Fails only if the folder cannot be read at all.
+    /// lines of every log, and the raw against its hash. Writes nothing.
+    ///
+    /// # Errors
+    /// [`PhotoError`] only if the folder cannot be read at all.
     pub fn fsck(&self) -> Result<FsckReport, PhotoError> {
         let mut report = FsckReport::default();
         let good_states = self.check_states(&mut report)?;
         let commits = self.check_commits(&good_states, &mut report)?;
         let log = check_lines::<OpLine>(self.folder(), oplog::FILE, &mut report)?;
         report.log_lines = log.len();
-        let log = Log::of(&log, &mut report);
+        let log = Moves::of(&log);
+        check_gaps(&log, &mut report);
         self.check_refs(&commits, &log, &mut report)?;
-        self.check_head(&log, &mut report);
+        self.check_head(&log.heads, &mut report);
         check_lines::<Gap>(self.folder(), gaps::FILE, &mut report)?;
         check_lines::<serde_json::Value>(self.folder(), proposals::FILE, &mut report)?;
         self.check_raw(&mut report);
@@ -154,10 +161,11 @@ impl Workspace {
         Ok(known)
     }
 
+    /// The files of the refs, as they are.
     fn check_refs(
         &self,
         commits: &HashSet<Hash>,
-        log: &Log<'_>,
+        log: &Moves<'_>,
         report: &mut FsckReport,
     ) -> Result<(), PhotoError> {
         let mut there = HashSet::new();
@@ -167,25 +175,28 @@ impl Workspace {
             for name in names {
                 let what = format!("{kind} `{name}`");
                 let full = kind.full(&name);
-                let (logged, remedy) = log.remedy(&full);
+                let last = log.last(&full);
+                let logged = last.and_then(|line| line.after.as_ref());
+                let remedy = if logged.is_some() { NEXT } else { BACKUP };
                 match self.refs().read(kind, &name) {
                     Ok(Some(hash)) if commits.contains(&hash) => {
                         report.refs += 1;
-                        let baseline = full == BASELINE && hash == *self.baseline();
-                        log.compare(&full, Some(&hash), baseline, &remedy, report);
+                        if last.is_some() || full != BASELINE || hash != *self.baseline() {
+                            compare(&full, Some(&hash), last, report);
+                        }
                     }
                     Ok(Some(hash)) => {
-                        let remedy = if logged == Some(&hash) { BACKUP } else { &remedy };
+                        let remedy = if logged == Some(&hash) { BACKUP } else { remedy };
                         report.damage(what, format!("its commit {hash} is missing or damaged"), remedy)
                     }
-                    Ok(None) => report.damage(what, "it cannot be read", &remedy),
-                    Err(e) => report.damage(what, reason(&e), &remedy),
+                    Ok(None) => report.damage(what, "it cannot be read", remedy),
+                    Err(e) => report.damage(what, reason(&e), remedy),
                 }
                 there.insert(full);
             }
         }
-        for full in log.last.keys().filter(|full| !there.contains(**full)) {
-            log.compare(full, None, false, &log.remedy(full).1, report);
+        for full in log.refs.keys().filter(|full| !there.contains(**full)) {
+            compare(full, None, log.last(full), report);
         }
         if !commits.contains(self.baseline()) {
             let problem = format!("its commit {} is missing or damaged", self.baseline());
@@ -196,14 +207,35 @@ impl Workspace {
         Ok(())
     }
 
-    fn check_head(&self, log: &Log<'_>, report: &mut FsckReport) {
+    /// The file HEAD, as it is.
+    fn check_head(&self, logged: &[Head], report: &mut FsckReport) {
         let remedy = &format!("switch to a branch, such as `chemigram checkout {} main`", self.id());
-        match (self.head(), self.head_commit()) {
-            (Err(e), _) | (_, Err(e)) => report.damage("HEAD", reason(&e), remedy),
-            (Ok(Head::Detached(commit)), _) if self.commit(&commit).is_err() => {
-                report.damage("HEAD", format!("its commit {commit} is missing or damaged"), remedy);
+        let head = match self.refs().head() {
+            Ok(head) => head,
+            Err(e) => return report.damage("HEAD", reason(&e), remedy),
+        };
+        let commit = match &head {
+            Head::Detached(commit) => Some(commit.clone()),
+            Head::Branch(branch) => self.refs().read(RefKind::Branch, branch).ok().flatten(),
+        };
+        match (commit, &head) {
+            (None, Head::Branch(branch)) => {
+                let problem = format!("it follows the branch `{branch}`, which does not exist");
+                return report.damage("HEAD", problem, remedy);
             }
-            (Ok(head), _) => log.compare_head(&head, remedy, report),
+            (Some(commit), Head::Detached(_)) if self.commit(&commit).is_err() => {
+                return report.damage("HEAD", format!("its commit {commit} is missing or damaged"), remedy);
+            }
+            _ => {}
+        }
+        let mut logged = logged.iter().rev();
+        if logged.next() == Some(&head) {
+            return;
+        }
+        if logged.next() == Some(&head) {
+            report.note("HEAD", "its file is behind its last line (`checkout`) in the op-log", NEXT);
+        } else {
+            report.damage("HEAD", "no line of the op-log explains where it is", remedy);
         }
     }
 
@@ -245,38 +277,21 @@ impl Workspace {
         }
     }
 
-    /// The path within the photo's folder, as it is told.
+    /// The path within the photo's folder, for messages.
     pub fn relative(&self, path: &Path) -> String {
         path.strip_prefix(self.folder()).unwrap_or(path).display().to_string()
     }
 }
 
-/// The tag that ingest makes, of which no line tells.
-const BASELINE: &str = "refs/tags/baseline";
-
-/// What the op-log says of each ref: every one moves from where the line before left it.
-struct Log<'a> {
-    /// The last line about each branch and tag.
-    last: BTreeMap<&'a str, &'a OpLine>,
-    /// Where HEAD went, in order.
-    heads: Vec<Head>,
-}
-
-impl<'a> Log<'a> {
-    fn of(lines: &'a [OpLine], report: &mut FsckReport) -> Self {
-        let mut log = Self { last: BTreeMap::new(), heads: Vec::new() };
+/// Every line moves its ref from where the one before left it.
+fn check_gaps(log: &Moves<'_>, report: &mut FsckReport) {
+    for lines in log.refs.values() {
+        let mut last: Option<&OpLine> = None;
         for line in lines {
-            if let Operation::Checkout { branch } = &line.op {
-                log.heads.extend(
-                    branch.clone().map(Head::Branch).or_else(|| line.after.clone().map(Head::Detached)),
-                );
-                continue;
-            }
-            // A line is written before its ref is: where a crash came between, the ref is where it was.
-            let known = match log.last.insert(&line.reference, line) {
-                Some(last) => line.before == last.after || line.before == last.before,
-                None => line.before.is_none(),
-            };
+            // Earlier builds took a line for void where a crash had come between it and the ref's file.
+            let known = last.map_or(line.before.is_none(), |last| {
+                line.before == last.after || line.before == last.before
+            });
             if !known {
                 let problem = format!(
                     "lines are missing before `{}` of {:.0}: {} was not at {}",
@@ -287,48 +302,28 @@ impl<'a> Log<'a> {
                 );
                 report.damage(oplog::FILE, problem, BACKUP);
             }
-        }
-        log
-    }
-
-    /// Where the log has a ref, and how it gets there.
-    fn remedy(&self, full: &str) -> (Option<&Hash>, String) {
-        let at = self.last.get(full).and_then(|line| line.after.as_ref());
-        let write =
-            |at| format!("the op-log has it at {at}: write that, and a line end, into its file {full}");
-        (at, at.map_or_else(|| BACKUP.to_owned(), write))
-    }
-
-    /// Holds a ref against its last line.
-    fn compare(&self, full: &str, now: Option<&Hash>, unlogged: bool, remedy: &str, report: &mut FsckReport) {
-        match self.last.get(full) {
-            Some(line) if line.after.as_ref() == now => {}
-            Some(line) if line.before.as_ref() == now => {
-                let problem = format!("its last line about {full} (`{}`) did not come into effect", line.op);
-                report.note(oplog::FILE, problem, "repeat it if it is still wanted");
-            }
-            Some(line) => {
-                let (now, then) = (place(now), place(line.after.as_ref()));
-                let problem = format!("{full} is at {now}, and its last line leaves it at {then}");
-                report.damage(oplog::FILE, problem, remedy);
-            }
-            None if unlogged => {}
-            None => report.damage(oplog::FILE, format!("no log line mentions {full}"), BACKUP),
+            last = Some(line);
         }
     }
+}
 
-    fn compare_head(&self, head: &Head, remedy: &str, report: &mut FsckReport) {
-        let first = "main".parse().ok().map(Head::Branch);
-        let mut went = self.heads.iter().rev().chain(&first);
-        if went.next() == Some(head) {
-            return;
+/// Holds the file of a ref against its last line.
+fn compare(full: &str, file: Option<&Hash>, last: Option<&OpLine>, report: &mut FsckReport) {
+    match last {
+        Some(line) if line.after.as_ref() == file => {}
+        Some(line) if line.before.as_ref() == file => {
+            report.note(
+                full,
+                format!("its file is behind its last line (`{}`) in the op-log", line.op),
+                NEXT,
+            );
         }
-        if went.next() == Some(head) {
-            let problem = "its last line about HEAD (`checkout`) did not come into effect";
-            report.note(oplog::FILE, problem, "repeat it if it is still wanted");
-        } else {
-            report.damage("HEAD", "no line of the op-log explains where it is", remedy);
+        Some(line) => {
+            let (file, then) = (place(file), place(line.after.as_ref()));
+            let problem = format!("{full} is at {file}, and its last line leaves it at {then}");
+            report.damage(oplog::FILE, problem, NEXT);
         }
+        None => report.damage(oplog::FILE, format!("no log line mentions {full}"), NEXT),
     }
 }
 
@@ -512,7 +507,7 @@ mod tests {
         for lost in 0..lines.len() {
             let mut fewer = lines.clone();
             fewer.remove(lost);
-            // As an earlier build wrote them: without a hash that tells.
+            // As an earlier build wrote them: without a hash.
             let plain = |line: &&str| line.split(",\"own_sha256\"").next().unwrap().to_owned() + "}\n";
             for text in [fewer.join("\n") + "\n", fewer.iter().map(plain).collect()] {
                 photo.write("log.jsonl", &text);
@@ -522,24 +517,24 @@ mod tests {
         }
         photo.write("log.jsonl", &log);
 
-        // A branch that is gone is made again as the finding says, and a damaged ref written.
-        let tip = photo.tip("last");
-        fs::remove_file(photo.workspace.folder().join("refs/heads/last")).unwrap();
-        let report = photo.workspace.fsck().unwrap();
-        assert!(report.is_whole(), "{:?}", report.damages);
-        assert!(report.notes[0].problem.contains("did not come into effect"));
-        photo.person().create_branch(&name("last"), &tip).unwrap();
-        photo.write("refs/heads/last", "nonsense");
-        let damage = photo.workspace.fsck().unwrap().damages.remove(0);
-        assert!(damage.remedy.contains(tip.as_str()) && damage.remedy.contains("refs/heads/last"));
-        photo.write("refs/heads/last", &format!("{tip}\n"));
-        let main = photo.tip("main");
-        fs::remove_file(photo.workspace.folder().join("refs/heads/main")).unwrap();
-        let damages = photo.workspace.fsck().unwrap().damages;
-        let told = |damage: &Finding| damage.remedy.contains(main.as_str());
-        assert!(damages.iter().any(told), "{damages:?}");
-        photo.write("refs/heads/main", &format!("{main}\n"));
-        assert!(photo.workspace.fsck().unwrap().is_whole());
+        // Taking the lock does what the findings say.
+        for (file, found) in [("last", None), ("main", None), ("last", Some("nonsense")), ("main", Some("x"))]
+        {
+            let (tip, path) = (photo.tip(file), format!("refs/heads/{file}"));
+            match found {
+                Some(text) => photo.write(&path, text),
+                None => fs::remove_file(photo.workspace.folder().join(&path)).unwrap(),
+            }
+            let report = photo.workspace.fsck().unwrap();
+            assert!(!(report.damages.is_empty() && report.notes.is_empty()), "{path}");
+            assert!(
+                report.damages.iter().chain(&report.notes).all(|found| found.remedy == NEXT),
+                "{report:?}"
+            );
+            drop(photo.person());
+            assert_eq!(photo.read(&path), format!("{tip}\n"));
+            assert!(photo.workspace.fsck().unwrap().is_whole());
+        }
     }
 
     #[test]

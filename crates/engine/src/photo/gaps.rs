@@ -55,7 +55,7 @@ fn uncategorized() -> String {
     "uncategorized".into()
 }
 
-/// A gap as it stands in the file.
+/// A gap as the file has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gap {
     /// When (UTC).
@@ -92,6 +92,9 @@ pub struct RankedGap {
 
 impl Workspace {
     /// The last `limit` gaps, newest first.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`].
     pub fn gaps(&self, limit: usize) -> Result<Vec<Gap>, PhotoError> {
         let mut gaps: Vec<Gap> = jsonl::tail(&self.folder().join(FILE), limit)?;
         gaps.reverse();
@@ -101,6 +104,9 @@ impl Workspace {
 
 impl Writer {
     /// Writes a gap down. A correction is a new one. Repeating a call that a crash cut leaves one.
+    ///
+    /// # Errors
+    /// [`PhotoError::Lease`] without a live lease, [`PhotoError::Invalid`] for a report without sense.
     pub fn log_gap(&mut self, report: GapReport, snapshot: Option<&Hash>) -> Result<Gap, PhotoError> {
         self.check_lease()?;
         check(&report)?;

@@ -1,4 +1,4 @@
-//! Throwing away what no name leads to: by hand only, and first as a rehearsal.
+//! Deleting what no ref leads to: only when a person runs it, and with a dry run.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,7 +17,7 @@ use base::ids::Hash;
 /// What `gc` removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GcReport {
-    /// Whether it was a rehearsal.
+    /// Whether nothing was removed.
     pub dry_run: bool,
     /// Commits that no ref leads to.
     pub commits: Vec<Hash>,
@@ -59,7 +59,10 @@ impl Workspace {
 
 impl Writer {
     /// Removes commits and states that no ref leads to, and temporary files that a crash left. With `dry_run`
-    /// it only says which. Refuses while anything that a ref leads to is damaged. For a person only.
+    /// it only says which. For a person only.
+    ///
+    /// # Errors
+    /// [`PhotoError::Damaged`] while anything that a ref leads to is damaged.
     pub fn gc(&mut self, dry_run: bool) -> Result<GcReport, PhotoError> {
         self.person_only("delete unreachable commits")?;
         let workspace = self.workspace();

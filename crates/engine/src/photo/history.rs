@@ -1,4 +1,4 @@
-//! Looking back: the ancestry of a commit, the op-log, and where the photo stands.
+//! Looking back: the ancestry of a commit, the op-log, and the photo's status.
 
 use std::collections::HashMap;
 
@@ -37,14 +37,14 @@ pub struct LogEntry {
     pub refs: Vec<String>,
 }
 
-/// Where a photo stands.
+/// HEAD, branches, tags and what is pending.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     /// The photo.
     pub photo: PhotoId,
     /// What HEAD says.
     pub head: Head,
-    /// The commit that HEAD stands for.
+    /// The commit that HEAD leads to.
     pub commit: Hash,
     /// Its edit.
     pub state: Hash,
@@ -70,6 +70,9 @@ impl Workspace {
     /// The commits from `from` back to the baseline by first parents, newest first, at most `limit`. Time and
     /// author come from the op-log; where equal edits were made several times, from the line of the branch
     /// that `from` names, else from the first.
+    ///
+    /// # Errors
+    /// [`PhotoError`], if `from` names no commit, or one behind it is damaged.
     pub fn log(&self, from: &str, limit: usize) -> Result<Vec<LogEntry>, PhotoError> {
         let mut next = Some(self.resolve(from)?);
         let short = from.strip_prefix(RefKind::Branch.prefix()).unwrap_or(from);
@@ -113,13 +116,19 @@ impl Workspace {
     }
 
     /// The last `limit` lines of the op-log, newest first: every mutation on every ref, as it happened.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`].
     pub fn recent_operations(&self, limit: usize) -> Result<Vec<OpLine>, PhotoError> {
         let mut lines: Vec<OpLine> = jsonl::tail(&self.folder().join(oplog::FILE), limit)?;
         lines.reverse();
         Ok(lines)
     }
 
-    /// Where the photo stands.
+    /// The photo's status.
+    ///
+    /// # Errors
+    /// [`PhotoError`], if HEAD or a commit behind it is damaged.
     pub fn status(&self) -> Result<Status, PhotoError> {
         let commit = self.head_commit()?;
         let state_hash = self.commit(&commit)?.state;

@@ -69,6 +69,9 @@ pub struct OldModule {
 }
 
 /// Reads a sidecar for `raw` and proves that it renders to the same pixels. Changes nothing.
+///
+/// # Errors
+/// [`PhotoError::Sidecar`] names what cannot be taken over; [`PhotoError::NotTheSame`] where the pixels differ.
 pub fn read_sidecar(sidecar: &[u8], raw: &Path, judge: &Judge<'_>) -> Result<ImportedEdit, PhotoError> {
     let version = judge.cli.version();
     let (state, completed) = match xmp::foreign(sidecar, judge.layouts, version)? {
@@ -143,7 +146,7 @@ const CLIP: i64 = 0;
 
 /// Each edit of a raw without highlight reconstruction, with each that darktable may add to it: as it does by default to a
 /// photo that nobody has touched, and by clipping. By which signs it chooses differs between 4.2.1 and 5.0.1, so the
-/// likelier one comes first and the pixels tell. No other module hangs on that, and a state knows nothing of it.
+/// likelier one comes first and the pixels decide. No other module depends on that, and a state knows nothing of it.
 fn with_highlights(
     states: Vec<EditState>,
     altered: bool,
@@ -181,7 +184,7 @@ fn unlike(theirs: &Picture, ours: &Picture) -> Option<String> {
     Some(format!("{share:.2} % of the colour values differ, by {most} of 255 at most"))
 }
 
-/// The sidecar that lies beside a raw: `NAME.EXT.xmp`, or `NAME.xmp`.
+/// The sidecar beside a raw: `NAME.EXT.xmp`, or `NAME.xmp`.
 pub fn sidecar_beside(raw: &Path) -> Option<PathBuf> {
     let mut full = raw.as_os_str().to_owned();
     full.push(".xmp");
@@ -190,6 +193,9 @@ pub fn sidecar_beside(raw: &Path) -> Option<PathBuf> {
 
 impl Writer {
     /// Records an imported edit as a commit on `branch`, which is made at the baseline if it is not there.
+    ///
+    /// # Errors
+    /// As [`Writer::record_edit`].
     pub fn import_edit(
         &mut self,
         branch: &RefName,

@@ -45,12 +45,12 @@ pub struct IngestOptions {
     pub brief: Option<String>,
 }
 
-/// A photo that was taken in.
+/// A photo that was ingested.
 #[derive(Clone, Debug)]
 pub struct Ingested {
     /// It.
     pub workspace: Workspace,
-    /// A sidecar that lies beside the raw. It was left alone: the baseline is darktable's own.
+    /// A sidecar beside the raw. It was ignored: the baseline is darktable's own.
     pub foreign_sidecar: Option<PathBuf>,
     /// What a person should know about the file, in sentences.
     pub remarks: Vec<String>,
@@ -60,7 +60,9 @@ pub struct Ingested {
 /// lies) and answers with darktable's default edit and its version. The folder is built beside its place and
 /// renamed into it at the end, so that a crash leaves no half photo.
 ///
-/// A raw that is there already is [`PhotoError::AlreadyIngested`], which carries its id.
+/// # Errors
+/// [`PhotoError::AlreadyIngested`] carries the id; [`PhotoError::BadRaw`] for a file that is no photo;
+/// [`PhotoError::IdTaken`]; [`PhotoError::Baseline`], if darktable cannot open it.
 pub fn ingest(
     library: &Library,
     raw: &Path,
@@ -77,7 +79,7 @@ pub fn ingest(
     let name = link(&original, &folder.path().join("raw"))?;
     let linked = RawFile { path: folder.path().join("raw").join(&name), sha256: sha256.clone() };
     let told = ask(&linked.path).map_err(|e| undecoded(raw, e))?;
-    // What darktable told must be of the bytes that were hashed.
+    // What darktable said must be about the bytes that were hashed.
     linked.prove()?;
     let baseline = first_commit(folder.path(), &told.state, &sha256)?;
     let kind = kind_of(&original);
@@ -143,7 +145,7 @@ fn check_raw(raw: &Path) -> Result<PathBuf, PhotoError> {
 }
 
 /// What darktable says of a raw that it cannot open, under the name by which the raw was given. Of what its
-/// decoders say the last words are for people; before them stand places in their source.
+/// decoders say the last words are for people; before them are places in their source.
 fn undecoded(raw: &Path, error: RenderError) -> PhotoError {
     if let RenderError::Untold { what, .. } = &error {
         let reason = format!("darktable does not report its {what}");
@@ -165,7 +167,7 @@ fn refuse_known(library: &Library, raw: &Path, sha256: &Hash) -> Result<(), Phot
     }
 }
 
-/// A folder for the photo in the making, locked so that it is told from one that a crash left; those are
+/// A folder for the photo in the making, locked to distinguish it from one that a crash left; those are
 /// swept away on this occasion.
 fn begin(library: &Library) -> Result<(tempfile::TempDir, Lock), PhotoError> {
     let root = library.root();

@@ -1,5 +1,5 @@
-//! Append-only files of one JSON value a line, read with patience: a line that a crash tore is skipped and
-//! reported, never a reason to refuse the rest.
+//! Append-only files of one JSON value per line. A line that a crash tore is skipped and reported, never a reason to
+//! refuse the rest.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -34,9 +34,18 @@ pub(super) struct BadLine {
 /// Appends one value, synced, under a hash of it and of the line before it.
 pub(super) fn append(path: &Path, value: &impl Serialize) -> Result<(), PhotoError> {
     let line = serde_json::to_string(value).map_err(|e| PhotoError::Invalid(e.to_string()))?;
-    let before = ending(path, |bytes| filled(bytes).count() > 1)?;
-    let line = seal::seal(filled(&before).last().unwrap_or_default(), &line);
+    let line = seal::seal(&last_line(path)?, &line);
     durable::append_line(path, &line).map_err(PhotoError::io("append to", path))
+}
+
+/// The value at the very end; `None` if there is none, or its line is torn or damaged.
+pub(super) fn last<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PhotoError> {
+    Ok(read_line(&last_line(path)?).ok())
+}
+
+fn last_line(path: &Path) -> Result<Vec<u8>, PhotoError> {
+    let bytes = ending(path, |bytes| filled(bytes).count() > 1)?;
+    Ok(filled(&bytes).last().unwrap_or_default().to_vec())
 }
 
 /// Reads the whole file; a missing one is empty.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::photo::op::Operation;
-use crate::vocabulary::{ApplyRequest, Binding, Bound, PhotoFacts, Vocabulary, VocabularyError};
+use crate::vocabulary::bindings::{Binding, Bound};
+use crate::vocabulary::{ApplyRequest, PhotoFacts, Vocabulary, VocabularyError};
 use darktable::baseline::FileFacts;
 use darktable::layout::Layouts;
 use darktable::state::EditState;
@@ -59,11 +60,14 @@ pub struct LayerReport {
     pub lens: Option<String>,
     /// What was applied, in order.
     pub applied: Vec<String>,
-    /// The layers that were asked for and for which nothing fits.
+    /// The requested layers for which nothing fits.
     pub nothing_for: Vec<&'static str>,
 }
 
 /// Applies the layers to a state. Doing it again changes nothing.
+///
+/// # Errors
+/// [`VocabularyError`] as for each move.
 pub fn bind_layers(
     layers: &Layers,
     state: &EditState,

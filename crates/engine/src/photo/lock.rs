@@ -1,5 +1,5 @@
-//! The exclusive lock on a photo's folder: a system file lock, so that it goes with the process that holds it,
-//! and a text in the locked file that says who that is.
+//! The exclusive lock on a photo's folder: a system file lock, which ends with the process that holds it, and
+//! a text in the locked file that says who that is.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -68,7 +68,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Best effort: a text that stays behind is told from a holder by trying the lock.
+        // Best effort: whether a text that stays behind means anything, trying the lock tells.
         let _ = self.0.set_len(0);
         let _ = self.0.unlock();
     }

@@ -3,7 +3,8 @@
 //! Edits are immutable, content-addressed states; commits give them ancestry; refs give commits names.
 //! Reading needs nothing but the folder ([`Workspace`]). Changing needs the exclusive lock and an
 //! [`Authority`], both held by a [`Writer`]; every mutation checks the authority first, then writes content,
-//! then the op-log line, and the ref last, so that a kill at any moment leaves a whole workspace.
+//! and then the op-log line, by which it is in effect, so that a kill at any moment leaves a whole workspace.
+//! The files of refs and HEAD follow the op-log.
 //!
 //! Rejected: a git repository underneath (its commits carry time and author, so equal edits would have
 //! unequal hashes) and a database (a person could not read it).
@@ -24,6 +25,7 @@ mod lock;
 mod objects;
 mod op;
 mod oplog;
+mod positions;
 mod proposals;
 mod refs;
 mod tastes;

@@ -31,7 +31,7 @@ pub struct Commit {
 
 impl Commit {
     /// The canonical form: compact JSON with sorted keys.
-    pub fn canonical(&self) -> Result<Vec<u8>, PhotoError> {
+    pub(crate) fn canonical(&self) -> Result<Vec<u8>, PhotoError> {
         let invalid = |e: serde_json::Error| PhotoError::Invalid(format!("the operation is not JSON: {e}"));
         let mut value = serde_json::to_value(self).map_err(invalid)?;
         value.sort_all_objects();
@@ -135,8 +135,7 @@ impl<'a> Objects<'a> {
         self.put(Kind::Commit, canonical)
     }
 
-    /// Stores bytes under their name. What stands there whole is left alone; what stands there damaged is
-    /// replaced.
+    /// Stores bytes under their name. An object that is there already is left alone, unless it is damaged.
     fn put(self, kind: Kind, bytes: &[u8]) -> Result<Hash, PhotoError> {
         let hash = Hash::of(bytes);
         if self.exists(kind, &hash) && self.read(kind, &hash).is_ok() {
@@ -175,7 +174,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// The hash that a path `…/ab/cdef…` stands for.
+/// The hash that a path `…/ab/cdef…` spells.
 fn name_of(path: &Path) -> Option<Hash> {
     let shard = path.parent()?.file_name()?.to_str()?;
     format!("{shard}{}", path.file_name()?.to_str()?).parse().ok()

@@ -17,7 +17,7 @@ use darktable::state::EditState;
 const COLUMNS: usize = 120;
 
 /// One thing that was done. The first group makes commits and is part of their hashes, so it holds nothing
-/// of time, place or author; the second only moves names about and stands in the op-log alone.
+/// of time, place or author; the second only moves names, and is in the op-log alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Operation {
@@ -42,13 +42,13 @@ pub enum Operation {
     ApplyLook {
         /// The look's name.
         look: String,
-        /// Where it acts, as it was asked for; everywhere if absent.
+        /// Where it acts, as it was given; everywhere if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mask: Option<serde_json::Value>,
         /// 0…1.
         strength: f64,
     },
-    /// Spots retouched or taken back.
+    /// Spots retouched or removed.
     ApplySpot {
         /// The spots, each with its source.
         spots: Vec<Spot>,
@@ -74,7 +74,7 @@ pub enum Operation {
     Snapshot,
     /// The attempt was given up; the commit holds the baseline's state.
     Abandon,
-    /// A protocol took an attempt back; the commit holds the state that the attempt began from.
+    /// A protocol undid an attempt; the commit holds the state that the attempt began from.
     Rollback {
         /// The commit that it began from.
         to: Hash,
@@ -112,7 +112,7 @@ pub enum Operation {
 pub struct AppliedMove {
     /// `multi_priority` of the module instance that holds it.
     pub instance: u32,
-    /// Where it acts, as it was asked for; everywhere if absent.
+    /// Where it acts, as it was given; everywhere if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<serde_json::Value>,
     /// darktable's name of the module.
@@ -128,7 +128,7 @@ pub struct AppliedMove {
 /// One region of a batch as it was applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RegionRecord {
-    /// Where it is, as it was asked for.
+    /// Where it is, as it was given.
     pub mask: serde_json::Value,
     /// The same in a few words.
     pub mask_summary: String,
@@ -205,6 +205,9 @@ impl fmt::Display for Operation {
 
 impl Operation {
     /// Applies a move, a look or a saved style of the vocabulary: the new state, and what was done.
+    ///
+    /// # Errors
+    /// [`VocabularyError`] as for [`Vocabulary::apply`].
     pub fn apply(
         request: &ApplyRequest<'_>,
         vocabulary: &Vocabulary,
@@ -318,7 +321,7 @@ fn settings(entry: Option<&Move>, values: &BTreeMap<String, f64>) -> BTreeMap<St
 }
 
 impl AppliedMove {
-    /// The record of a move that was applied: `entry` is the move, `mask` what was asked for.
+    /// The record of a move that was applied: `entry` is the move, `mask` the one given.
     pub fn of(entry: &Move, applied: &Applied, mask: Option<&MaskSpec>) -> Self {
         Self {
             instance: applied.instance,

@@ -1,5 +1,7 @@
-//! The op-log: one line a mutation, with who, when, and in which call.
+//! The op-log: one line per mutation, with who, when, and in which call. A mutation is made when its line is on the
+//! disk: refs and HEAD only repeat what the lines say.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -7,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::photo::error::PhotoError;
 use crate::photo::jsonl;
 use crate::photo::op::Operation;
+use crate::photo::refs::Head;
 use base::ids::Hash;
 
 /// Its file in a photo's folder.
 pub(super) const FILE: &str = "log.jsonl";
 
-/// How far back a repeated line is looked for. A call makes one or two lines, so a repeat after a crash is
-/// among the last few; looking further would make an edit dearer as the history grows.
+/// How far back the line of a repeated call is looked for. A call makes one or two lines.
 const LOOK_BACK: usize = 8;
 
 /// One line of the op-log.
@@ -41,34 +43,58 @@ pub struct OpLine {
     pub label: String,
 }
 
-/// Appends `line`, unless the same mutation stands there already because a crash came between it and the ref.
-/// Returns whether it was appended.
-pub(super) fn append(folder: &Path, line: &OpLine) -> Result<bool, PhotoError> {
-    let recent = recent(folder)?;
-    let same_end =
-        |old: &OpLine| old.by == line.by && old.reference == line.reference && old.after == line.after;
-    let repeated = match line.call {
-        // What the call did was taken back since, if another line about the ref follows it.
-        Some(_) => recent
-            .iter()
-            .rfind(|old| old.reference == line.reference)
-            .is_some_and(|old| old.call == line.call && same_end(old)),
-        // Without a call number only the very last line can be a repeat: had its ref moved, the same move
-        // could not be made again without another line between.
-        None => recent.last().is_some_and(|old| {
-            old.call.is_none() && same_end(old) && old.before == line.before && old.op == line.op
-        }),
-    };
-    if !repeated {
-        jsonl::append(&folder.join(FILE), line)?;
+impl OpLine {
+    /// Where it puts HEAD, if that is what it moves.
+    pub(super) fn head(&self) -> Option<Head> {
+        let Operation::Checkout { branch } = &self.op else { return None };
+        branch.clone().map(Head::Branch).or_else(|| self.after.clone().map(Head::Detached))
     }
-    Ok(!repeated)
+}
+
+/// What the lines say of refs and HEAD.
+pub(super) struct Moves<'a> {
+    /// The lines about each branch and tag, oldest first.
+    pub refs: BTreeMap<&'a str, Vec<&'a OpLine>>,
+    /// Where HEAD was, oldest first: at least on `main`, where ingest puts it.
+    pub heads: Vec<Head>,
+}
+
+impl<'a> Moves<'a> {
+    pub(super) fn of(lines: &'a [OpLine]) -> Self {
+        let mut moves = Self { refs: BTreeMap::new(), heads: Vec::new() };
+        moves.heads.extend("main".parse().ok().map(Head::Branch));
+        for line in lines {
+            match &line.op {
+                Operation::Checkout { .. } => moves.heads.extend(line.head()),
+                _ => moves.refs.entry(&line.reference).or_default().push(line),
+            }
+        }
+        moves
+    }
+
+    pub(super) fn last(&self, reference: &str) -> Option<&'a OpLine> {
+        self.refs.get(reference)?.last().copied()
+    }
+}
+
+/// Appends `line`, synced: from then on it is in effect.
+pub(super) fn append(folder: &Path, line: &OpLine) -> Result<(), PhotoError> {
+    jsonl::append(&folder.join(FILE), line)
+}
+
+/// The line at the very end; `None` if there is none, or it is torn.
+pub(super) fn last(folder: &Path) -> Result<Option<OpLine>, PhotoError> {
+    jsonl::last(&folder.join(FILE))
+}
+
+/// All lines that can be read, oldest first.
+pub(super) fn lines(folder: &Path) -> Result<Vec<OpLine>, PhotoError> {
+    Ok(jsonl::read(&folder.join(FILE))?.items)
 }
 
 /// The last line about a ref, however long ago.
 pub(super) fn last_of(folder: &Path, reference: &str) -> Result<Option<OpLine>, PhotoError> {
-    let lines = jsonl::read::<OpLine>(&folder.join(FILE))?.items;
-    Ok(lines.into_iter().rfind(|line| line.reference == reference))
+    Ok(lines(folder)?.into_iter().rfind(|line| line.reference == reference))
 }
 
 /// The last few lines, oldest first.

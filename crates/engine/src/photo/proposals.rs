@@ -16,7 +16,7 @@ use crate::photo::writer::Writer;
 use base::durable;
 use base::ids::{Hash, SessionId};
 
-/// Its file in a photo's folder. Append-only: an answer is a further line, and what stands is their fold.
+/// Its file in a photo's folder. Append-only: an answer is a further line, and the state of a proposal is their fold.
 pub(super) const FILE: &str = "proposals.jsonl";
 
 /// The longest text, in characters.
@@ -44,7 +44,7 @@ pub enum TasteCategory {
     Value,
 }
 
-/// How a proposal stands.
+/// The state of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProposalStatus {
@@ -89,7 +89,7 @@ pub struct ProposedText {
     pub category: Option<TasteCategory>,
 }
 
-/// A proposal and how it stands.
+/// A proposal and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// Eight hex digits, from the session and the content: the same proposal twice is one.
@@ -102,7 +102,7 @@ pub struct Proposal {
     /// What is proposed.
     #[serde(flatten)]
     pub proposed: ProposedText,
-    /// How it stands.
+    /// Its state.
     pub status: ProposalStatus,
 }
 
@@ -121,6 +121,9 @@ enum Line {
 
 impl Workspace {
     /// All proposals in the order in which they were made.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`].
     pub fn proposals(&self) -> Result<Vec<Proposal>, PhotoError> {
         let mut proposals: Vec<Proposal> = Vec::new();
         for line in jsonl::read::<Line>(&self.folder().join(FILE))?.items {
@@ -140,6 +143,9 @@ impl Workspace {
     }
 
     /// Those that wait for a person.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`].
     pub fn pending_proposals(&self) -> Result<Vec<Proposal>, PhotoError> {
         let mut proposals = self.proposals()?;
         proposals.retain(|p| p.status == ProposalStatus::Pending);
@@ -147,6 +153,9 @@ impl Workspace {
     }
 
     /// One proposal by its id.
+    ///
+    /// # Errors
+    /// [`PhotoError::NoProposal`].
     pub fn proposal(&self, id: &str) -> Result<Proposal, PhotoError> {
         let found = self.proposals()?.into_iter().find(|p| p.id == id);
         found.ok_or_else(|| PhotoError::NoProposal(id.to_owned()))
@@ -154,7 +163,10 @@ impl Workspace {
 }
 
 impl Writer {
-    /// Stores a proposal. The same one again from the same session is the one that stands.
+    /// Stores a proposal. The same one again from the same session adds none.
+    ///
+    /// # Errors
+    /// [`PhotoError::Lease`] without a live lease, [`PhotoError::Invalid`] for a text that is empty or too long.
     pub fn propose(&mut self, proposed: ProposedText) -> Result<Proposal, PhotoError> {
         self.check_lease()?;
         let proposed = check(proposed)?;
@@ -176,6 +188,9 @@ impl Writer {
 
     /// Accepts a proposal: adds its text, or `edited` in its place, to its taste file in `tastes_dir` or to the
     /// photo's notes under a heading with the date, then records the answer. For a person only.
+    ///
+    /// # Errors
+    /// [`PhotoError::Denied`] for a session, [`PhotoError::NoProposal`], [`PhotoError::Settled`].
     pub fn accept_proposal(
         &mut self,
         id: &str,
@@ -203,6 +218,9 @@ impl Writer {
     }
 
     /// Declines a proposal. It stays in the file. For a person only.
+    ///
+    /// # Errors
+    /// As [`Self::accept_proposal`].
     pub fn decline_proposal(&mut self, id: &str, reason: &str) -> Result<Proposal, PhotoError> {
         self.person_only("decline a proposal")?;
         let mut proposal = self.pending(id)?;
@@ -301,7 +319,7 @@ mod tests {
         let one = session.propose(taste("Keep scales crisp.")).unwrap();
         let two = session.propose(notes("The rock is greener than it looks.")).unwrap();
         let three = session.propose(taste("More grain.")).unwrap();
-        // The same again, as after a crash, is the one that stands.
+        // The same again, as after a crash, adds none.
         assert_eq!(session.propose(taste("Keep scales crisp. ")).unwrap().id, one.id);
         let denied = session.accept_proposal(&one.id, None, &tastes).unwrap_err();
         assert_eq!(denied.code(), ErrorCode::PermissionDenied);

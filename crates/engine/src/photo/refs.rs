@@ -1,4 +1,5 @@
-//! Names for commits: branches, tags and HEAD, as in git, one small file each.
+//! The files of branches, tags and HEAD, as in git, one small file each: what the op-log says of them, for people and
+//! for reading quickly.
 //!
 //! Nothing here follows a symbolic link: a link planted in `refs/` could make a ref read or replace a file
 //! outside the photo's folder.
@@ -35,6 +36,13 @@ impl RefKind {
     /// The full name, as the op-log and [`crate::photo::Workspace::resolve`] spell it.
     pub fn full(self, name: &RefName) -> String {
         format!("{}{name}", self.prefix())
+    }
+
+    /// The kind and name of a full name.
+    pub(super) fn split(full: &str) -> Option<(Self, RefName)> {
+        [Self::Branch, Self::Tag]
+            .into_iter()
+            .find_map(|kind| Some((kind, full.strip_prefix(kind.prefix())?.parse().ok()?)))
     }
 
     pub(super) fn prefix(self) -> &'static str {
@@ -117,19 +125,31 @@ impl<'a> Refs<'a> {
         }
     }
 
-    pub(super) fn write(self, kind: RefKind, name: &RefName, to: &Hash) -> Result<(), PhotoError> {
+    /// The file of a ref that is to be written.
+    ///
+    /// # Errors
+    /// [`PhotoError::RefTaken`] where another ref is in its way.
+    pub(super) fn place(self, kind: RefKind, name: &RefName) -> Result<PathBuf, PhotoError> {
         let path = self.path(kind, name)?;
         // A folder that deleted branches left empty may give way; one with refs in it may not.
         if path.is_dir() && fs::remove_dir(&path).is_err() {
             let message = format!("`{}` cannot exist beside the refs below `{name}/`", kind.full(name));
             return Err(PhotoError::RefTaken(message));
         }
+        Ok(path)
+    }
+
+    pub(super) fn write(self, kind: RefKind, name: &RefName, to: &Hash) -> Result<(), PhotoError> {
+        let path = self.place(kind, name)?;
         durable::write(&path, format!("{to}\n").as_bytes()).map_err(PhotoError::io("write", &path))
     }
 
     pub(super) fn delete(self, kind: RefKind, name: &RefName) -> Result<(), PhotoError> {
         let path = self.path(kind, name)?;
-        fs::remove_file(&path).map_err(PhotoError::io("delete", &path))?;
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(PhotoError::io("delete", &path))?,
+        }
         #[cfg(test)]
         durable::journal::note(&path, || durable::journal::Change::Remove);
         let folder = path.parent().unwrap_or(self.photo);

@@ -85,7 +85,7 @@ pub(super) fn genres(brief: &str) -> Vec<String> {
     genres
 }
 
-/// The text of a file; `None` if it is missing. A link is refused: what it leads to would be told to a model.
+/// The text of a file; `None` if it is missing. A link is refused: what it leads to would be sent to a model.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PhotoError> {
     match files::read_own(path, files::LARGEST_TEXT) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),

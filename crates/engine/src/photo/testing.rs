@@ -1,6 +1,7 @@
 //! A photo in a temporary library, and sessions with a live lease, for the tests of this module.
 #![allow(
     missing_docs,
+    clippy::missing_errors_doc,
     clippy::new_without_default,
     clippy::unwrap_used,
     clippy::panic,

@@ -12,7 +12,7 @@ use crate::photo::facts::{Correction, OldExif};
 use crate::photo::lock::{self, Holder, Lock};
 use crate::photo::objects::{Commit, Objects};
 use crate::photo::op::Operation;
-use crate::photo::refs::{Head, RefKind, Refs};
+use crate::photo::refs::{RefKind, Refs};
 use crate::photo::writer::{Authority, Writer};
 use crate::vocabulary::PhotoFacts;
 use base::files;
@@ -28,7 +28,7 @@ pub(super) const FORMAT: u32 = 2;
 /// The file that makes a folder a photo's.
 pub(super) const PHOTO_FILE: &str = "photo.json";
 
-/// A folder with one folder a photo.
+/// A folder with one folder per photo.
 #[derive(Clone, Debug)]
 pub struct Library {
     root: PathBuf,
@@ -51,11 +51,17 @@ impl Library {
     }
 
     /// Opens one photo for reading.
+    ///
+    /// # Errors
+    /// As [`Workspace::open`].
     pub fn open(&self, id: &PhotoId) -> Result<Workspace, PhotoError> {
         Workspace::open(&self.root, id)
     }
 
     /// The ids of all photos, in order. Folders without a `photo.json` are none.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`].
     pub fn photos(&self) -> Result<Vec<PhotoId>, PhotoError> {
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
@@ -75,6 +81,9 @@ impl Library {
     }
 
     /// The photo whose raw has this hash, if there is one. Photos that cannot be read are passed over.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`].
     pub fn find_raw(&self, sha256: &Hash) -> Result<Option<PhotoId>, PhotoError> {
         let has = |id: &PhotoId| self.open(id).is_ok_and(|w| w.photo().raw.sha256 == *sha256);
         Ok(self.photos()?.into_iter().find(has))
@@ -120,7 +129,7 @@ pub struct Photo {
     pub facts: FileFacts,
     /// Where each of them comes from, in words.
     pub facts_from: BTreeMap<String, String>,
-    /// The darktable that was asked for the baseline.
+    /// The version of darktable that made the baseline.
     pub darktable: String,
     /// The first commit: darktable's own default edit.
     pub baseline: Hash,
@@ -173,8 +182,8 @@ impl TryFrom<Stored> for Photo {
     }
 }
 
-/// One photo's folder, for reading. Cheap to clone; reads the folder afresh at every question, so that it
-/// never tells what is no longer so.
+/// One photo's folder, for reading. Cheap to clone; reads the folder at every call, so that what it
+/// returns is never stale.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     folder: PathBuf,
@@ -183,6 +192,9 @@ pub struct Workspace {
 
 impl Workspace {
     /// Opens the photo `id` of the library at `root`.
+    ///
+    /// # Errors
+    /// [`PhotoError::NoPhoto`]; [`PhotoError::Damaged`]; [`PhotoError::State`] for a photo of a newer build.
     pub fn open(root: &Path, id: &PhotoId) -> Result<Self, PhotoError> {
         let folder = root.join(id.as_str());
         let path = folder.join(PHOTO_FILE);
@@ -236,16 +248,6 @@ impl Workspace {
         self.folder.join("sessions").join("mode_b")
     }
 
-    /// The cache of rendered pictures; nothing in it is missed when it goes.
-    pub fn previews_folder(&self) -> PathBuf {
-        self.folder.join("previews")
-    }
-
-    /// Where finished pictures go.
-    pub fn exports_folder(&self) -> PathBuf {
-        self.folder.join("exports")
-    }
-
     /// The original, through its link in `raw/`.
     pub fn raw(&self) -> RawFile {
         RawFile {
@@ -255,17 +257,27 @@ impl Workspace {
     }
 
     /// Fails where another file is in the raw's place. One that is away is none.
+    ///
+    /// # Errors
+    /// [`PhotoError::Baseline`] with both hashes.
     pub fn refuse_another_raw(&self) -> Result<(), PhotoError> {
         Ok(self.raw().refuse_another()?)
     }
 
-    /// Takes the exclusive lock in order to change the photo. Fails at once, naming the holder, when it is held.
+    /// Takes the exclusive lock in order to change the photo, and completes what a crash cut.
+    ///
+    /// # Errors
+    /// [`PhotoError::Busy`] at once, with the holder, when it is held.
     pub fn lock(&self, authority: Authority, purpose: &str) -> Result<Writer, PhotoError> {
         let lock = Lock::take(&self.folder, purpose, jiff::Timestamp::now())?;
+        self.repair()?;
         Ok(Writer::new(self.clone(), authority, lock))
     }
 
     /// Who holds the lock now.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`].
     pub fn held_by(&self) -> Result<Option<Holder>, PhotoError> {
         lock::held_by(&self.folder)
     }
@@ -284,11 +296,17 @@ impl Workspace {
     }
 
     /// A state, checked against its hash.
+    ///
+    /// # Errors
+    /// [`PhotoError::Damaged`], also where it is missing.
     pub fn state(&self, hash: &Hash) -> Result<EditState, PhotoError> {
         self.objects().state(hash)
     }
 
     /// A commit, checked against its hash.
+    ///
+    /// # Errors
+    /// [`PhotoError::Damaged`], also where it is missing.
     pub fn commit(&self, hash: &Hash) -> Result<Commit, PhotoError> {
         self.objects().commit(hash)
     }
@@ -333,48 +351,18 @@ impl Workspace {
     }
 
     /// The edit that a commit holds.
+    ///
+    /// # Errors
+    /// [`PhotoError::Damaged`], also where it is missing.
     pub fn state_of(&self, commit: &Hash) -> Result<EditState, PhotoError> {
         self.state(&self.commit(commit)?.state)
     }
 
-    /// What HEAD says.
-    pub fn head(&self) -> Result<Head, PhotoError> {
-        self.refs().head()
-    }
-
-    /// All branches with their tips, by name.
-    pub fn branches(&self) -> Result<Vec<(RefName, Hash)>, PhotoError> {
-        self.refs().all(RefKind::Branch)
-    }
-
-    /// All tags, by name.
-    pub fn tags(&self) -> Result<Vec<(RefName, Hash)>, PhotoError> {
-        self.refs().all(RefKind::Tag)
-    }
-
-    /// Where a branch is; `None` if there is none of that name.
-    pub fn branch(&self, name: &RefName) -> Result<Option<Hash>, PhotoError> {
-        self.refs().read(RefKind::Branch, name)
-    }
-
-    /// Where a tag is; `None` if there is none of that name.
-    pub fn tag(&self, name: &RefName) -> Result<Option<Hash>, PhotoError> {
-        self.refs().read(RefKind::Tag, name)
-    }
-
-    /// The commit that HEAD stands for.
-    pub fn head_commit(&self) -> Result<Hash, PhotoError> {
-        match self.head()? {
-            Head::Detached(commit) => Ok(commit),
-            Head::Branch(branch) => self.branch(&branch)?.ok_or_else(|| PhotoError::Damaged {
-                what: "HEAD".into(),
-                reason: format!("it follows the branch `{branch}`, which does not exist"),
-            }),
-        }
-    }
-
     /// The commit that `spec` names: `HEAD`, a branch, a tag (a branch wins), `refs/heads/…`, `refs/tags/…`,
     /// a commit's hash, or its first seven digits or more.
+    ///
+    /// # Errors
+    /// [`PhotoError::Unresolved`], [`PhotoError::Ambiguous`].
     pub fn resolve(&self, spec: &str) -> Result<Hash, PhotoError> {
         if spec == "HEAD" {
             return self.head_commit();
@@ -385,14 +373,13 @@ impl Workspace {
             if let Some(name) = spec.strip_prefix(kind.prefix()) {
                 let name: RefName = name.parse()?;
                 return self
-                    .refs()
-                    .read(kind, &name)?
+                    .position(kind, &name)?
                     .ok_or_else(|| unresolved(&format!("there is no such {kind}")));
             }
         }
         if let Ok(name) = spec.parse::<RefName>() {
             for kind in [RefKind::Branch, RefKind::Tag] {
-                if let Some(commit) = self.refs().read(kind, &name)? {
+                if let Some(commit) = self.position(kind, &name)? {
                     return Ok(commit);
                 }
             }

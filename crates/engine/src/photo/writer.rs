@@ -1,4 +1,4 @@
-//! Changing a photo: under the lock, with an authority, content first and the ref last.
+//! Changing a photo: under the lock, with an authority, content first and the op-log line last.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub enum Authority {
     Session {
         /// Which.
         session: SessionId,
-        /// Its leave.
+        /// Its lease.
         lease: Lease,
     },
 }
@@ -47,7 +47,7 @@ impl Authority {
 /// What recording an edit came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitInfo {
-    /// The commit that now stands for the edit.
+    /// The commit that holds the edit.
     pub commit: Hash,
     /// Its state.
     pub state: Hash,
@@ -70,15 +70,14 @@ impl Writer {
         Self { workspace, authority, clock: Arc::new(SystemClock), call: None, _lock: lock }
     }
 
-    /// Takes the op-log's times from `clock`.
-    #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+    #[cfg(test)]
+    pub(super) fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
     /// Says for which tool call (its transcript sequence number) the changes that follow are made. Repeating
-    /// a call that a crash cut then completes it, and leaves one op-log line, not two.
+    /// a call that a crash cut then succeeds, and leaves one op-log line, not two.
     pub fn set_call(&mut self, call: Option<u64>) {
         self.call = call;
     }
@@ -94,7 +93,11 @@ impl Writer {
     }
 
     /// Records `state` as a commit on `branch`, which must be at `parent`. The order is: state, commit,
-    /// op-log line, ref. If `branch` is at the very commit already (the call is repeated), that is success.
+    /// op-log line. If `branch` is at the very commit already (the call is repeated), that is success.
+    ///
+    /// # Errors
+    /// [`PhotoError::Moved`], if it is elsewhere; [`PhotoError::Denied`] and [`PhotoError::Lease`], where the authority does not
+    /// hold; [`PhotoError::Invalid`] for a label or an edit that cannot be stored.
     pub fn record_edit(
         &mut self,
         branch: &RefName,
@@ -105,8 +108,8 @@ impl Writer {
     ) -> Result<CommitInfo, PhotoError> {
         self.may_write_ref(RefKind::Branch, branch)?;
         check_label(label)?;
-        let (objects, refs) = (self.workspace.objects(), self.workspace.refs());
-        let tip = refs.read(RefKind::Branch, branch)?.ok_or_else(|| no_branch(branch))?;
+        let objects = self.workspace.objects();
+        let tip = self.workspace.branch(branch)?.ok_or_else(|| no_branch(branch))?;
         let old = objects.commit(parent)?;
         let state_hash = state.hash();
         let moved =
@@ -127,13 +130,15 @@ impl Writer {
         objects.put_state(state)?;
         objects.put_commit(&canonical)?;
         if tip != hash {
-            self.log(commit.op, RefKind::Branch.full(branch), Some(tip), Some(hash.clone()), label)?;
-            refs.write(RefKind::Branch, branch, &hash)?;
+            self.publish(commit.op, RefKind::Branch.full(branch), Some(tip), Some(hash.clone()), label)?;
         }
         Ok(CommitInfo { commit: hash, state: state_hash, unchanged: false })
     }
 
     /// Sets `branch` back to the baseline's edit, as a new commit on top: nothing is lost.
+    ///
+    /// # Errors
+    /// As [`Self::record_edit`].
     pub fn reset(&mut self, branch: &RefName) -> Result<CommitInfo, PhotoError> {
         self.may_write_ref(RefKind::Branch, branch)?;
         let tip = self.workspace.branch(branch)?.ok_or_else(|| no_branch(branch))?;
@@ -142,16 +147,25 @@ impl Writer {
     }
 
     /// Makes a branch at the commit `at`.
+    ///
+    /// # Errors
+    /// [`PhotoError::RefTaken`]; [`PhotoError::Denied`] and [`PhotoError::Lease`], where the authority does not hold.
     pub fn create_branch(&mut self, name: &RefName, at: &Hash) -> Result<(), PhotoError> {
         self.create_ref(RefKind::Branch, name, at, Operation::CreateBranch, "")
     }
 
     /// Makes a tag, which never moves, at the commit `at`.
+    ///
+    /// # Errors
+    /// As [`Self::create_branch`].
     pub fn create_tag(&mut self, name: &RefName, at: &Hash, label: &str) -> Result<(), PhotoError> {
         self.create_ref(RefKind::Tag, name, at, Operation::CreateTag, label)
     }
 
     /// Points `branch` at another commit, if it is at `expected`.
+    ///
+    /// # Errors
+    /// As [`Self::record_edit`].
     pub fn move_branch(
         &mut self,
         branch: &RefName,
@@ -169,8 +183,13 @@ impl Writer {
         if found != *expected {
             return Err(PhotoError::Moved { branch: branch.clone(), expected: expected.clone(), found });
         }
-        self.log(Operation::MoveBranch, RefKind::Branch.full(branch), Some(found), Some(to.clone()), label)?;
-        self.workspace.refs().write(RefKind::Branch, branch, to)
+        self.publish(
+            Operation::MoveBranch,
+            RefKind::Branch.full(branch),
+            Some(found),
+            Some(to.clone()),
+            label,
+        )
     }
 
     /// Puts a branch to where a transcript says it was: at `to`, or, if that is `None`, nowhere. For taking up
@@ -189,9 +208,7 @@ impl Writer {
         }
         let full = RefKind::Branch.full(branch);
         let last = oplog::last_of(self.workspace.folder(), &full)?;
-        // The line before its ref: where that was cut, the branch is where the line found it.
-        let own =
-            |line: &OpLine| line.by == self.authority.name() && (line.after == found || line.before == found);
+        let own = |line: &OpLine| line.by == self.authority.name() && line.after == found;
         if !last.as_ref().is_some_and(own) {
             return Err(PhotoError::MovedSince {
                 photo: self.workspace.id().clone(),
@@ -203,23 +220,24 @@ impl Writer {
         if to.is_none() {
             self.refuse_if_head_follows(branch)?;
         }
-        self.log(Operation::RestoreBranch, full, found, to.cloned(), "")?;
-        match to {
-            Some(commit) => self.workspace.refs().write(RefKind::Branch, branch, commit),
-            None => self.workspace.refs().delete(RefKind::Branch, branch),
-        }
+        self.publish(Operation::RestoreBranch, full, found, to.cloned(), "")
     }
 
     /// Deletes a branch. Its commits stay until `gc`. For a person only.
+    ///
+    /// # Errors
+    /// [`PhotoError::Denied`] for a session; [`PhotoError::State`], if it is checked out.
     pub fn delete_branch(&mut self, branch: &RefName) -> Result<(), PhotoError> {
         self.person_only("delete a branch")?;
         let tip = self.workspace.branch(branch)?.ok_or_else(|| no_branch(branch))?;
         self.refuse_if_head_follows(branch)?;
-        self.log(Operation::DeleteBranch, RefKind::Branch.full(branch), Some(tip), None, "")?;
-        self.workspace.refs().delete(RefKind::Branch, branch)
+        self.publish(Operation::DeleteBranch, RefKind::Branch.full(branch), Some(tip), None, "")
     }
 
     /// Moves HEAD to a branch, if `spec` names one, else to the commit that it resolves to. For a person only.
+    ///
+    /// # Errors
+    /// [`PhotoError::Denied`] for a session; [`PhotoError::Unresolved`].
     pub fn checkout(&mut self, spec: &str) -> Result<Head, PhotoError> {
         self.person_only("move HEAD")?;
         if spec == "HEAD" {
@@ -238,8 +256,7 @@ impl Writer {
         if self.workspace.head().is_ok_and(|now| now == head) {
             return Ok(head);
         }
-        self.log(Operation::Checkout { branch }, "HEAD".into(), before, Some(after), "")?;
-        self.workspace.refs().set_head(&head)?;
+        self.publish(Operation::Checkout { branch }, "HEAD".into(), before, Some(after), "")?;
         Ok(head)
     }
 
@@ -289,7 +306,7 @@ impl Writer {
         self.may_write_ref(kind, name)?;
         check_label(label)?;
         self.workspace.commit(at)?;
-        if let Some(found) = self.workspace.refs().read(kind, name)? {
+        if let Some(found) = self.workspace.position(kind, name)? {
             if found == *at && self.is_repeat(kind, name, at)? {
                 return Ok(());
             }
@@ -298,8 +315,7 @@ impl Writer {
                 found.short()
             )));
         }
-        self.log(op, kind.full(name), None, Some(at.clone()), label)?;
-        self.workspace.refs().write(kind, name, at)
+        self.publish(op, kind.full(name), None, Some(at.clone()), label)
     }
 
     /// Whether this very call made the ref before a crash.
@@ -348,7 +364,7 @@ impl Writer {
         }
     }
 
-    fn log(
+    fn publish(
         &self,
         op: Operation,
         reference: String,
@@ -366,7 +382,7 @@ impl Writer {
             after,
             label: label.to_owned(),
         };
-        oplog::append(self.workspace.folder(), &line).map(drop)
+        self.workspace.publish(&line)
     }
 }
 
@@ -384,255 +400,4 @@ fn check_label(label: &str) -> Result<(), PhotoError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::photo::testing::{TestPhoto, exposure, name};
-    use crate::photo::{GapReport, ProposalKind, ProposedText};
-    use base::error::{Coded, ErrorCode};
-
-    fn edit(writer: &mut Writer, branch: &str, ev: f32) -> Result<CommitInfo, PhotoError> {
-        let tip = writer.workspace().branch(&name(branch))?.unwrap();
-        writer.record_edit(&name(branch), &tip, &exposure(ev), Operation::Snapshot, "")
-    }
-
-    #[test]
-    fn an_edit_moves_its_branch_and_equal_edits_have_equal_names_everywhere() {
-        let tips: Vec<Hash> = (0..2)
-            .map(|_| {
-                let photo = TestPhoto::new();
-                let mut writer = photo.person();
-                edit(&mut writer, "main", 0.5).unwrap();
-                let info = edit(&mut writer, "main", 0.8).unwrap();
-                assert!(!info.unchanged);
-                assert_eq!(photo.workspace.state_of(&photo.tip("main")).unwrap(), exposure(0.8));
-                assert_eq!(photo.tip("main"), info.commit);
-                info.commit
-            })
-            .collect();
-        assert_eq!(tips[0], tips[1]);
-    }
-
-    #[test]
-    fn an_edit_that_changes_nothing_makes_no_commit() {
-        let photo = TestPhoto::new();
-        let lines = photo.log_lines();
-        let info = edit(&mut photo.person(), "main", 0.0).unwrap();
-        assert!(info.unchanged);
-        assert_eq!((info.commit, photo.log_lines()), (photo.workspace.baseline().clone(), lines));
-    }
-
-    #[test]
-    fn an_edit_from_a_stale_parent_is_refused() {
-        let photo = TestPhoto::new();
-        let mut writer = photo.person();
-        let old = photo.tip("main");
-        edit(&mut writer, "main", 0.5).unwrap();
-        let stale = writer.record_edit(&name("main"), &old, &exposure(0.8), Operation::Snapshot, "");
-        let error = stale.unwrap_err();
-        assert!(matches!(error, PhotoError::Moved { .. }), "{error}");
-        assert_eq!(error.code(), ErrorCode::VersioningError);
-        let tip = photo.tip("main");
-        let elsewhere = photo.workspace.baseline().clone();
-        assert!(writer.move_branch(&name("main"), &old, &elsewhere, "").is_err());
-        assert_eq!(photo.tip("main"), tip);
-    }
-
-    #[test]
-    fn a_call_that_was_cut_is_completed_by_its_repetition() {
-        let photo = TestPhoto::new();
-        let (mut writer, _) = photo.session();
-        let branch = name("branch_b_tone");
-        let baseline = photo.workspace.baseline().clone();
-        writer.set_call(Some(7));
-        writer.create_branch(&branch, &baseline).unwrap();
-        writer.create_branch(&branch, &baseline).unwrap();
-        writer.set_call(Some(8));
-        assert!(matches!(writer.create_branch(&branch, &baseline), Err(PhotoError::RefTaken(_))));
-
-        let apply =
-            |w: &mut Writer| w.record_edit(&branch, &baseline, &exposure(1.0), Operation::Snapshot, "");
-        let first = apply(&mut writer).unwrap();
-        let lines = photo.log_lines();
-        // The ref was moved: the repetition finds everything done.
-        assert_eq!(apply(&mut writer).unwrap(), first);
-        // The kill came between op-log and ref.
-        photo.write("refs/heads/branch_b_tone", &format!("{baseline}\n"));
-        assert_eq!(apply(&mut writer).unwrap(), first);
-        assert_eq!((photo.tip("branch_b_tone"), photo.log_lines()), (first.commit, lines));
-    }
-
-    #[test]
-    fn a_redo_ends_the_log_where_the_branch_is_and_takes_nothing_of_anyone_else_back() {
-        let photo = TestPhoto::new();
-        let branch = name("branch_b_tone");
-        let baseline = photo.workspace.baseline().clone();
-        let (mut writer, _) = photo.session();
-        writer.set_call(Some(7));
-        writer.create_branch(&branch, &baseline).unwrap();
-        writer.set_call(Some(8));
-        let apply =
-            |w: &mut Writer| w.record_edit(&branch, &baseline, &exposure(1.0), Operation::Snapshot, "");
-        let made = apply(&mut writer).unwrap().commit;
-        // Cut after the ref was moved: put back, and done again.
-        writer.set_call(None);
-        writer.restore_ref(&branch, Some(&baseline)).unwrap();
-        writer.set_call(Some(8));
-        assert_eq!(apply(&mut writer).unwrap().commit, made);
-        let last = oplog::last_of(photo.workspace.folder(), "refs/heads/branch_b_tone").unwrap().unwrap();
-        assert_eq!((last.call, last.after), (Some(8), Some(made.clone())));
-        let report = photo.workspace.fsck().unwrap();
-        assert_eq!((report.damages, report.notes), (vec![], vec![]));
-
-        // Somebody went on from there while the session was cut.
-        let authority = writer.authority().clone();
-        drop(writer);
-        let kept = edit(&mut photo.person(), "branch_b_tone", 2.0).unwrap().commit;
-        let mut writer = photo.workspace.lock(authority, "the session again").unwrap();
-        for to in [Some(&baseline), None] {
-            let error = writer.restore_ref(&branch, to).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::VersioningError);
-            assert!(error.remedy().unwrap().contains("--delete"), "{error}");
-        }
-        assert_eq!(photo.tip("branch_b_tone"), kept);
-        // As the remedy says: it is kept under another name, and the branch made again where the session had it.
-        let authority = writer.authority().clone();
-        drop(writer);
-        let mut person = photo.person();
-        person.create_branch(&name("kept"), &kept).unwrap();
-        person.delete_branch(&branch).unwrap();
-        person.create_branch(&branch, &baseline).unwrap();
-        drop(person);
-        let mut writer = photo.workspace.lock(authority, "the session again").unwrap();
-        writer.restore_ref(&branch, Some(&baseline)).unwrap();
-        writer.set_call(Some(8));
-        assert_eq!(apply(&mut writer).unwrap().commit, made);
-        assert_eq!(photo.tip("kept"), kept);
-        assert!(photo.workspace.fsck().unwrap().is_whole());
-    }
-
-    #[test]
-    fn a_persons_repetition_after_a_kill_leaves_one_line_too() {
-        let photo = TestPhoto::new();
-        let mut writer = photo.person();
-        let baseline = photo.workspace.baseline().clone();
-        edit(&mut writer, "main", 0.5).unwrap();
-        let lines = photo.log_lines();
-        photo.write("refs/heads/main", &format!("{baseline}\n"));
-        edit(&mut writer, "main", 0.5).unwrap();
-        assert_eq!(photo.log_lines(), lines);
-        // Undone and done again is not a repetition.
-        let tip = photo.tip("main");
-        writer.move_branch(&name("main"), &tip, &baseline, "undo").unwrap();
-        edit(&mut writer, "main", 0.5).unwrap();
-        assert_eq!(photo.log_lines(), lines + 2);
-    }
-
-    #[test]
-    fn a_session_owns_its_own_refs_and_no_others() {
-        let photo = TestPhoto::new();
-        let (mut writer, _) = photo.session();
-        let baseline = photo.workspace.baseline().clone();
-        writer.create_branch(&name("branch_b_tone"), &baseline).unwrap();
-        let tip = edit(&mut writer, "branch_b_tone", 1.0).unwrap().commit;
-        writer.create_tag(&name("branch_b_tone-best"), &tip, "").unwrap();
-        assert!(!writer.reset(&name("branch_b_tone")).unwrap().unchanged);
-        writer.restore_ref(&name("branch_b_tone"), Some(&tip)).unwrap();
-        assert_eq!(photo.tip("branch_b_tone"), tip);
-        writer.restore_ref(&name("branch_b_tone"), None).unwrap();
-        assert_eq!(photo.workspace.branch(&name("branch_b_tone")).unwrap(), None);
-
-        let long = format!("branch_b_{}", "x".repeat(41));
-        let refused = [
-            edit(&mut writer, "main", 1.0).map(drop),
-            writer.reset(&name("main")).map(drop),
-            writer.move_branch(&name("main"), &baseline, &tip, ""),
-            writer.restore_ref(&name("main"), None),
-            writer.restore_ref(&name("main"), Some(&tip)),
-            writer.create_branch(&name("tone"), &tip),
-            writer.create_branch(&name("branch_b_"), &tip),
-            writer.create_branch(&name("branch_b_a/b"), &tip),
-            writer.create_branch(&name("branch_b_a-b"), &tip),
-            writer.create_branch(&name(&long), &tip),
-            writer.create_tag(&name("v2"), &tip, ""),
-            writer.delete_branch(&name("main")),
-            writer.checkout("main").map(drop),
-            writer.gc(true).map(drop),
-            writer.accept_proposal("x", None, Path::new("/")).map(drop),
-            writer.decline_proposal("x", "").map(drop),
-        ];
-        for (i, result) in refused.into_iter().enumerate() {
-            let error = result.unwrap_err();
-            assert_eq!(error.code(), ErrorCode::PermissionDenied, "{i}: {error}");
-        }
-        let message = writer.create_branch(&name("tone"), &tip).unwrap_err().to_string();
-        assert!(message.contains("branch_b_[a-z0-9_]{1,40}"), "{message}");
-        assert_eq!(photo.tip("main"), baseline);
-    }
-
-    #[test]
-    fn without_a_live_lease_a_session_changes_nothing() {
-        let photo = TestPhoto::new();
-        let (mut writer, lessor) = photo.session();
-        let baseline = photo.workspace.baseline().clone();
-        let branch = name("branch_b_tone");
-        writer.create_branch(&branch, &baseline).unwrap();
-        lessor.end();
-        let text = ProposedText { kind: ProposalKind::Notes, file: None, text: "x".into(), category: None };
-        let gap = GapReport { description: "x".into(), ..GapReport::default() };
-        let before = photo.read("log.jsonl");
-        let refused = [
-            writer.record_edit(&branch, &baseline, &exposure(1.0), Operation::Snapshot, "").map(drop),
-            writer.reset(&branch).map(drop),
-            writer.create_branch(&name("branch_b_x"), &baseline),
-            writer.create_tag(&name("branch_b_x"), &baseline, ""),
-            writer.move_branch(&branch, &baseline, &baseline, ""),
-            writer.restore_ref(&branch, None),
-            writer.delete_branch(&branch),
-            writer.checkout("main").map(drop),
-            writer.log_gap(gap, None).map(drop),
-            writer.propose(text).map(drop),
-            writer.accept_proposal("x", None, Path::new("/")).map(drop),
-            writer.decline_proposal("x", "").map(drop),
-            writer.gc(false).map(drop),
-        ];
-        for (i, result) in refused.into_iter().enumerate() {
-            let error = result.unwrap_err();
-            assert_eq!(error.code(), ErrorCode::BudgetExhausted, "{i}: {error}");
-            assert_eq!(error.to_fault().code, ErrorCode::BudgetExhausted);
-        }
-        assert_eq!(photo.read("log.jsonl"), before);
-    }
-
-    #[test]
-    fn a_person_checks_out_tags_and_deletes() {
-        let photo = TestPhoto::new();
-        let mut writer = photo.person();
-        let baseline = photo.workspace.baseline().clone();
-        writer.create_branch(&name("try"), &baseline).unwrap();
-        assert_eq!(writer.checkout("try").unwrap(), Head::Branch(name("try")));
-        assert!(matches!(writer.delete_branch(&name("try")), Err(PhotoError::State(_))));
-        let tip = edit(&mut writer, "try", 1.0).unwrap().commit;
-        assert_eq!(photo.workspace.head_commit().unwrap(), tip);
-        writer.create_tag(&name("v1"), &tip, "for print").unwrap();
-        assert!(matches!(writer.create_tag(&name("v1"), &baseline, ""), Err(PhotoError::RefTaken(_))));
-        assert_eq!(writer.checkout("v1").unwrap(), Head::Detached(tip.clone()));
-        assert_eq!(writer.checkout("refs/heads/main").unwrap(), Head::Branch(name("main")));
-        writer.delete_branch(&name("try")).unwrap();
-        assert_eq!(photo.workspace.resolve("v1").unwrap(), tip);
-        assert!(writer.checkout("try").is_err());
-        assert!(writer.create_branch(&name("x"), &Hash::of("nothing")).is_err());
-    }
-
-    #[test]
-    fn labels_are_one_short_line() {
-        let photo = TestPhoto::new();
-        let mut writer = photo.person();
-        let tip = photo.tip("main");
-        for bad in ["a\nb".to_owned(), "x".repeat(201)] {
-            let result = writer.record_edit(&name("main"), &tip, &exposure(1.0), Operation::Snapshot, &bad);
-            assert_eq!(result.unwrap_err().code(), ErrorCode::InvalidInput);
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
-//! Applying a move to an edit state, and taking it back.
+//! Applying a move to an edit state.
 
 mod masked;
+mod remove;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use crate::vocabulary::form::Target;
 use crate::vocabulary::geometry::{self, WorkedOut};
 use crate::vocabulary::illuminant;
 use crate::vocabulary::lens::{self, Shot};
-use crate::vocabulary::load::{Constant, ModuleRules, Move, Vocabulary};
+use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::mask::{Frame, MaskSpec};
+use crate::vocabulary::moves::{Constant, ModuleRules, Move};
 use crate::vocabulary::warps;
 use darktable::baseline::FileFacts;
 use darktable::blend;
@@ -21,6 +23,8 @@ use darktable::layout::{FieldType, Layout, Layouts, ModuleLayout};
 use darktable::order;
 use darktable::params::{self, ParamError};
 use darktable::state::{Blend, EditState, Module, Params, Value};
+
+pub use remove::Selector;
 
 /// What the vocabulary must know about a photo.
 #[derive(Clone, Debug)]
@@ -47,7 +51,7 @@ impl PhotoFacts {
     }
 
     /// Columns and rows of what a state shows at full size: the whole picture less its crop. A render at a fixed
-    /// size does not tell, because it scales what is left to that size.
+    /// size does not show it, because it scales what is left to that size.
     pub fn shown(&self, state: &EditState) -> DisplayedSize {
         Frame::of(state, self).shown()
     }
@@ -66,7 +70,7 @@ impl PhotoFacts {
     }
 }
 
-/// A move that is wanted.
+/// A request to apply a move.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest<'a> {
     /// Its name.
@@ -93,25 +97,12 @@ pub struct Applied {
     pub mask_id: Option<i32>,
 }
 
-/// What is to be taken back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selector {
-    /// A module: one instance, or all of them.
-    Module {
-        /// darktable's name.
-        op: String,
-        /// The instance; `None` for every one.
-        instance: Option<u32>,
-    },
-    /// A move, masked or not: its own fields only.
-    Move(String),
-    /// A look: every move of it.
-    Look(String),
-}
-
 impl Vocabulary {
     /// Applies one move. Pure: the same request on the same state gives the same state, and moves that do not
     /// drive the same field give the same state in either order.
+    ///
+    /// # Errors
+    /// [`VocabularyError`] says which name, value or mask is not taken, and what would be.
     pub fn apply(
         &self,
         request: &ApplyRequest<'_>,
@@ -124,7 +115,7 @@ impl Vocabulary {
         let values = entry.resolve(request.values)?;
         let idle = entry.is_idle(&values);
         // A direction counts for nothing while the move is idle, so that idle is one state and not many. Where a move
-        // stands in many places, idle is of one of them.
+        // acts in many places, idle is of one of them.
         let many = self.rules(&entry.module).worked_out == Some(WorkedOut::Warp);
         let effective = if idle && !many { entry.neutral() } else { values.clone() };
         let (module, layout) = match self.layout(entry, layouts, darktable_version)? {
@@ -156,55 +147,6 @@ impl Vocabulary {
         };
         order::sort(&mut new);
         Ok(Applied { state: new, op: entry.module.clone(), instance, values, mask_id })
-    }
-
-    /// What a name means to [`Self::remove_module`]: a look or a move, if there is one and no instance is named, else
-    /// a module.
-    pub fn selector(&self, name: &str, instance: Option<u32>) -> Selector {
-        match (self.look(name), self.get(name), instance) {
-            (Some(look), _, None) => Selector::Look(look.name.clone()),
-            (None, Ok(entry), None) => Selector::Move(entry.name.clone()),
-            _ => Selector::Module { op: name.to_owned(), instance },
-        }
-    }
-
-    /// Takes a module or a move back to the photo's baseline.
-    pub fn remove_module(
-        &self,
-        state: &EditState,
-        selector: &Selector,
-        facts: &PhotoFacts,
-    ) -> Result<EditState, VocabularyError> {
-        let mut new = state.clone();
-        match selector {
-            Selector::Module { op, instance: None } => {
-                new.modules.retain(|m| m.op != *op || m.instance == 0);
-                self.restore(&mut new, facts, op);
-                let further = facts.baseline.modules.iter().filter(|m| m.op == *op && m.instance > 0);
-                new.modules.extend(further.cloned());
-            }
-            Selector::Module { op, instance: Some(0) } => self.restore(&mut new, facts, op),
-            Selector::Module { op, instance: Some(instance) } => {
-                new.modules.retain(|m| m.op != *op || m.instance != *instance);
-                new.modules.extend(facts.baseline.module(op, *instance).cloned());
-            }
-            Selector::Move(name) => self.take_off(&mut new, self.get(name)?, facts),
-            Selector::Look(name) => {
-                for name in self.look(name).into_iter().flat_map(|look| look.moves.keys()) {
-                    self.take_off(&mut new, self.get(name)?, facts);
-                }
-            }
-        }
-        finish(&mut new, facts);
-        let touched: BTreeSet<String> = new.modules.iter().map(|m| m.op.clone()).collect();
-        for op in touched {
-            renumber(&mut new, facts, &op, 0);
-        }
-        order::sort(&mut new);
-        if new == *state {
-            return Err(nothing(state, selector, facts));
-        }
-        Ok(new)
     }
 
     /// The layout in which a fresh instance of the move's module is written: the lowest that has every field that
@@ -258,19 +200,6 @@ impl Vocabulary {
             state.modules.extend(off);
         }
     }
-
-    /// Takes off the masked instances of a move, and sets its fields back on instance 0, if it is at work there.
-    fn take_off(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
-        state.modules.retain(|m| m.op != entry.module || m.instance == 0 || m.name != entry.name);
-        let rules = self.rules(&entry.module);
-        let base = base_fields(facts, &entry.module).filter(|_| entry.fixed.is_empty());
-        let carries = |m: &&mut Module| m.enabled && entry.is_in(m);
-        let Some(module) = state.module_mut(&entry.module, 0).filter(carries) else { return };
-        rest(entry, &rules, base, module, facts);
-        if at_rest(&rules, base, module) {
-            self.restore(state, facts, &entry.module);
-        }
-    }
 }
 
 /// One move on its way into a state.
@@ -292,7 +221,7 @@ impl Work<'_> {
         idle: bool,
     ) -> Result<(), VocabularyError> {
         let op = &self.entry.module;
-        // A move of fixed fields stands by itself: another one of its kind, the baseline's own too, makes way for it.
+        // A move of fixed fields replaces any other of its kind, the baseline's own too.
         let alone = !self.entry.fixed.is_empty();
         let base = base_fields(self.facts, op).filter(|_| !alone);
         let current = state.module(op, 0).filter(|module| module.enabled && self.entry.is_in(module));
@@ -318,7 +247,7 @@ impl Work<'_> {
                 ));
             };
             let frame = Frame::of(state, self.facts);
-            warps::put(fields, self.entry, values, &frame).map_err(|e| unencodable(self.entry, &e))?;
+            warps::set(fields, self.entry, values, &frame).map_err(|e| unencodable(self.entry, &e))?;
         } else if idle {
             rest(self.entry, &self.rules, base, &mut module, self.facts);
         } else {
@@ -337,7 +266,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Keeps what other moves have set in the instance that makes way.
+    /// Keeps what other moves have set in the instance that is replaced.
     fn keep(&self, state: &EditState, fresh: &mut Module) {
         let Some(old) = state.module(&self.entry.module, 0).filter(|module| module.enabled) else { return };
         let (Params::Fields(old), Params::Fields(new)) = (&old.params, &mut fresh.params) else { return };
@@ -500,7 +429,7 @@ impl Work<'_> {
     }
 }
 
-/// The fields of the baseline's own instance, when it is at work.
+/// The fields of the baseline's own instance, when it is on.
 pub(super) fn base_fields<'a>(facts: &'a PhotoFacts, op: &str) -> Option<&'a BTreeMap<String, Value>> {
     match &facts.baseline.module(op, 0).filter(|module| module.enabled)?.params {
         Params::Fields(fields) => Some(fields),
@@ -556,7 +485,7 @@ fn rest(
     }
 }
 
-/// The field that stands for `target` on this photo, and with which sign.
+/// The field that holds `target` on this photo, and with which sign.
 fn seen(rules: &ModuleRules, target: &Target, facts: &PhotoFacts) -> (Target, f64) {
     match rules.worked_out {
         Some(WorkedOut::Perspective) => geometry::as_seen(target, facts),
@@ -653,29 +582,6 @@ pub(super) fn renumber(state: &mut EditState, facts: &PhotoFacts, op: &str, old:
 
 fn unencodable(entry: &Move, reason: &str) -> VocabularyError {
     VocabularyError::Unencodable { name: entry.name.clone(), reason: reason.to_owned() }
-}
-
-fn nothing(state: &EditState, selector: &Selector, facts: &PhotoFacts) -> VocabularyError {
-    let edited: Vec<String> = state
-        .modules
-        .iter()
-        .filter(|m| facts.baseline.module(&m.op, m.instance) != Some(m))
-        .map(|m| match (m.instance, m.name.as_str()) {
-            (0, _) => m.op.clone(),
-            (number, name) => format!("{} {number} ({name})", m.op),
-        })
-        .collect();
-    VocabularyError::NothingToRemove {
-        selector: match selector {
-            Selector::Module { op, instance: None } => format!("edit of module {op}"),
-            Selector::Module { op, instance: Some(number) } => {
-                format!("edit of module {op}, instance {number},")
-            }
-            Selector::Move(name) => format!("move `{name}`"),
-            Selector::Look(name) => format!("look `{name}`"),
-        },
-        present: if edited.is_empty() { "none".into() } else { edited.join(", ") },
-    }
 }
 
 #[cfg(test)]

@@ -82,6 +82,9 @@ pub(super) fn load(assets: &Overlay) -> Result<Vec<Binding>, VocabularyError> {
 }
 
 /// Reads one file of bindings.
+///
+/// # Errors
+/// [`VocabularyError::File`] with the line.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Binding>, VocabularyError> {
     let bad = |reason: String| VocabularyError::File { file: file.to_owned(), reason };
     let read: BindingFile = toml::from_str(text).map_err(|error| bad(error.to_string().trim().to_owned()))?;
@@ -120,7 +123,7 @@ impl Vocabulary {
 
     /// The bindings of a layer for a camera and a lens: those for any lens first, so that the one for this
     /// lens has the last word.
-    pub fn bindings_for(&self, layer: u8, camera: Option<&str>, lens: Option<&str>) -> Vec<&Binding> {
+    pub(crate) fn bindings_for(&self, layer: u8, camera: Option<&str>, lens: Option<&str>) -> Vec<&Binding> {
         let mut found: Vec<&Binding> =
             self.bindings.iter().filter(|b| b.layer == layer && b.fits(camera, lens)).collect();
         found.sort_by_key(|b| (b.camera.is_some(), b.lens.is_some()));

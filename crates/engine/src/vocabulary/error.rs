@@ -37,7 +37,7 @@ pub enum VocabularyError {
     /// There is no such move or look.
     #[error("there is no move or look `{name}`{}", did_you_mean(.near))]
     UnknownMove {
-        /// The name that was asked for.
+        /// The name as given.
         name: String,
         /// Names that are close to it, nearest first.
         near: Vec<String>,
@@ -47,7 +47,7 @@ pub enum VocabularyError {
     UnknownParameter {
         /// The move.
         name: String,
-        /// What was asked for.
+        /// What was given.
         parameter: String,
         /// Its parameters with units and ranges.
         legal: String,
@@ -59,7 +59,7 @@ pub enum VocabularyError {
         name: String,
         /// The parameter.
         parameter: String,
-        /// The value that was asked for.
+        /// The value as given.
         value: f64,
         /// The least legal value.
         min: f64,
@@ -75,7 +75,7 @@ pub enum VocabularyError {
         name: String,
         /// The parameter.
         parameter: String,
-        /// The value that was asked for.
+        /// The value as given.
         value: f64,
         /// What it takes, in words.
         legal: String,
@@ -123,7 +123,7 @@ pub enum VocabularyError {
     Unencodable {
         /// The move (or module) at hand.
         name: String,
-        /// What stands in the way.
+        /// What is in the way.
         reason: String,
     },
     /// An imported module's parameters are of a version that moves cannot change.

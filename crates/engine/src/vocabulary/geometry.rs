@@ -37,7 +37,7 @@ pub enum WorkedOut {
 /// How much smaller than exact the kept part is: interpolation reaches a little over the edge.
 const INSIDE: f64 = 0.996;
 
-/// The field that keeps the ratio which is asked for, taken from what it is at rest: darktable reads it with its
+/// The field that keeps the requested ratio, taken from what it is at rest: darktable reads it with its
 /// specific lens model only, and moves use the generic one.
 const RATIO: &str = "orthocorr";
 const RATIO_AT_REST: f64 = 100.0;
@@ -68,7 +68,7 @@ pub(crate) fn as_seen(target: &Target, facts: &PhotoFacts) -> (Target, f64) {
 }
 
 /// Sets the fields of `ashift` that say which part of the result is kept: one without empty corners, of the photo's own
-/// shape or of the one that is asked for.
+/// shape or of the requested one.
 pub(crate) fn keep_whole_corners(fields: &mut BTreeMap<String, Value>, facts: &PhotoFacts) {
     let float = |name: &str| match fields.get(name) {
         Some(Value::Float(value)) => Some(f64::from(*value)),

@@ -21,7 +21,7 @@ pub const MOVE: &str = "white_balance_gains";
 /// The radius that is measured when none is given, as a share of the picture's shorter side.
 pub const RADIUS: f64 = 0.02;
 
-/// How far the probes turn a gain up: far enough to stand out from the rounding to 8 bits.
+/// How far the probes turn a gain up: far enough to be more than the rounding to 8 bits.
 const STEP: f64 = 1.5;
 /// The exposure of the probes, in EV: a white card keeps below clipping, a grey one well above black.
 const EXPOSURE: f32 = -0.5;
@@ -70,6 +70,9 @@ impl Patch {
 
 impl Vocabulary {
     /// The three states to render before [`solve`]: the photo's gains, more red, more blue.
+    ///
+    /// # Errors
+    /// [`VocabularyError`], if this darktable cannot take the edits.
     pub fn grey_card_probes(
         &self,
         state: &EditState,
@@ -88,6 +91,9 @@ impl Vocabulary {
 }
 
 /// The values of [`MOVE`] that make the place neutral, from pictures of the three probes in their order.
+///
+/// # Errors
+/// [`VocabularyError`], if the patch is too dark, too bright, or not in the picture.
 pub fn solve(probes: [&Picture; 3], place: &Patch) -> Result<BTreeMap<String, f64>, VocabularyError> {
     let [plain, red, blue] = [mean(probes[0], place)?, mean(probes[1], place)?, mean(probes[2], place)?];
     let step = STEP - 1.0;

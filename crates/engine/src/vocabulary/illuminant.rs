@@ -2,18 +2,18 @@
 //!
 //! The module's light is relative to the white balance before it: D50 changes nothing where `temperature` has balanced
 //! the photo already (4.x), and what 5.x starts from is the light of the camera's own white balance. A move therefore
-//! goes from the light that stands. No light in kelvin is offered: 4.x does not tell which one the camera saw.
+//! goes from the light that is set. No light in kelvin is offered: 4.x does not say which one the camera saw.
 
 use std::collections::BTreeMap;
 
-use crate::vocabulary::load::{Constant, ModuleRules};
+use crate::vocabulary::moves::{Constant, ModuleRules};
 use crate::vocabulary::white_balance::daylight;
 use darktable::state::Value;
 
 /// The white to which `channelmixerrgb` adapts, CIE x and y.
 const D50: [f64; 2] = [0.345_67, 0.358_51];
 
-/// The module's numbers for no light at all, for those told by kelvin, for one told by x and y, for no adaptation, and
+/// The module's numbers for no light at all, for one given in kelvin, for one given by x and y, for no adaptation, and
 /// for CAT16.
 const PIPE: i64 = 0;
 const DAYLIGHT: i64 = 2;

@@ -9,9 +9,9 @@
 //! - Without focal length, aperture and distance (in mm, as an f-number, in m) dark corners stay.
 //! - `scale` 0 lets lensfun fit the picture, as darktable itself does for the file's lens; 1 leaves empty edges.
 //! - `target_geom` 0 leaves a fisheye picture one; 1 makes it rectilinear.
-//! - `cor_dist_ft` and `cor_vig_ft` are for corrections that a camera embeds. Here they hold what is wanted at all, and
+//! - `cor_dist_ft` and `cor_vig_ft` are for corrections that a camera embeds. Here they hold what is to be corrected at all, and
 //!   `modify_flags` is worked out from them.
-//! - Fringes that are told by hand need a lens, but no profile: one that bends and darkens nothing will do.
+//! - Fringes that are set by hand need a lens, but no profile: one that bends and darkens nothing will do.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl Shot {
 }
 
 /// Works out, after a move has set its fields, what is corrected, and by which lens. `base` is the baseline's own
-/// instance, if it is at work.
+/// instance, if it is on.
 pub(crate) fn settle(fields: &mut Fields, base: Option<&Fields>, shot: &Shot) {
     if is_named(fields) && float(fields, "crop") == 0.0 {
         forget(fields);
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Lens, focal length, aperture, what is corrected, and whether fringes are told by hand.
+    /// Lens, focal length, aperture, what is corrected, and whether fringes are set by hand.
     fn seen(state: &EditState) -> (String, f32, f32, i64, i64) {
         let fields = fields(state).unwrap();
         let Some(Value::Text(lens)) = fields.get("lens") else { panic!("lens") };
@@ -254,7 +254,7 @@ mod tests {
         }
         states.dedup();
         assert_eq!(states.len(), 1);
-        // Another lens takes its place; what is not told of a zoom is the file's.
+        // Another lens takes its place; what is not given for a zoom is the file's.
         photo.apply("zoom", &[("aperture", 11.0)], None);
         assert_eq!(seen(&photo.state), ("A zoom".into(), 35.0, 11.0, 3, 1));
         photo.apply("lens_correction", &[], None);

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::vocabulary::error::VocabularyError;
-use crate::vocabulary::load::{Move, Parameter, Vocabulary};
+use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::looks::{Look, STRENGTH};
+use crate::vocabulary::moves::{Move, Parameter};
 use darktable::layout::Layouts;
 use pixels::metrics::axes::Axis;
 
@@ -71,6 +72,9 @@ pub struct ListedParameter<'a> {
 
 impl Vocabulary {
     /// The moves that this darktable has and that the filter lets through, by name.
+    ///
+    /// # Errors
+    /// [`VocabularyError`], if the layouts of darktable cannot be read.
     pub fn list(
         &self,
         filter: &Filter<'_>,
@@ -93,6 +97,9 @@ impl Vocabulary {
     }
 
     /// The looks of which this darktable has every module and that the filter lets through, by name.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
     pub fn list_looks(
         &self,
         filter: &Filter<'_>,
@@ -241,7 +248,7 @@ mod tests {
         assert!(line("turn").0.contains("quarter_turns 0..3 quarter turns whole = 1"));
         assert!(line("highlight_method").0.contains("method 0 white|1 grey|"));
         assert!(line("golden_hour").0.starts_with("golden_hour!(strength 0..1 = 0.7): "));
-        // What a model reads at once stays well within a small one's patience.
+        // What a model reads at once fits well into a small one's context.
         let all: usize = moves.iter().chain(&looks).map(|listed| listed.line().len() + 3).sum();
         assert!(all < 32_000, "{all} bytes");
     }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use crate::vocabulary::apply::{Applied, ApplyRequest, PhotoFacts};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::form::{Target, is_name};
-use crate::vocabulary::load::{Move, Parameter, Vocabulary};
+use crate::vocabulary::load::Vocabulary;
+use crate::vocabulary::moves::{Move, Parameter};
 use darktable::layout::Layouts;
 use darktable::state::EditState;
 use pixels::metrics::axes::Axis;
@@ -74,7 +75,7 @@ impl Look {
         }
     }
 
-    /// The strength that is asked for; the default if none is.
+    /// The given strength; the default if none is.
     fn strength(&self, values: &BTreeMap<String, f64>) -> Result<f64, VocabularyError> {
         let Parameter { min, max, default, unit, .. } = Self::parameter();
         if let Some(parameter) = values.keys().find(|name| *name != STRENGTH) {
@@ -126,6 +127,9 @@ impl Vocabulary {
     }
 
     /// Applies a look: `move_name` is its name, and the one value is `strength`. At 0 its moves are back at rest.
+    ///
+    /// # Errors
+    /// [`VocabularyError`] as for each of its moves.
     pub fn apply_look(
         &self,
         request: &ApplyRequest<'_>,
@@ -158,7 +162,7 @@ impl Vocabulary {
     }
 
     /// Holds every look to the moves: each is there, with legal values, and no two of a look undo each other.
-    pub(super) fn settle_looks(&self) -> Result<(), VocabularyError> {
+    pub(super) fn check_looks(&self) -> Result<(), VocabularyError> {
         for look in self.looks.values() {
             self.check_look(look).map_err(|reason| VocabularyError::Move {
                 file: look.file.clone(),

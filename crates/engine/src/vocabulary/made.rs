@@ -1,4 +1,4 @@
-//! Moves that a command makes for a person: each a file of its own in their vocabulary folder, which they may edit.
+//! Moves that a command makes for a person: each a separate file in their vocabulary folder, which they may edit.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use darktable::luts::Lut;
 pub const LUT_SPACES: [(&str, i64); 5] =
     [("srgb", 0), ("adobe-rgb", 1), ("rec709", 2), ("linear-rec709", 3), ("linear-rec2020", 4)];
 
-/// Where words may stand: this program's names, darktable's numbers, and the way in from the edge, across and down.
+/// Where words may be: this program's names, darktable's numbers, and the way in from the edge, across and down.
 pub const MARK_PLACES: [(&str, i64, [f64; 2]); 6] = [
     ("top-left", 0, [1.0, 1.0]),
     ("top", 1, [0.0, 1.0]),
@@ -26,7 +26,7 @@ pub const MARK_PLACES: [(&str, i64, [f64; 2]); 6] = [
     ("bottom-right", 8, [-1.0, -1.0]),
 ];
 
-/// How far from the edges words stand, as shares of the picture's width and height.
+/// How far from the edges words are, as shares of the picture's width and height.
 const MARGIN: f64 = 0.03;
 
 /// The most characters of a mark.
@@ -39,11 +39,11 @@ pub struct MadeMove {
     pub name: String,
     /// Its file, below the vocabulary folder.
     pub file: PathBuf,
-    /// What stands in it.
+    /// Its text.
     pub text: String,
 }
 
-/// The move of a LUT: its strength is how much of its picture lies over the one beneath.
+/// The move of a LUT: its strength is the opacity of its picture over the one beneath.
 pub fn lut(name: &str, title: &str, lut: &Lut, space: i64) -> MadeMove {
     let description = format!("The LUT \"{title}\", as strongly as is said.");
     let text = format!(
@@ -58,13 +58,16 @@ pub fn lut(name: &str, title: &str, lut: &Lut, space: i64) -> MadeMove {
     MadeMove { name: name.to_owned(), file: file("lut", name), text }
 }
 
-/// Whether words can be a mark; the error says why not.
+/// Whether words can be a mark.
+///
+/// # Errors
+/// Why not, in words.
 pub fn check_words(words: &str) -> Result<(), String> {
     let odd = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}');
     if words.is_empty() || words.chars().count() > LONGEST_MARK || words.contains(odd) {
         return Err(format!("a mark is one line of 1 to {LONGEST_MARK} characters"));
     }
-    // darktable would put in today's date, a file's name, a place: another picture tomorrow, or one that tells too much.
+    // darktable would put in today's date, a file's name, a place: another picture tomorrow, or one that reveals too much.
     if words.contains("$(") {
         return Err("a mark cannot contain darktable variables, `$(…)`: write the text itself".into());
     }
@@ -77,7 +80,7 @@ pub fn mark(name: &str, words: &str, place: &str, size: f64) -> MadeMove {
     let known = MARK_PLACES.iter().find(|(known, ..)| *known == place);
     let (alignment, [across, down]) =
         known.map_or((8, [-1.0, -1.0]), |(_, number, inward)| (*number, *inward));
-    // darktable is told the width of the words. An em is about 1.4 times as high as a capital, and most letters are
+    // darktable takes the width of the words. An em is about 1.4 times as high as a capital, and most letters are
     // about 0.6 of it wide. Beyond the whole width the words would run off the picture.
     let scale = (size * 1.4 * 0.6 * words.chars().count() as f64).clamp(1.0, 90.0);
     let text = format!(
@@ -138,7 +141,10 @@ fn quoted(text: &str) -> String {
 }
 
 impl Vocabulary {
-    /// Whether a move of that name stands in its own file already and does the same. The error says who has the name.
+    /// Whether a move of that name is in its own file already and does the same.
+    ///
+    /// # Errors
+    /// [`VocabularyError`] says who has the name.
     pub fn has_made(&self, made: &MadeMove, folder: &Path) -> Result<bool, VocabularyError> {
         let reason = |reason: String| VocabularyError::File { file: made.file.display().to_string(), reason };
         styles::check_name(&made.name).map_err(reason)?;
@@ -173,7 +179,10 @@ impl Vocabulary {
 }
 
 impl MadeMove {
-    /// Writes it into the person's folder of vocabulary files. The error is the system's.
+    /// Writes it into the person's folder of vocabulary files.
+    ///
+    /// # Errors
+    /// The error of the file system.
     pub fn save(&self, folder: &Path) -> std::io::Result<()> {
         durable::write(&folder.join(&self.file), self.text.as_bytes())
     }

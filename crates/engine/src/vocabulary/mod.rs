@@ -9,18 +9,18 @@
 //!    value plus what the move asks (white balance: times); elsewhere the module starts from rest.
 //! 3. **Rest is nothing.** When every field that moves drive is back at its neutral value, the module goes back to
 //!    what the baseline has, which is mostly: gone. Neutral is therefore not nearly the same picture, but the same state.
-//! 4. **A mask makes an instance.** A masked move works on an instance of its own, named after the move, that
+//! 4. **A mask makes an instance.** A masked move works on a separate instance, named after the move, that
 //!    starts from rest; the global one is left alone.
 //!
 //! A move may also *fix* fields (a LUT's file, the words of a mark): then it is one of a kind, and the module carries
-//! one of these at a time. Its strength may be the `opacity` with which the module's result lies over the picture beneath.
+//! one of these at a time. Its strength may be the `opacity` with which the module's result is laid over the picture beneath.
 //!
 //! A *look* is several moves under one name: each as far from its neutral value as the look's one strength says.
 //!
 //! Tone mappers (`filmicrgb`, `sigmoid`) exclude each other: a move on one switches the other off, and at rest
 //! the baseline's mapper comes back.
 
-pub mod apply;
+mod apply;
 pub mod bindings;
 mod error;
 mod form;
@@ -33,7 +33,8 @@ mod list;
 mod load;
 mod looks;
 pub mod made;
-pub mod mask;
+mod mask;
+mod moves;
 mod propagate;
 mod regions;
 mod spots;
@@ -45,19 +46,17 @@ mod warps;
 mod white_balance;
 
 pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
-pub use bindings::{Binding, Bound};
 pub use error::VocabularyError;
 pub use form::{Form, Target};
 pub use geometry::WorkedOut;
 pub use lens::Shot;
 pub use list::{Filter, ListedMove, ListedParameter};
-pub use load::{Fixed, ModuleRules, Move, Parameter, Vocabulary};
+pub use load::Vocabulary;
 pub use looks::{AppliedLook, Look, STRENGTH};
 pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, ShownMask};
+pub use moves::{Fixed, ModuleRules, Move, Parameter};
 pub use propagate::{Edits, Extra, PhotoEdit, PropagateError, Selection};
 pub use regions::{
-    AppliedRegions, BadRegion, MOST_MOVES, MOST_REGIONS, Region, RegionMove, RegionOp, RegionsError,
-    RegionsRequest, same_place,
+    AppliedRegions, BadRegion, Region, RegionMove, RegionOp, RegionsError, RegionsRequest, same_place,
 };
 pub use spots::{AppliedSpots, Spot, SpotAction, SpotError, fill};
-pub use styles::{SavedStyle, StyleAbout};

@@ -6,7 +6,7 @@
 //! target's raw lies and is cropped, and forms that are not modelled stay as they are.
 //!
 //! What belongs to a photo itself is never taken over (levels, demosaicing, profiles, orientation, warps); its
-//! frame, spots and lens correction are when they are asked for.
+//! frame, spots and lens correction are if they are requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,9 @@ use crate::vocabulary::form::Target;
 use crate::vocabulary::frames::Transfer;
 use crate::vocabulary::geometry::WorkedOut;
 use crate::vocabulary::lens;
-use crate::vocabulary::load::{ModuleRules, Move, Vocabulary};
+use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::mask::Frame;
+use crate::vocabulary::moves::{ModuleRules, Move};
 use crate::vocabulary::regions::same_place;
 use base::error::{Coded, ErrorCode};
 use base::hint::did_you_mean;
@@ -48,7 +49,7 @@ const NEVER: [&str; 13] = [
     "gamma",
 ];
 
-/// What is left behind unless it is asked for.
+/// What is not copied unless it is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extra {
     /// The frame.
@@ -80,7 +81,7 @@ pub struct Selection {
     pub moves: Vec<String>,
     /// Only these modules.
     pub modules: Vec<String>,
-    /// What is wanted besides.
+    /// What is copied besides.
     pub include: BTreeSet<Extra>,
 }
 
@@ -126,7 +127,7 @@ pub enum PropagateError {
     /// The module belongs to the photo itself.
     #[error("`{0}` belongs to the photo itself and is not copied")]
     OwnToThePhoto(String),
-    /// The source is as darktable opens it, or what it has was not asked for.
+    /// The source is as darktable opens it, or what it has was not requested.
     #[error("the source has no edits to copy{}", left(.0))]
     Nothing(Vec<String>),
     /// An edit does not fit the target.
@@ -173,6 +174,9 @@ impl Coded for PropagateError {
 
 impl Vocabulary {
     /// The edits of the source that the selection means.
+    ///
+    /// # Errors
+    /// [`PropagateError`], if a chosen move or module is not there, belongs to the photo itself, or nothing is left.
     pub fn edits<'a>(
         &self,
         source: PhotoEdit<'a>,
@@ -236,6 +240,9 @@ impl Vocabulary {
     }
 
     /// Sets edits on another photo's edit. Pure; the same edits again are the same state.
+    ///
+    /// # Errors
+    /// [`PropagateError::DoesNotFit`] names the module.
     pub fn propagate(
         &self,
         edits: &Edits<'_>,
@@ -334,7 +341,7 @@ impl Vocabulary {
         let (Params::Fields(given), None | Some(Extra::Crop | Extra::Perspective | Extra::Lens), true) =
             (&moved.params, Extra::of(op), rules.fixed.is_empty())
         else {
-            // Spots, moves that stand by themselves, and what is not modelled, go over whole.
+            // Spots, moves of fixed fields, and what is not modelled, are copied whole.
             replace(new, moved);
             return Ok(());
         };
@@ -429,7 +436,7 @@ fn at_rest_there(moved: &Module, rules: &ModuleRules, to: Option<&Fields>) -> Mo
 }
 
 /// Sets a field that the source changed: what a move drives by as much as the source moved it from its baseline
-/// (`bases` are the source's and the target's), everything else as it stands there.
+/// (`bases` are the source's and the target's), everything else as it is there.
 fn set_field(
     fields: &mut Fields,
     given: &Fields,
@@ -454,7 +461,7 @@ fn set_field(
     if set { Ok(()) } else { Err(format!("the target's version of it has no `{field}`")) }
 }
 
-/// Copies a field, or an element, as it stands; whether there is a place for it.
+/// Copies a field, or an element, unchanged; whether there is a place for it.
 fn copy(fields: &mut Fields, given: &Fields, target: &Target) -> bool {
     match (target.index, given.get(&target.field), fields.get_mut(&target.field)) {
         (None, Some(value), Some(slot)) => {
@@ -513,7 +520,7 @@ fn with_forms(
     Ok(module)
 }
 
-/// How deep groups of forms may stand in one another: a foreign file may hold a group in itself.
+/// How deep groups of forms may be nested: a foreign file may hold a group in itself.
 const DEEPEST: usize = 8;
 
 /// A form and what it is made of, with their old ids, as they lie on the target. Returns the new id.

@@ -17,10 +17,10 @@ use darktable::layout::Layouts;
 use darktable::state::{Blend, EditState, Module};
 
 /// The most regions of a batch: photographers stay below twenty.
-pub const MOST_REGIONS: usize = 32;
+const MOST_REGIONS: usize = 32;
 
 /// The most moves of a batch, over all its regions.
-pub const MOST_MOVES: usize = 64;
+const MOST_MOVES: usize = 64;
 
 /// One region of a batch.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -49,7 +49,7 @@ pub struct RegionOp {
     pub parameter_values: BTreeMap<String, f64>,
 }
 
-/// A batch that is wanted.
+/// A request for a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionsRequest<'a> {
     /// The one move of all regions; `None` where each region names its own.
@@ -91,17 +91,17 @@ pub enum RegionsError {
     /// There are too many.
     #[error("{count} regions are too many: a batch has 1 to {MOST_REGIONS}")]
     Regions {
-        /// How many were asked for.
+        /// How many there are.
         count: usize,
     },
     /// The regions have too many moves together.
     #[error("{count} moves are too many: the regions of a batch have at most {MOST_MOVES} together")]
     Moves {
-        /// How many were asked for.
+        /// How many there are.
         count: usize,
     },
     /// Regions are not usable.
-    #[error("{} (counted from 0); nothing was applied", said(.0))]
+    #[error("{} (counted from 0); nothing was applied", listed(.0))]
     Refused(Vec<BadRegion>),
 }
 
@@ -118,7 +118,7 @@ pub struct BadRegion {
     pub remedy: Option<String>,
 }
 
-fn said(bad: &[BadRegion]) -> String {
+fn listed(bad: &[BadRegion]) -> String {
     let one = |bad: &BadRegion| {
         let names: Vec<String> = bad.regions.iter().map(|at| format!("regions[{at}]")).collect();
         format!("{}: {}", names.join(", "), bad.reason)
@@ -145,6 +145,9 @@ impl Coded for RegionsError {
 
 impl Vocabulary {
     /// Applies a batch. Pure, and all or nothing.
+    ///
+    /// # Errors
+    /// [`RegionsError`] names every region at fault.
     pub fn apply_regions(
         &self,
         request: &RegionsRequest<'_>,

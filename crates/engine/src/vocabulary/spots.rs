@@ -1,10 +1,10 @@
 //! Retouching: places that are healed, cloned from a place beside them, blurred, or filled with one colour.
 //!
-//! All spots of a photo stand in one instance of darktable's `retouch`, in the order in which they came: a later
+//! All spots of a photo are in one instance of darktable's `retouch`, in the order in which they came: a later
 //! one works on what an earlier one left. A round spot is known by its centre and one with an outline by its corners,
 //! so that the same spot again replaces itself. Without a source the program takes the nearest place that lies in the
 //! frame and touches no other spot: 2.5 radii away, then 3.5, 5 and 7; at each distance right, left, below, above,
-//! then between these. Half the width of an outline stands in for the radius.
+//! then between these. Half the width of an outline is its radius.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub enum SpotAction {
     Blur,
     /// The source's mean colour, without any detail.
     Fill,
-    /// Take back the spot that stands here.
+    /// Remove the spot at this place.
     Remove,
 }
 
@@ -193,11 +193,11 @@ impl Coded for SpotError {
 }
 
 impl Vocabulary {
-    /// The spots with their sources, as [`Self::apply_spots`] takes them; a fill's colour where it stands already.
+    /// The spots with their sources, as [`Self::apply_spots`] takes them; a fill's colour where it is known already.
     /// Those that [`fill::is_wanting`] are to be measured before.
     ///
     /// # Errors
-    /// Spots that lie outside of the picture, have no place to take from, or are not there to be taken back.
+    /// Spots that lie outside of the picture, have no place to take from, or are not there to be removed.
     pub fn place_spots(
         &self,
         spots: &[Spot],
@@ -282,7 +282,7 @@ fn work(
     let mut retouch = Retouch { picture, rows };
     let (mut placed, mut bad) = (Vec::new(), Vec::new());
     for (at, (spot, place)) in spots.iter().zip(&places).enumerate() {
-        match place.as_ref().map_err(String::clone).and_then(|place| retouch.put(spot, place, &asked)) {
+        match place.as_ref().map_err(String::clone).and_then(|place| retouch.set(spot, place, &asked)) {
             Ok(spot) => placed.push(spot),
             Err(reason) => bad.push(format!("spots[{at}]: {reason}")),
         }
@@ -325,7 +325,7 @@ struct Retouch {
 impl Retouch {
     /// Sets one spot, and returns it with its source; `asked` are the places of the call, which keep clear of each
     /// other.
-    fn put(&mut self, spot: &Spot, place: &SpotShape, asked: &[&SpotShape]) -> Result<Spot, String> {
+    fn set(&mut self, spot: &Spot, place: &SpotShape, asked: &[&SpotShape]) -> Result<Spot, String> {
         if spot.action == SpotAction::Remove {
             return self.remove(spot, place.center());
         }
@@ -434,7 +434,7 @@ impl Retouch {
         }
     }
 
-    /// The source of a spot that stands.
+    /// The source of a spot that is there already.
     fn source_of(&self, row: &Row, place: &SpotShape) -> [f64; 2] {
         let [by_x, by_y] = self.corner_of(place);
         let [x, y] = row.form.source;

@@ -73,7 +73,10 @@ pub(super) fn load(assets: &Overlay) -> Result<BTreeMap<String, SavedStyle>, Voc
     Ok(styles)
 }
 
-/// Writes a style into the person's folder of vocabulary files. The error is the system's.
+/// Writes a style into the person's folder of vocabulary files.
+///
+/// # Errors
+/// The error of the file system.
 pub fn save(folder: &Path, name: &str, about: &StyleAbout, bytes: &[u8]) -> std::io::Result<()> {
     let folder = folder.join(STYLES);
     let text = toml::to_string(about).map_err(std::io::Error::other)?;
@@ -96,7 +99,10 @@ pub fn name_of(title: &str) -> String {
     name.chars().take(LONGEST_NAME).collect::<String>().trim_end_matches('_').to_owned()
 }
 
-/// Whether a style can be called that; the error says what is legal.
+/// Whether a style can be called that.
+///
+/// # Errors
+/// What is legal, in words.
 pub fn check_name(name: &str) -> Result<(), String> {
     if is_name(name) && name.len() <= LONGEST_NAME {
         return Ok(());
@@ -118,7 +124,7 @@ impl Vocabulary {
     }
 
     /// The state with a style on top: see [`dtstyle::Style::apply`].
-    pub fn apply_style(
+    pub(crate) fn apply_style(
         &self,
         style: &SavedStyle,
         state: &EditState,

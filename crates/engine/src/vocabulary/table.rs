@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::vocabulary::error::VocabularyError;
-use crate::vocabulary::load::{Move, Parameter, Vocabulary};
+use crate::vocabulary::load::Vocabulary;
 use crate::vocabulary::looks::{Look, STRENGTH};
+use crate::vocabulary::moves::{Move, Parameter};
 use base::assets::Overlay;
 use pixels::metrics::axes::Axis;
 
@@ -15,7 +16,7 @@ pub const LEAST_STEPS: f64 = 0.25;
 /// Stands for the figures of a move that the darktable of the page does not have.
 const NOT_OFFERED: &str = "not offered by this darktable";
 
-/// What can be asked for by name, as the page and the tests see it.
+/// A move or look by name, as the page and the tests see it.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
     /// Its name.
@@ -99,7 +100,7 @@ impl Measured {
 }
 
 impl Vocabulary {
-    /// Everything that can be asked for by name, by file and then by name.
+    /// Every move and look, by file and then by name.
     pub fn entries(&self) -> Vec<Entry<'_>> {
         let look = |look| self.look_entry(look);
         let mut entries: Vec<Entry<'_>> =
@@ -128,6 +129,9 @@ impl Vocabulary {
 const UNREACHED: &str = "unreached.toml";
 
 /// darktable's modules that no move reaches, each with the reason.
+///
+/// # Errors
+/// [`VocabularyError::File`], if the list cannot be read.
 pub fn unreached(assets: &Overlay) -> Result<BTreeMap<String, String>, VocabularyError> {
     let bad = |reason: String| VocabularyError::File { file: UNREACHED.to_owned(), reason };
     let text = assets.text(UNREACHED).ok_or_else(|| bad("not readable as UTF-8 text".to_owned()))?;

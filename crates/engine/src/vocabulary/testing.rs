@@ -1,4 +1,4 @@
-//! A photo as darktable 4.2.1 opens it, for the tests of this floor.
+//! A photo as darktable 4.2.1 opens it, for the tests of this crate.
 #![allow(
     missing_docs,
     clippy::new_without_default,

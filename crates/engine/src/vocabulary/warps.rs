@@ -1,6 +1,6 @@
 //! Warps: places of the picture that are pushed, grown or shrunk.
 //!
-//! All warps of a photo stand in one instance of darktable's `liquify`, each a point of its own in the module's table.
+//! All warps of a photo are in one instance of darktable's `liquify`, each a separate point in the module's table.
 //! A move's fields name what is said of one on the displayed picture: `point` its centre, `radius` its radius as a share
 //! of the shorter side, `strength` how far it acts as a share of the radius and, for a push, which way (degrees, 0 is
 //! up, 90 right). darktable keeps three places in pixels of the raw frame instead: the centre, a place on the edge, and
@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use crate::vocabulary::form::Target;
-use crate::vocabulary::load::Move;
 use crate::vocabulary::mask::Frame;
+use crate::vocabulary::moves::Move;
 use darktable::state::Value;
 
 type Fields = BTreeMap<String, Value>;
@@ -28,7 +28,7 @@ const NEXT: &str = "nodes.header.next";
 const POINT: &str = "nodes.warp.point";
 const EFFECT: &str = "nodes.warp.type";
 
-/// darktable's number of a point that stands alone or begins a path.
+/// darktable's number of a point that is alone or begins a path.
 const ALONE: i64 = 1;
 
 /// darktable's numbers of what a point does.
@@ -116,7 +116,7 @@ fn cell<T>(list: &[T], at: usize) -> &[T] {
     list.get(at * width..(at + 1) * width).unwrap_or_default()
 }
 
-/// Writes the table anew: paths as they stood, then the points that stand alone.
+/// Writes the table again: paths as they were, then single points.
 fn write(fields: &mut Fields, nodes: &[Node]) {
     let (paths, mut points): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| !node.is_alone());
     points.sort_by_cached_key(|node| node.order());
@@ -155,7 +155,7 @@ fn fill<T: Copy + Default>(list: &mut [T], nodes: &[Node], cell: impl Fn(&Node) 
 }
 
 /// Sets a warp, or takes it back where it does nothing. The error says why it cannot be.
-pub(super) fn put(
+pub(super) fn set(
     fields: &mut Fields,
     entry: &Move,
     values: &BTreeMap<String, f64>,

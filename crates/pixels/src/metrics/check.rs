@@ -48,7 +48,7 @@ pub struct VectorCheck {
 }
 
 impl VectorCheck {
-    /// Judges the way from `base` to `now`, whose distance is `diff`, by the axes asked for, each with +1
+    /// Judges the way from `base` to `now`, whose distance is `diff`, by the requested axes, each with +1
     /// or −1 (see [`crate::metrics::vectors::vector_axes`]).
     pub fn of(axes: &[(Axis, i8)], base: &ImageStats, now: &ImageStats, diff: &Difference) -> Self {
         let steps = |axis: Axis| axis.steps(base, now);
@@ -69,7 +69,7 @@ impl VectorCheck {
     }
 }
 
-/// The mean movement on the main axes that nobody asked for, whichever way, in just-noticeable steps.
+/// The mean movement on the main axes that were not requested, whichever way, in just-noticeable steps.
 pub fn aside(axes: &[(Axis, i8)], base: &ImageStats, now: &ImageStats) -> f64 {
     let others = MAIN.into_iter().filter(|&main| !axes.iter().any(|&(axis, _)| carries(axis, main)));
     mean(others.map(|axis| axis.steps(base, now).abs()))

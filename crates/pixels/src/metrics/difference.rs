@@ -6,8 +6,8 @@ use crate::distance::{self, Distance};
 use serde::{Deserialize, Serialize};
 
 use crate::Picture;
-use crate::metrics::planes::Planes;
 use crate::metrics::resize;
+use crate::planes::Planes;
 use base::error::{Coded, ErrorCode};
 
 /// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
@@ -24,7 +24,7 @@ pub struct Difference {
     /// Largest difference of an 8-bit channel, 0 to 255.
     pub max_channel: u8,
     /// Whether the pictures had different sizes (a crop…), so that both were scaled to the lesser width and
-    /// the lesser height. The other figures then tell little.
+    /// the lesser height. The other figures then mean little.
     pub resized: bool,
 }
 
@@ -54,6 +54,9 @@ impl Coded for DifferenceError {
 
 impl Difference {
     /// Compares `a` with `b`; the order does not matter.
+    ///
+    /// # Errors
+    /// [`DifferenceError`] for a picture without as many pixels as its size says, or one that cannot be scaled.
     pub fn between(a: &Picture, b: &Picture) -> Result<Self, DifferenceError> {
         check(a)?;
         check(b)?;
@@ -64,6 +67,9 @@ impl Difference {
     }
 
     /// The same, of pictures whose [`Planes`] are known, which saves half of the work.
+    ///
+    /// # Errors
+    /// As [`Self::between`].
     pub fn with(
         (a, seen_a): (&Picture, &Planes),
         (b, seen_b): (&Picture, &Planes),
@@ -122,7 +128,7 @@ fn milli(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::lab::Lab;
+    use crate::lab::Lab;
     use crate::metrics::synthetic::{flat, picture};
 
     #[test]

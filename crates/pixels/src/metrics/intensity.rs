@@ -2,7 +2,7 @@
 
 /// Words that ask for all there is of something.
 const WHOLE: &[&str] = &["black and white", "black & white", "b&w", "monochrom"];
-/// Words of size; a `*` stands for any ending.
+/// Words of size; a `*` is any ending.
 const GENTLE: &[&str] =
     &["gentl*", "subtl*", "slight*", "mild*", "faint*", "touch", "hint", "little", "low", "light"];
 const STRONG: &[&str] = &["strong*", "dramatic*", "bold*", "heav*", "extreme*", "intens*", "max*", "high"];

@@ -10,7 +10,7 @@
 //! the mean of each piece's best correlation near its place, which a straightened or bent frame survives.
 
 use crate::Picture;
-use crate::metrics::lab::Lab;
+use crate::lab::Lab;
 use crate::metrics::resize;
 
 /// The longer side of what is compared, in pixels.

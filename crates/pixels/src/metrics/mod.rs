@@ -3,8 +3,6 @@
 //!
 //! Everything is measured on 8-bit sRGB, in CIELAB under D65, the same way on every machine.
 
-pub use crate::{lab, planes};
-
 pub mod axes;
 pub mod check;
 pub mod difference;

@@ -1,13 +1,18 @@
 //! Pictures at another size, for measuring: each pixel the plain average of what it covers.
 
-use crate::resize::averaged;
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::Picture;
 
-/// Scales to `width` x `height`.
+/// Scales to `width` x `height`. Fails where the picture has not as many pixels as its size says.
 pub(super) fn to(picture: &Picture, width: u32, height: u32) -> Result<Picture, String> {
-    let rgb = averaged(&picture.rgb, (picture.width, picture.height), (width, height))?;
-    Ok(Picture { width, height, rgb })
+    let source = ImageRef::new(picture.width, picture.height, &picture.rgb, PixelType::U8x3);
+    let source = source.map_err(|e| e.to_string())?;
+    let mut scaled = Image::new(width, height, PixelType::U8x3);
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Box));
+    Resizer::new().resize(&source, &mut scaled, &options).map_err(|e| e.to_string())?;
+    Ok(Picture { width, height, rgb: scaled.into_vec() })
 }
 
 /// Scales down so that the longer side is `long_edge`; `None` when the picture is not larger than that.

@@ -6,8 +6,8 @@ use crate::tally::{self, Tally, Thirds};
 use serde::{Deserialize, Serialize};
 
 use crate::Picture;
-use crate::metrics::planes::Planes;
 use crate::metrics::resize;
+use crate::planes::Planes;
 
 /// The figures of one picture. Everything in L*, a*, b* and C* is CIELAB under D65.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,7 +202,7 @@ fn colourfulness(picture: &Picture) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::lab::Lab;
+    use crate::lab::Lab;
     use crate::metrics::synthetic::{flat, map, noise, picture, scene};
 
     fn near(found: f64, expected: f64, tolerance: f64) {

@@ -6,9 +6,6 @@
 
 use crate::metrics::axes::Axis;
 
-/// The version of the word table. It belongs in manifests, since it decides what `met` means.
-pub const VECTOR_TABLE_VERSION: u32 = 1;
-
 /// The axes that a vector asks to move, the most important first, each with +1 or −1.
 /// Empty when the words say nothing measurable.
 pub fn vector_axes(name: &str, direction: &str) -> Vec<(Axis, i8)> {
@@ -54,7 +51,7 @@ enum Meaning {
     Tint(i8),
     /// Richer or paler colours: the target hue, else all.
     Richness(i8),
-    /// A mood with axes of its own; beside a target it is mere emphasis.
+    /// A mood with its own axes; beside a target it is mere emphasis.
     Mood(&'static [(Axis, i8)]),
     /// Turns the next word round.
     Less,
@@ -104,7 +101,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("instead of", "not"),
 ];
 
-/// Words; a `*` stands for any ending. The first row that fits counts.
+/// Words; a `*` is any ending. The first row that fits counts.
 const WORDS: &[(&str, Meaning)] = &[
     // Tones.
     ("shadow*", Meaning::Target(SHADOWS)),

@@ -1,4 +1,4 @@
-//! A move under a mask: on an instance of its own.
+//! A move under a mask: on a separate instance.
 
 use std::collections::BTreeMap;
 

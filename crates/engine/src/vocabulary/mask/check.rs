@@ -133,7 +133,7 @@ impl MaskSpec {
         let mask = joined.ok_or_else(|| wrong("it says nothing"))?;
         let invert = self.invert == Some(true);
         Ok(match (mask.invert, mask.opacity) {
-            // A named mask with an inversion or strength of its own stays a part.
+            // A named mask with its own inversion or strength stays a part.
             (true, _) if invert => Mask { node: mask.node, invert: false, opacity: mask.opacity * opacity },
             (_, own) => Mask { node: mask.node, invert: mask.invert || invert, opacity: own * opacity },
         })

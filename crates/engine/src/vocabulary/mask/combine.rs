@@ -53,7 +53,7 @@ pub(crate) struct Compiled {
 pub(crate) struct Chosen {
     pub range: Range,
     pub inverted: bool,
-    /// Nobody asked for it: it keeps greys out of a range of hues, and gives way.
+    /// It was added to keep greys out of a range of hues, and may be dropped.
     implied: bool,
 }
 
@@ -102,7 +102,7 @@ impl Mask {
     /// Adds the forms of a drawn mask, of which the last is the group by which an instance uses it.
     pub(crate) fn forms(&self, frame: &Frame, forms: &mut Vec<MaskForm>) -> i32 {
         let members = match &self.node {
-            // A list that is used as it is needs no group of its own around it.
+            // A list that is used as it is needs no group around it.
             Node::List(join, masks) if !self.invert && self.opacity == 1.0 => {
                 members(*join, masks, frame, forms)
             }

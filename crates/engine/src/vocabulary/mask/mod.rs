@@ -1,6 +1,6 @@
 //! Masks: where a move acts, as an agent writes it on the picture that it sees, and its way to darktable.
 //!
-//! [`spec`](MaskSpec) is the written mask, `check` holds it to its ranges, `combine` turns it into what one module
+//! [`spec`](MaskSpec) is the written mask, `check` checks its ranges, `combine` turns it into what one module
 //! instance can do, `shapes`, `ellipse` and `frame` bring what is drawn to the raw frame, through a `projection` that `tilt` has a part in, `ranges` and `tone` bring tones
 //! and colours to a module's channels, `named` are the masks of the vocabulary, `shown` makes one visible. `docs/masks.md` is the manual.
 
@@ -23,7 +23,7 @@ pub use named::{ListedMask, NamedMask, NamedMasks};
 pub(crate) use projection::Projection;
 pub(crate) use shapes::Drawn;
 pub use shown::{MaskProbe, ShownMask};
-pub use spec::{End, MaskSpec, Radius, RangeKind, ShapeKind};
+pub use spec::MaskSpec;
 pub(crate) use tilt::warp;
 
 use crate::vocabulary::apply::PhotoFacts;

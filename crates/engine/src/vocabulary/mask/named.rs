@@ -94,7 +94,10 @@ impl NamedMasks {
         self.0.values()
     }
 
-    /// The mask of this name; the error names the one that is spelled like it, or all.
+    /// The mask of this name.
+    ///
+    /// # Errors
+    /// [`VocabularyError`] names the mask that is spelled like it, or all.
     pub fn get(&self, name: &str) -> Result<&NamedMask, VocabularyError> {
         self.0.get(name).ok_or_else(|| {
             let names = || self.0.keys().map(String::as_str);

@@ -1,7 +1,7 @@
 //! A mask made visible, by darktable itself.
 //!
 //! A masked exposure that adds the light of diffuse white shows by how much the picture brightens what the mask lets
-//! through. That is exact for every tone if nothing bends the light afterwards: so both renders leave out what
+//! through. That is exact for every tone if nothing bends the light afterwards: so both renders omit what
 //! comes after the exposure, but for geometry, and are darkened until the brightest tone has room. On a finished
 //! picture (JPEG, PNG, TIFF) the exposure comes before the profile and works on codes, so that these are compared.
 
@@ -48,6 +48,9 @@ pub struct ShownMask {
 
 impl Vocabulary {
     /// The edits that show a mask on a state, where a masked exposure would see it.
+    ///
+    /// # Errors
+    /// [`VocabularyError`] for a mask that cannot be used on this state.
     pub fn mask_probe(
         &self,
         mask: &MaskSpec,

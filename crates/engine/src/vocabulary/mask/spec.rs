@@ -261,7 +261,7 @@ impl JsonSchema for MaskSpec {
         let point = json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
         let points = json!({ "type": "array", "items": point });
         let place = |description: &str| json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2, "description": description });
-        // What belongs to what stands with `shape` and `range`: a field's own words replace those of the whole.
+        // The fields beside `shape` and `range`: a field's own message replaces that of the whole.
         json_schema!({
             "type": "object",
             "additionalProperties": false,

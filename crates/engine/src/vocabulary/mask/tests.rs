@@ -1,4 +1,5 @@
 use super::*;
+use crate::vocabulary::mask::spec::{End, RangeKind};
 use base::assets::Overlay;
 use darktable::frame::{Orientation, StoredSize};
 use darktable::state::Shape;
@@ -136,7 +137,7 @@ fn lists_of_shapes_become_groups_within_groups() {
         circle(0.2)
     );
     let Encoded { forms, blend } = encode(&text).unwrap();
-    // The circle that stands twice is stored once.
+    // A circle that is there twice is stored once.
     assert_eq!(forms.len(), 4);
     let find = |id: i32| forms.iter().find(|form| form.id == id).unwrap();
     let members = |id: i32| match &find(id).shape {

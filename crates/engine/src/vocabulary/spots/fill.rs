@@ -1,6 +1,6 @@
 //! The colour that a place is filled with: that of another place, in the numbers that `retouch` works in.
 //!
-//! The module stands before exposure and the colour profile. A development that ends there and takes its numbers for
+//! The module runs before exposure and the colour profile. A development that ends there and takes its numbers for
 //! linear Rec. 709, the primaries of an sRGB picture, shows exactly these numbers.
 
 use pixels::srgb::LINEAR;

@@ -66,7 +66,7 @@ impl Picture {
         }
     }
 
-    /// Where a spot that stands already is; `None` for a shape that no spot of ours has.
+    /// Where a spot that is there already is; `None` for a shape that no spot of ours has.
     pub(super) fn standing(&self, form: &MaskForm) -> Option<Outline> {
         let pixels = |at: [f64; 2], length: f32| f64::from(length) / f64::from(self.frame.length(at, 1.0));
         match forms::without_clone(form)? {

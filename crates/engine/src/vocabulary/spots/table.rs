@@ -1,4 +1,4 @@
-//! The table of darktable's `retouch`: one row a spot, in columns of equal length.
+//! The table of darktable's `retouch`: one row per spot, in columns of equal length.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::vocabulary::error::VocabularyError;
 use darktable::forms;
 use darktable::state::{GroupMember, MaskForm, Module, Params, Value};
 
-/// A spot that stands in a photo: its form, and its row in the module's table.
+/// A spot of a photo: its form, and its row in the module's table.
 pub(super) struct Row {
     pub(super) form: MaskForm,
     pub(super) opacity: f32,
@@ -48,7 +48,7 @@ fn cells<T>(list: &[T], place: usize) -> &[T] {
     list.get(place * width..(place + 1) * width).unwrap_or_default()
 }
 
-/// Writes the table anew.
+/// Writes the table again.
 pub(super) fn write(module: &mut Module, rows: &[Row]) {
     fn fill<'a, T: Copy + Default + 'a>(list: &mut [T], rows: impl Iterator<Item = Option<&'a Vec<T>>>) {
         let width = (list.len() / MOST).max(1);

@@ -36,7 +36,7 @@ fn spots_gather_in_one_instance_and_come_off_again() {
     };
     assert_eq!((ids.len(), &algorithms[..3]), (MOST, &[2, 1, 0][..]));
     assert_eq!(fields["max_heal_iter"], Value::Int(2000));
-    // Two circles and their group; the clone's source is where it was asked for.
+    // Two circles and their group; the clone's source is where it was requested.
     assert_eq!(photo.state.masks.len(), 3);
     let clone = photo.state.masks.iter().find(|form| i64::from(form.id) == ids[1]).unwrap();
     assert_eq!(clone.source, [0.4, 0.3]);
