@@ -354,6 +354,11 @@ mod tests {
         }
     }
 
+    fn paid() -> ModelIntent {
+        let (reserved, max_output_tokens, messages) = (Amounts::default(), 1, 1);
+        ModelIntent { turn: 1, attempt: 1, reserved, max_output_tokens, messages, keep: Reserve::default() }
+    }
+
     fn gate(dir: &std::path::Path, spec: &str) -> (Gate, Lease, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::default());
         let transcript =
@@ -416,11 +421,21 @@ mod tests {
     }
 
     #[test]
+    fn there_is_no_permit_for_an_effect_whose_intent_is_not_on_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let fails = |name: &str, admit: fn(&mut Gate) -> bool| {
+            let folder = dir.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            let (mut gate, _, _) = gate(&folder, "lite");
+            base::durable::failing::without(libc::SYS_fdatasync, move || admit(&mut gate))
+        };
+        assert!(fails("tool", |gate| gate.admit(mutation(0)).is_err()));
+        assert!(fails("model", |gate| gate.admit(paid()).is_err()));
+    }
+
+    #[test]
     fn what_is_paid_for_is_on_the_disk_before_it_is_asked_for() {
-        let (reserved, max_output_tokens, messages) = (Amounts::default(), 1, 1);
-        let keep = Reserve::default();
-        let call = ModelIntent { turn: 1, attempt: 1, reserved, max_output_tokens, messages, keep };
-        assert!(is_synced(&call.line()) && is_synced(&mutation(0).line()));
+        assert!(is_synced(&paid().line()) && is_synced(&mutation(0).line()));
         assert!(!is_synced(&Event::BudgetReminder { percent: 50 }));
     }
 }

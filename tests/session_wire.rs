@@ -168,6 +168,7 @@ fn a_hanging_server_is_cut_and_a_long_retry_after_ends_at_once() {
     let mut session = session(&studio, &stub, "time=3000s,iterations=30,branches=1");
     let end = support::run(&mut session);
     assert_eq!(end.outcome, Outcome::ProviderFailed);
+    assert!(end.reason.contains("it asks to retry in 60 minutes"), "{}", end.reason);
 }
 
 #[test]

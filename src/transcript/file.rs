@@ -337,6 +337,21 @@ mod tests {
     }
 
     #[test]
+    fn after_a_line_that_could_not_be_synced_none_is_written_and_the_file_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.jsonl");
+        let (clock, redactor) = (Arc::new(ManualClock::default()), Redactor::default());
+        let mut transcript = Transcript::create(&path, clock.clone(), redactor.clone()).unwrap();
+        transcript.append(note("first"), true).unwrap();
+        base::durable::failing::without(libc::SYS_fdatasync, || {
+            assert!(transcript.append(note("not synced"), true).is_err());
+        });
+        assert!(transcript.append(note("after"), true).is_err());
+        let back = read(&path).unwrap();
+        Transcript::resume(&path, &back, clock, redactor).unwrap().append(note("again"), true).unwrap();
+    }
+
+    #[test]
     fn after_a_line_that_could_not_be_written_none_is_and_the_file_stays_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.jsonl");

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::files;
 
+#[cfg(all(target_os = "linux", any(test, feature = "testing")))]
+pub mod failing;
 #[cfg(any(test, feature = "testing"))]
 pub mod journal;
 
@@ -152,6 +154,20 @@ mod tests {
         let usual = dir.path().join("usual");
         fs::write(&usual, b"").unwrap();
         assert_eq!(mode(&path), mode(&usual));
+    }
+
+    #[test]
+    fn a_new_file_and_a_new_folder_are_errors_where_their_names_cannot_be_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("there")).unwrap();
+        for file in ["there/log", "new/log"] {
+            let path = dir.path().join(file);
+            let (appended, written) =
+                failing::without(libc::SYS_fsync, || (append_line(&path, "x"), write(&path, b"x")));
+            assert!(appended.is_err() && written.is_err(), "{file}: {appended:?} {written:?}");
+        }
+        // With fsync back, both are made.
+        append_line(&dir.path().join("later/log"), "x").unwrap();
     }
 
     #[test]
