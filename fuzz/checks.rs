@@ -1,6 +1,6 @@
 //! What every input must hold, whatever is in it: no panic, and what was read writes and reads the same.
 //!
-//! The fuzz targets call these with made-up bytes, and `tests/fuzz_corpus.rs` with every file under `seeds/`.
+//! The fuzz targets call these with made-up bytes, and `tests/program/fuzz_corpus.rs` with every file under `seeds/`.
 #![allow(dead_code, reason = "a target uses one of them")]
 #![allow(
     clippy::indexing_slicing,

@@ -22,7 +22,7 @@ trixie | sid) shift ;;
 *) die "usage: scripts/with-darktable.sh trixie|sid [--] COMMAND…" ;;
 esac
 if [ "${1:-}" = -- ]; then shift; fi
-[ $# -gt 0 ] || die "no command to run: scripts/with-darktable.sh $release cargo test --test render"
+[ $# -gt 0 ] || die "no command to run: scripts/with-darktable.sh $release cargo test --test pixels render::"
 [ "$(id -u)" -eq 0 ] || die "this needs root: run it through sudo, with -E to keep the environment"
 
 PATH=$PATH:/usr/sbin:/sbin

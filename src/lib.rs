@@ -3,7 +3,7 @@
 //! This package is the host: it runs the loop, and everything that a person types. Below it stand four crates:
 //! `base` (ids, errors, files), `pixels` (pictures and their numbers), `darktable` (its formats and its process) and
 //! `engine` (the vocabulary, and a photo with its versions). Within the package a module uses only those of its own
-//! line and of the lines below (`tests/architecture.rs`):
+//! line and of the lines below (`tests/program/architecture.rs`):
 //!
 //! ```text
 //!  cli          what a person types; nothing is decided here

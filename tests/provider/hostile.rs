@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use chemigram::provider::{FaultClass, ProviderFault};
 use serde_json::{Value, json};
 
-use super::chat_stub::{ChatStub, StubReply};
+use crate::chat_stub::{ChatStub, StubReply};
 use super::{ask_once, calls, impatient, openai};
 
 /// A whole answer of a server that says nothing of its length.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chemigram::provider::{FaultClass, Finish, ModelReply};
 use serde_json::{Value, json};
 
-use super::chat_stub::{ChatStub, StubReply, body_of, event_head, stream_of};
+use crate::chat_stub::{ChatStub, StubReply, body_of, event_head, stream_of};
 use super::{ask_once, calls, openai, text};
 
 fn sample() -> (String, Vec<(String, String)>, Value) {

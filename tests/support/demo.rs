@@ -29,8 +29,12 @@ use darktable::xmp;
 use engine::photo::Operation;
 use engine::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
 
+#[path = "kept.rs"]
+mod kept;
 #[path = "photos.rs"]
 pub mod photos;
+
+use kept::Kept;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
 pub const LONG_EDGE: u32 = 600;
@@ -44,8 +48,9 @@ pub struct Demo {
     pub kind: Option<String>,
     pub raw: RawFile,
     pub renderer: OneShot,
-    /// Two darktables that stay alive: starting one costs more than rendering a small picture.
-    workers: [Worker; 2],
+    /// Two darktables that stay alive, because starting one costs more than rendering a small picture; and the pictures
+    /// that earlier runs have made.
+    workers: [Kept; 2],
     cli: DarktableCli,
     base: PathBuf,
     /// What each state looks like, or why it cannot be rendered.
@@ -92,7 +97,10 @@ impl Demo {
         let untouched = baseline::ask(&cli, &layouts, &raw.path, &base, &deadline()).unwrap();
         let facts = PhotoFacts::new(untouched.state.clone(), &untouched.facts);
         let renderer = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
-        let workers = [(); 2].map(|()| Worker::new(cli.clone(), &base, encoder(&layouts)).unwrap());
+        let workers = [(); 2].map(|()| {
+            let worker = Worker::new(cli.clone(), &base, encoder(&layouts)).unwrap();
+            Kept::new(worker, encoder(&layouts), None)
+        });
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         let seen = Mutex::default();
         Self {

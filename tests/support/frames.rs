@@ -29,6 +29,11 @@ use engine::photo::{Library, Workspace};
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, Vocabulary};
 use pixels::metrics::difference::distances;
 
+#[path = "kept.rs"]
+mod kept;
+
+use kept::Kept;
+
 /// The sides of the scenes.
 pub const LONG: u32 = 1200;
 pub const SHORT: u32 = 800;
@@ -40,7 +45,7 @@ const EDGE: u32 = LONG;
 pub struct Home {
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
-    worker: Worker,
+    worker: Kept,
     /// A darktable for each picture, which exports too.
     pub oneshot: OneShot,
     // Dropped last: the photos and darktable's configuration live in it.
@@ -58,6 +63,7 @@ impl Home {
         let base = folder.path().join("darktable");
         let luts = folder.path().join(OWN).join("luts");
         let worker = Worker::new(cli.clone(), &base, Arc::new(encode.clone())).unwrap().with_luts(&luts);
+        let worker = Kept::new(worker, Arc::new(encode.clone()), Some(&luts));
         let oneshot = OneShot::new(cli, &base, Arc::new(encode)).unwrap().with_luts(&luts);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         Self { vocabulary, layouts, worker, oneshot, folder }
@@ -145,7 +151,7 @@ impl Home {
     }
 
     pub fn worker(&self) -> &Worker {
-        &self.worker
+        self.worker.worker()
     }
 }
 

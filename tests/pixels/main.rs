@@ -1,0 +1,41 @@
+//! What darktable makes of edits, held against pixels; and darktable itself, as a process that may fail.
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/chart.rs"]
+mod chart;
+#[path = "../support/chroma.rs"]
+mod chroma;
+#[path = "../support/contract.rs"]
+mod contract;
+#[path = "../support/demo.rs"]
+mod demo;
+#[path = "../support/frames.rs"]
+mod frames;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/photo_files.rs"]
+mod photo_files;
+#[path = "../support/photos.rs"]
+mod photos;
+
+mod any_photograph;
+mod demo_raw;
+mod export;
+mod formats;
+mod framing;
+mod grey_card;
+mod import;
+mod lens;
+mod looks;
+mod luts;
+mod marks;
+mod masks;
+mod orientations;
+mod preload;
+mod proxy;
+mod regions;
+mod render;
+mod rendering;
+mod vocabulary;
+mod warps;
+mod worker;

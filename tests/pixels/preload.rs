@@ -1,0 +1,105 @@
+//! The library that is loaded into darktable, loaded into a program of which more is known: this one.
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is the failure of its test")]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::process::Command;
+
+use darktable::preload;
+use crate::demo::Demo;
+
+/// Memory that is asked for as darktable asks for pixels: aligned, which Rust gets by `posix_memalign`.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u8; 64]);
+
+const MIB: usize = 1 << 20;
+
+fn unwritten(bytes: usize) -> Vec<Line> {
+    Vec::with_capacity(bytes / 64)
+}
+
+fn filled(bytes: usize, with: u8) -> Vec<Line> {
+    vec![Line([with; 64]); bytes / 64]
+}
+
+fn at(buffer: &[Line]) -> usize {
+    buffer.as_ptr().addr()
+}
+
+/// What lies there, written or not.
+fn content(buffer: &Vec<Line>) -> Vec<u8> {
+    let mut bytes = vec![1; buffer.capacity() * 64];
+    File::open("/proc/self/mem").unwrap().read_exact_at(&mut bytes, at(buffer) as u64).unwrap();
+    bytes
+}
+
+/// How much this process has mapped, in bytes.
+fn mapped() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn buffers_are_kept_cleared_and_not_too_many() {
+    let (setting, _) = preload::KEEPS_BUFFERS;
+    if std::env::var_os(setting).is_none() {
+        let demo = Demo::open();
+        let folder = tempfile::tempdir().unwrap();
+        let ended = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "preload::buffers_are_kept_cleared_and_not_too_many", "--nocapture"])
+            .envs(preload::repeatable(demo.cli(), folder.path()).unwrap())
+            .envs([preload::KEEPS_BUFFERS])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let said =
+            String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.contains("all of it was tried"), "{said}");
+        return;
+    }
+
+    // The same one again, and nothing of what was in it.
+    let first = filled(8 * MIB, 7);
+    let place = at(&first);
+    drop(first);
+    let again = unwritten(8 * MIB);
+    assert_eq!(at(&again), place);
+    assert!(content(&again).iter().all(|byte| *byte == 0));
+
+    // Never the same one twice; and not one that is much larger.
+    let beside = unwritten(8 * MIB);
+    assert!(at(&beside).abs_diff(place) >= 8 * MIB);
+    drop(again);
+    let small = unwritten(4 * MIB);
+    let fitting = unwritten(7 * MIB);
+    assert!(at(&small) != place && at(&fitting) == place);
+
+    // More at once than there are places for.
+    let many: Vec<Vec<Line>> = (0..150).map(|at| filled(2 * MIB, at)).collect();
+    let whole = |(at, buffer): (usize, &Vec<Line>)| buffer.iter().all(|line| line.0 == [at as u8; 64]);
+    assert!(many.iter().enumerate().all(whole));
+    drop(many);
+
+    // Several threads take and give back at the same time.
+    std::thread::scope(|scope| {
+        for own in 0..4 {
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let buffer = filled((2 + round % 5) * MIB, own);
+                    assert!(buffer.iter().all(|line| line.0 == [own; 64]));
+                }
+            });
+        }
+    });
+
+    // What is over two gigabytes goes back.
+    let before = mapped();
+    let large: Vec<Vec<Line>> = (0..6).map(|_| unwritten(512 * MIB)).collect();
+    assert!(mapped() > before + 3000 * MIB);
+    drop(large);
+    let after = mapped();
+    assert!(after > before + 1500 * MIB && after < before + 2100 * MIB, "{before} {after}");
+    println!("all of it was tried");
+}

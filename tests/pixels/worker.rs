@@ -1,0 +1,249 @@
+//! The renderer that keeps darktable alive, held against the plain one.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure in a helper is the failure of its test")]
+
+use crate::demo;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use darktable::preload;
+use darktable::probe::DarktableCli;
+use darktable::render::{ByHand, Quality, RenderRequest, Renderer};
+use darktable::state::EditState;
+use crate::demo::{Demo, deadline};
+
+const SPOT: &str = r#"{"shape":"circle","center":[0.7,0.3],"radius":0.25,"feather":0.2}"#;
+
+/// Forty edits: moves of all kinds, masked ones, several on one another.
+fn states(demo: &Demo) -> Vec<EditState> {
+    let baseline = &demo.facts.baseline;
+    let listed = demo.vocabulary.list(&Default::default(), &demo.layouts, demo.version()).unwrap();
+    let names: Vec<&str> = listed.iter().map(|entry| entry.name).collect();
+    let mut states = vec![baseline.clone()];
+    states.extend(names.iter().step_by(2).take(27).map(|name| demo.apply(baseline, name, &[], None).state));
+    let mut grown = baseline.clone();
+    for name in ["exposure", "contrast", "saturation", "grain", "crop_left", "sharpen"] {
+        grown = demo.apply(&grown, name, &[], None).state;
+        states.push(grown.clone());
+        states.push(demo.apply(&grown, "exposure", &[("ev", -1.0)], Some(SPOT)).state);
+    }
+    states
+}
+
+#[test]
+fn forty_edits_in_any_order_have_the_pixels_of_the_plain_renderer() {
+    let demo = Demo::open();
+    let states = states(&demo);
+    assert_eq!(states.len(), 40);
+    let worker = demo.worker();
+    let expected = demo.render_afresh(&states);
+    // 17 and 40 have no common divisor: every state once, neighbours far apart.
+    let order: Vec<usize> = (0..40).map(|i| i * 17 % 40).collect();
+    let ask = |at: &usize| {
+        let request = RenderRequest {
+            raw: &demo.raw,
+            state: &states[*at],
+            long_edge: demo::LONG_EDGE,
+            quality: Quality::Preview,
+        };
+        worker.render(&request, &deadline(), &ByHand).unwrap()
+    };
+    for at in &order {
+        let rendered = ask(at);
+        let same = rendered.pixel_hash == expected[*at].pixel_hash();
+        assert!(same, "state {at} differs after {:?}", rendered.elapsed);
+    }
+    // No request went to the plain renderer: the children never failed.
+    assert_eq!(worker.troubles(), 0);
+    assert_eq!(worker.children(), 1, "one caller, one level, one child");
+    let judged = RenderRequest { raw: &demo.raw, state: &states[9], long_edge: 300, quality: Quality::Judge };
+    let both =
+        [&worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline(), &ByHand).unwrap());
+    assert_eq!(both[0].pixel_hash, both[1].pixel_hash);
+    assert_eq!((worker.children(), worker.troubles()), (2, 0));
+}
+
+fn preview(demo: &Demo) -> RenderRequest<'_> {
+    RenderRequest {
+        raw: &demo.raw,
+        state: &demo.facts.baseline,
+        long_edge: demo::LONG_EDGE,
+        quality: Quality::Preview,
+    }
+}
+
+#[test]
+fn a_child_that_dies_or_is_cut_costs_a_render_and_nothing_else() {
+    let demo = Demo::open();
+    let worker = Arc::new(demo.worker());
+    let request = preview(&demo);
+    let expected = demo.render(&demo.facts.baseline).pixel_hash();
+    let pids = worker.pids();
+    assert!(pids.is_empty());
+    assert_eq!(worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash, expected);
+    let [pid] = worker.pids()[..] else { panic!("one child") };
+    assert!(worker.take_notes().is_empty());
+    kill(pid);
+    let after = worker.render(&request, &deadline(), &ByHand).unwrap();
+    assert_eq!(after.pixel_hash, expected, "a fresh child renders the same");
+    assert_eq!((worker.troubles(), worker.children()), (0, 1));
+    let notes = worker.take_notes();
+    assert!(notes.len() == 1 && notes[0].contains("died and was replaced"), "{notes:?}");
+    // A stopped child hangs: the deadline cuts it, at once and for good.
+    let [pid] = worker.pids()[..] else { panic!("one child") };
+    signal(pid, "-STOP");
+    let soon = deadline().at_most(Duration::from_millis(400));
+    // It would hang for ever.
+    worker.render(&request, &soon, &ByHand).unwrap_err();
+    assert_eq!(worker.children(), 0);
+    gone(pid);
+    // Nothing outlives the renderer.
+    worker.render(&request, &deadline(), &ByHand).unwrap();
+    let [pid] = worker.pids()[..] else { panic!("one child") };
+    drop(worker);
+    gone(pid);
+}
+
+/// A darktable-cli to which a line of shell is done first, but the real one otherwise.
+fn after(line: &str, folder: &std::path::Path, real: &std::path::Path) -> DarktableCli {
+    let stub = folder.join("darktable-cli");
+    let text = format!("#!/bin/sh\n{line}\nexec '{}' \"$@\"\n", real.display());
+    std::fs::write(&stub, text).unwrap();
+    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
+    DarktableCli::at(&stub, &deadline()).unwrap()
+}
+
+fn without_scripts(folder: &std::path::Path, real: &std::path::Path) -> DarktableCli {
+    after("for word in \"$@\"; do [ \"$word\" = --luacmd ] && exit 7; done", folder, real)
+}
+
+/// What is loaded into darktable saves it tables and curves. One move of every module, one after the other in one
+/// darktable, against a darktable for each that has nothing loaded into it. Both have two threads: one adds up
+/// otherwise, and straightens otherwise on 5.0.1.
+#[test]
+fn what_darktable_is_saved_shows_in_no_picture() {
+    let demo = Demo::open();
+    let listed = demo.vocabulary.list(&Default::default(), &demo.layouts, demo.version()).unwrap();
+    let moves: BTreeMap<&str, &str> = listed
+        .iter()
+        .filter(|entry| !entry.module.is_empty())
+        .map(|entry| (entry.module, entry.name))
+        .collect();
+    assert!(moves.len() > 40, "{moves:?}");
+    let state = |name: &&str| demo.apply(&demo.facts.baseline, name, &[], None).state;
+    let states: Vec<EditState> = moves.values().map(state).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let line = "unset LD_PRELOAD; export OMP_NUM_THREADS=2 MALLOC_PERTURB_=255";
+    let plain = demo.plain_of(after(line, folder.path(), demo.cli().path()));
+    let worker = demo.worker();
+    for ((module, name), state) in moves.iter().zip(&states) {
+        let request = RenderRequest { state, ..preview(&demo) };
+        let [kept, plain] = [&worker as &dyn Renderer, &plain]
+            .map(|r| r.render(&request, &deadline(), &ByHand).unwrap().picture);
+        let differences = kept.rgb.iter().zip(&plain.rgb).map(|(a, b)| a.abs_diff(*b));
+        let differences: Vec<u8> = differences.filter(|difference| *difference > 0).collect();
+        // Without the library, which thread comes first can be seen at the frame's edge of 4.2.1.
+        let alike = differences.len() < 100 && differences.iter().all(|difference| *difference == 1);
+        assert!(
+            alike,
+            "{module}, {name}: {} samples differ, by {:?}",
+            differences.len(),
+            differences.iter().max()
+        );
+    }
+    assert_eq!(worker.troubles(), 0);
+}
+
+/// The same TIFF with EXIF and without it. The one for the user has it: `tests/pixels/export.rs`.
+#[test]
+fn a_picture_that_is_looked_at_carries_no_exif() {
+    let demo = Demo::open();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = preload::repeatable(demo.cli(), folder.path()).unwrap();
+    let write = |name: &str, without: Option<(&str, &str)>| {
+        let file = folder.path().join(name);
+        let mut command = Command::new(demo.cli().path());
+        command.arg(&demo.raw.path).arg(&file).args(["--width", "64"]);
+        // As every darktable here; 5.4.1 with custom presets writes no EXIF at all.
+        command.args(["--apply-custom-presets", "false", "--core", "--library", ":memory:"]);
+        command.arg("--configdir").arg(folder.path().join("config"));
+        command.args(["--conf", "plugins/imageio/format/tiff/bpp=8"]);
+        command.envs(settings.iter().copied()).envs(without).current_dir(folder.path());
+        assert!(command.output().unwrap().status.success());
+        std::fs::read(file).unwrap()
+    };
+    let [with, without] = [("with.tif", None), ("without.tif", Some(preload::WITHOUT_EXIF))]
+        .map(|(name, setting)| write(name, setting));
+    let camera = |file: &[u8]| file.windows(17).any(|bytes| bytes == b"Chemigram Synth-1");
+    assert!(camera(&with), "no EXIF without the setting either");
+    assert!(!camera(&without), "EXIF in spite of the setting");
+    let pixels = |file: &[u8]| image::load_from_memory(file).unwrap();
+    assert_eq!(pixels(&with), pixels(&without));
+}
+
+#[test]
+fn without_children_every_picture_still_comes_and_it_is_said() {
+    let demo = Demo::open();
+    let folder = tempfile::tempdir().unwrap();
+    let cli = without_scripts(folder.path(), demo.cli().path());
+    let worker = demo.worker_of(cli);
+    let request = preview(&demo);
+    let expected = demo.render(&demo.facts.baseline).pixel_hash();
+    assert_eq!(worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash, expected);
+    // Soon after trouble no child is tried.
+    assert_eq!(worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash, expected);
+    assert_eq!((worker.troubles(), worker.children()), (1, 0));
+    let notes = worker.take_notes();
+    assert!(notes.len() == 1 && notes[0].contains("started anew"), "{notes:?}");
+}
+
+/// Two threads of darktable's own, and two renders at a time that hurry each other: without the library that is
+/// loaded into darktable, about half of these pictures are others, on every version.
+#[test]
+fn an_edit_whose_threads_race_has_one_picture() {
+    let demo = Demo::open_photo(Some("overexposed"));
+    let state = demo.apply(&demo.facts.baseline, "highlight_color", &[], None).state;
+    let plain = demo.render_afresh(&vec![state.clone(); 6]);
+    let worker = demo.worker();
+    let request = RenderRequest { state: &state, ..preview(&demo) };
+    let kept: Vec<_> = std::thread::scope(|scope| {
+        let render = || -> Vec<_> {
+            (0..10).map(|_| worker.render(&request, &deadline(), &ByHand).unwrap().pixel_hash).collect()
+        };
+        let callers = [scope.spawn(render), scope.spawn(render)];
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
+    let expected = plain[0].pixel_hash();
+    assert!(plain.iter().all(|picture| picture.pixel_hash() == expected));
+    assert!(kept.iter().all(|hash| *hash == expected), "{kept:?}");
+    for pid in worker.pids() {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        assert!(maps.contains("/preload.so"), "the library is not loaded");
+    }
+}
+
+fn kill(pid: u32) {
+    signal(pid, "-KILL");
+    gone(pid);
+}
+
+/// Waits for the end of a process that was killed: a busy machine takes its time.
+fn gone(pid: u32) {
+    let began = Instant::now();
+    while alive(pid) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{pid} does not die");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(pid: u32, which: &str) {
+    assert!(std::process::Command::new("kill").args([which, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Whether the process runs: a zombie does not.
+fn alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}

@@ -1,0 +1,106 @@
+//! What Cargo does not check: the order of the modules within `src/`, where the asynchronous runtime may be named, and
+//! that no file grows out of hand. Cargo keeps the order of the crates, and clippy keeps printing in `cli/`.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The modules of `src/`, lowest first. A module uses those of its own line and of the lines above it here.
+const FLOORS: &[&[&str]] = &[
+    &["budget", "conversation", "gate", "transcript"],
+    &["prompts", "provider", "render_queue"],
+    &["tools"],
+    &["protocol", "referee", "session"],
+    &["batch", "launch", "review"],
+    &["eval", "overnight"],
+    &["cli"],
+];
+
+/// The most lines of a file, its unit tests not counted. A longer one is a table, or it is two things.
+const LONGEST: usize = 700;
+
+/// Where the asynchronous runtime may be named: the loop, the wires, and where they are started.
+const TOKIO: &[&str] =
+    &["session/driver.rs", "session/model_call.rs", "provider/", "launch.rs", "cli/", "main.rs"];
+
+/// Every breach of the rules by one file of `src/`, with its line.
+fn breaches(name: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let own = name.split(['/', '.']).next().unwrap();
+    let ours = floor(own);
+    if ours.is_none() && !["lib", "main"].contains(&own) {
+        found.push(format!("{name}:1: `{own}` is on no floor: give it one in tests/program/architecture.rs"));
+    }
+    for (at, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap();
+        for module in code.split("crate::").skip(1).map(identifier).filter(|module| !module.is_empty()) {
+            if floor(module) > ours && ours.is_some() {
+                found.push(format!("{name}:{}: `{own}` uses `crate::{module}`, which is above it", at + 1));
+            }
+        }
+        if code.contains("tokio::") && !TOKIO.iter().any(|place| name.starts_with(place)) {
+            found.push(format!("{name}:{}: `tokio` is named outside of {}", at + 1, TOKIO.join(", ")));
+        }
+    }
+    found.extend(outgrown(name, text));
+    found
+}
+
+fn outgrown(name: &str, text: &str) -> Option<String> {
+    let lines = text.split("#[cfg(test)]\nmod tests {").next().unwrap().lines().count();
+    (lines > LONGEST && !name.ends_with("tests.rs"))
+        .then(|| format!("{name}: {lines} lines without tests, and {LONGEST} are the most"))
+}
+
+fn floor(module: &str) -> Option<usize> {
+    FLOORS.iter().position(|modules| modules.contains(&module))
+}
+
+fn identifier(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap()
+}
+
+/// All Rust files under `folder`, with their paths from there.
+fn sources(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_sources_keep_the_rules() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found: Vec<String> =
+        sources(&root.join("src")).iter().flat_map(|(name, text)| breaches(name, text)).collect();
+    found.extend(sources(&root.join("crates")).iter().filter_map(|(name, text)| outgrown(name, text)));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn each_rule_can_fail() {
+    let long = "fn f() {}\n".repeat(LONGEST + 1);
+    for (name, text, word) in [
+        ("tools/look.rs", "use crate::session::State;", "above it"),
+        ("gate.rs", "fn f() {\n    let _ = crate::provider::connect;\n}", "gate.rs:2: "),
+        ("cellar.rs", "use crate::budget::Ledger;", "on no floor"),
+        ("session/state.rs", "async fn f() { tokio::time::sleep(d).await }", "tokio"),
+        ("gate.rs", &long, "lines"),
+    ] {
+        let found = breaches(name, text);
+        assert_eq!(found.len(), 1, "{name}: {text:.80}: {found:?}");
+        assert!(found[0].contains(word), "{found:?}");
+    }
+    let fine = "// crate::cli\nuse crate::{budget::Ledger};\nuse crate::tools::Tool;";
+    assert!(breaches("session/driver.rs", fine).is_empty());
+}

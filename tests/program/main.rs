@@ -1,0 +1,23 @@
+//! The program as a person uses it, and what holds for its sources and documents.
+#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/chat_stub.rs"]
+mod chat_stub;
+#[path = "../support/home.rs"]
+mod home;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod api;
+mod architecture;
+mod bad_input;
+mod cli;
+mod demo;
+mod docs;
+mod earlier_build;
+mod eval;
+mod floods;
+mod fuzz_corpus;
+mod help;
+mod http_proxy;
+mod overnight;

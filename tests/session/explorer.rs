@@ -1,0 +1,77 @@
+//! The offline explorer does the whole job on a real raw through real darktable, twice the same way.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::ids::Hash;
+use chemigram::provider::explorer::Explorer;
+use chemigram::session::start;
+use chemigram::transcript::{Event, Judgment, Line, Outcome, SessionEnd};
+use crate::support::{Studio, request, run};
+
+const VECTORS: &[(&str, &str)] =
+    &[("tone", "open the shadows"), ("mono", "black and white"), ("mystery", "qqq")];
+
+fn explore(studio: &Studio, budget: &str) -> (SessionEnd, Vec<Line>) {
+    let setup = studio.setup(Arc::new(Explorer::new(0)));
+    let plan = start::plan(&setup, &request(budget, VECTORS)).unwrap();
+    let mut session = start::start(setup, plan).unwrap();
+    let end = run(&mut session);
+    (end, studio.lines(&session.state.start.session))
+}
+
+fn judgments(lines: &[Line]) -> BTreeMap<String, Judgment> {
+    let judged = lines.iter().filter_map(|line| match &line.event {
+        Event::Judgment(judgment) => Some((judgment.branch.to_string(), (**judgment).clone())),
+        _ => None,
+    });
+    judged.collect()
+}
+
+fn failures(lines: &[Line]) -> Vec<String> {
+    let failed = lines.iter().filter_map(|line| match &line.event {
+        Event::ToolResult { result, code: Some(_), .. } => Some(format!("{}: {}", result.name, result.text)),
+        _ => None,
+    });
+    failed.collect()
+}
+
+/// The pixels of each branch, as judged.
+fn pixels(judged: &BTreeMap<String, Judgment>) -> BTreeMap<String, String> {
+    let pixel = |j: &Judgment| j.measured.as_ref().unwrap()["pixel_hash"].as_str().unwrap().to_owned();
+    judged.iter().map(|(branch, judgment)| (branch.clone(), pixel(judgment))).collect()
+}
+
+#[test]
+fn three_branches_come_back_measured_and_twice_the_same() {
+    let studio = Studio::new();
+    let main = studio.tip("main").unwrap();
+    let (end, lines) = explore(&studio, "time=20m,iterations=50,branches=3");
+    assert_eq!(failures(&lines), Vec::<String>::new());
+    assert_eq!((end.outcome, end.cap), (Outcome::Completed, None), "{}", end.summary);
+    assert_eq!(studio.tip("main").unwrap(), main, "main was moved");
+    assert!(end.summary.starts_with("Explorer: measured only, not viewed."), "{}", end.summary);
+
+    let judged = judgments(&lines);
+    assert_eq!(judged.len(), 3);
+    for (branch, judgment) in &judged {
+        assert!(judgment.judged_reasoning.contains("mean ΔE"), "{}", judgment.judged_reasoning);
+        let measured = judgment.measured.as_ref().expect("it is measured");
+        if judgment.abandoned {
+            assert_eq!(measured["pixel_hash"], measured["baseline_pixel_hash"], "{branch}");
+            continue;
+        }
+        assert!(!judgment.key_moves.is_empty(), "{branch}");
+        assert_ne!(measured["pixel_hash"], measured["baseline_pixel_hash"], "{branch}");
+        assert_eq!(studio.tip(branch).map(|tip| tip.parse::<Hash>().unwrap()), Some(judgment.hash.clone()));
+    }
+    for branch in ["branch_b_tone", "branch_b_mono"] {
+        let judgment = &judged[branch];
+        assert!(!judgment.abandoned, "{}", judgment.judged_reasoning);
+        assert_eq!(judgment.measured.as_ref().unwrap()["vector"]["direction"], "met", "{branch}");
+    }
+
+    let again = judgments(&explore(&Studio::new(), "time=5m,iterations=50,branches=3").1);
+    assert_eq!(pixels(&again), pixels(&judged), "another time budget changes nothing");
+}

@@ -1,0 +1,124 @@
+//! Pictures of darktable's, kept between runs of the tests. A test that runs again on an unchanged edit reads the
+//! picture that darktable made of it; everything else is rendered.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "test support: a failure is the test's failure")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use base::clock::Deadline;
+use base::ids::Hash;
+use darktable::oneshot::Encoder;
+use darktable::render::{Picture, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
+use darktable::worker::Worker;
+
+/// The hash of the files below a folder, with their names.
+fn hash_of(folder: &Path) -> Hash {
+    let mut names: Vec<PathBuf> = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { names.push(path) }
+        }
+    }
+    names.sort();
+    let text = names.iter().map(|name| format!("{} {}\n", name.display(), Hash::of(std::fs::read(name).unwrap())));
+    Hash::of(text.collect::<String>())
+}
+
+/// Where the pictures are, in a folder named by all that starts darktable and reads its answers. What older sources
+/// have left is removed.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/darktable");
+    // Examples, which use this too, are built without the variable.
+    let kept = option_env!("CARGO_TARGET_TMPDIR").unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/target/tmp"));
+    let all = Path::new(kept).join("pictures");
+    let folder = all.join(hash_of(&sources).short());
+    std::fs::create_dir_all(&folder).unwrap();
+    for other in std::fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path()) {
+        if other != folder {
+            // Another run may be removing it as well.
+            let _ = std::fs::remove_dir_all(other);
+        }
+    }
+    folder
+});
+
+/// A darktable that stays alive, asked only for what no run before has seen.
+pub struct Kept {
+    worker: Worker,
+    encode: Arc<Encoder>,
+    /// The LUTs that an edit may name.
+    luts: Option<PathBuf>,
+}
+
+impl Kept {
+    pub fn new(worker: Worker, encode: Arc<Encoder>, luts: Option<&Path>) -> Self {
+        Self { worker, encode, luts: luts.map(Path::to_owned) }
+    }
+
+    /// The darktable itself, which renders whatever it is asked for.
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Everything that decides the pixels besides the program: the sidecar is compared as it is written, not as the
+    /// state that it was made from.
+    fn path(&self, request: &RenderRequest<'_>) -> Option<PathBuf> {
+        let name = request.raw.path.file_name()?.to_str()?;
+        let sidecar = (self.encode)(request.state, name).ok()?;
+        let key = Hash::of(format!(
+            "{} {} {name} {} {} {} {}\n{sidecar}",
+            self.darktable_version(),
+            request.raw.sha256,
+            request.long_edge,
+            request.quality.as_str(),
+            self.luts.as_deref().map_or_else(String::new, |luts| hash_of(luts).to_string()),
+            std::env::var("CHEMIGRAM_DARKTABLE_CLI").unwrap_or_default(),
+        ));
+        Some(FOLDER.join(format!("{key}.png")))
+    }
+}
+
+impl Renderer for Kept {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
+        let path = self.path(request);
+        let known = path.as_deref().and_then(|path| image::open(path).ok()).map(|image| image.into_rgb8());
+        if let Some(image) = known {
+            let picture = Picture { width: image.width(), height: image.height(), rgb: image.into_raw() };
+            let pixel_hash = picture.pixel_hash();
+            return Ok(Rendered {
+                picture: Arc::new(picture),
+                pixel_hash,
+                elapsed: Duration::ZERO,
+                cached: true,
+            });
+        }
+        let rendered = self.worker.render(request, deadline, permit)?;
+        if let Some(path) = path {
+            let picture = &rendered.picture;
+            let part = tempfile::Builder::new().suffix(".png").tempfile_in(&*FOLDER).unwrap();
+            image::save_buffer(
+                part.path(),
+                &picture.rgb,
+                picture.width,
+                picture.height,
+                image::ExtendedColorType::Rgb8,
+            )
+            .unwrap();
+            part.persist(path).unwrap();
+        }
+        Ok(rendered)
+    }
+
+    fn darktable_version(&self) -> &str {
+        self.worker.darktable_version()
+    }
+}
