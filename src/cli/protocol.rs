@@ -19,7 +19,6 @@ use base::assets::{Origin, Overlay};
 const CHECK_EXAMPLES: &str = "\
 Examples:
   chemigram protocol check mine.toml
-  chemigram protocol check mine.toml --mermaid > mine.mmd
   chemigram protocol check old.json --var repo=core --json
 
 Exit status: 0 if it can run (with or without warnings), 2 if it has errors.";
@@ -46,9 +45,6 @@ pub enum ProtocolVerb {
 pub struct CheckArgs {
     /// The protocol file, TOML or JSON
     pub file: PathBuf,
-    /// Print a Mermaid state diagram instead
-    #[arg(long)]
-    pub mermaid: bool,
     /// Set a variable; repeatable
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = assignment)]
     pub vars: Vec<(String, String)>,
@@ -214,19 +210,10 @@ fn check(app: &App, args: &CheckArgs) -> Result<u8, Failure> {
     let file = args.file.display().to_string();
     let loaded = load(&file, &text, &options);
     let status = if loaded.has_errors() { 2 } else { 0 };
-    let mermaid = loaded.mermaid().filter(|_| args.mermaid || app.output.json);
     let result = json!({
-        "file": file, "version": loaded.dialect, "ok": status == 0, "findings": loaded.findings, "mermaid": mermaid,
+        "file": file, "version": loaded.dialect, "ok": status == 0, "findings": loaded.findings,
     });
     let findings: Vec<String> = loaded.findings.iter().map(|f| plain(&f.to_string())).collect();
-    if args.mermaid && !app.output.json {
-        // The drawing alone goes to standard output; errors in the file go to standard error.
-        findings.iter().for_each(|finding| app.output.remark(finding));
-        let drawing = mermaid
-            .ok_or_else(|| Failure::input(format!("{file} cannot be drawn: {}", findings.join("; "))))?;
-        app.output.result(&drawing, || drawing.clone())?;
-        return Ok(status);
-    }
     app.output.result(&result, || {
         let errors = loaded.findings.iter().filter(|f| f.severity == Severity::Error).count();
         let warnings = findings.len() - errors;

@@ -13,7 +13,7 @@ use super::model::Protocol;
 use super::schema::{Document, Variable};
 use super::source::{Format, Source, join};
 use super::variables::{Bound, Purpose, Values};
-use super::{ProtocolError, mermaid, prose};
+use super::{ProtocolError, prose};
 use base::hint::did_you_mean;
 
 /// How a file is to be loaded.
@@ -60,11 +60,6 @@ impl Loaded {
     /// The protocol as far as it could be built, for a look at it.
     pub fn draft(&self) -> Option<&Protocol> {
         self.draft.as_ref()
-    }
-
-    /// Its drawing, as far as it could be built.
-    pub fn mermaid(&self) -> Option<String> {
-        self.draft.as_ref().map(mermaid::draw)
     }
 }
 

@@ -11,7 +11,6 @@ pub mod finding;
 mod graph;
 pub mod load;
 pub mod machine;
-mod mermaid;
 pub mod model;
 mod prose;
 pub mod rules;

@@ -1,6 +1,6 @@
 //! The transitions of the original format, which stand in prose: `If tests pass -> null, else -> 'Fix'`.
 //!
-//! What is found here serves warnings and drawings only. A run of the original format goes where its referee
+//! What is found here serves warnings only. A run of the original format goes where its referee
 //! says, among the declared states.
 
 use std::collections::BTreeSet;
