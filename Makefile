@@ -24,9 +24,10 @@ demo: rust darktable
 	@echo '==> a session on the demo photograph: three directions, the offline explorer, no key'
 	./target/release/chemigram demo
 
+# Tests wait for processes, deadlines and each other, so that there is room for more of them than processors.
 test: rust darktable
 	@echo '==> all tests; those that render do so with the real darktable, and none is skipped'
-	$(CARGO) test --locked --no-fail-fast
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( 3 * $$(nproc) ))} $(CARGO) test --locked --no-fail-fast
 
 lint: rust
 	$(CARGO) fmt --all --check

@@ -159,7 +159,6 @@ pub fn protocol(data: &[u8]) {
         ("x.json", Purpose::Run),
     ] {
         let loaded = load(file, text, &Options { purpose, ..Options::default() });
-        let _ = loaded.mermaid();
         assert!(loaded.draft().is_some() || loaded.has_errors(), "neither a protocol nor a reason");
         let Ok(protocol) = loaded.into_protocol() else { continue };
         let place = Hash::of(b"place");

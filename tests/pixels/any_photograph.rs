@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use darktable::dng::DngOptions;
-use darktable::render::Picture;
 use crate::frames::{
     Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, photo_json, scene, stored, table,
 };
 use crate::photo_files::{LENS, MAKE, MODEL, camera_dng, jpeg, monochrome_dng, png, tiff, webp};
+use darktable::dng::DngOptions;
+use darktable::render::Picture;
 use serde_json::{Value, json};
 
 /// A kind of file: its name, how the camera was held, and its bytes.

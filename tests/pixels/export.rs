@@ -8,12 +8,12 @@
 )]
 
 #[allow(dead_code, reason = "the patches are measured elsewhere")]
-
 use crate::chart;
 use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 
+use crate::demo::{Demo, deadline, two_at_a_time};
 use darktable::checks::Blank;
 use darktable::dng::{DngOptions, demo_photo};
 use darktable::export::{Depth, ExportError, Exported, Format, Profile, Settings};
@@ -21,7 +21,6 @@ use darktable::metadata::{self, Metadata};
 use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest, Renderer as _};
 use darktable::state::{EditState, Params};
 use darktable::{preload, xmp};
-use crate::demo::{Demo, deadline, two_at_a_time};
 use image::DynamicImage;
 use pixels::metrics::difference::Difference;
 

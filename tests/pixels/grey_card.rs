@@ -5,10 +5,10 @@
     reason = "a failure in a helper is the failure of its test"
 )]
 
+use crate::demo::Demo;
 use darktable::dng;
 use darktable::render::Picture;
 use darktable::state::EditState;
-use crate::demo::Demo;
 use engine::vocabulary::grey_card::{MOVE, Patch, solve};
 
 /// The card on the picture: left, top, right, bottom in pixels of 600x400.

@@ -3,13 +3,13 @@
 
 use std::process::Command;
 
+use crate::frames::{Home, LONG, OWN, SHORT, Step, difference};
+use crate::photos::{aberrated, photo};
 use base::error::ErrorCode;
 use darktable::dng::{Camera, DngOptions, demo_photo, write_dng};
 use darktable::render::Picture;
 use darktable::state::EditState;
 use engine::photo::Workspace;
-use crate::frames::{Home, LONG, OWN, SHORT, Step, difference};
-use crate::photos::{aberrated, photo};
 
 const LENS: &str = "Canon EF 20mm f/2.8 USM";
 const CAMERA: &str = "Canon EOS 5D Mark II";

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use darktable::state::EditState;
 use crate::demo::Demo;
+use darktable::state::EditState;
 use engine::vocabulary::{AppliedLook, ApplyRequest, MaskSpec, STRENGTH, Selector, VocabularyError};
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;

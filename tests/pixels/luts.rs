@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::frames::{Home, OWN, patience};
 use base::error::{Coded, ErrorCode};
 use darktable::export::{Depth, Format, Profile, Settings};
 use darktable::metadata::Metadata;
@@ -12,7 +13,6 @@ use darktable::render::{Picture, RawFile, Renderer};
 use darktable::state::EditState;
 use darktable::xmp;
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Selector};
-use crate::frames::{Home, OWN, patience};
 use image::RgbImage;
 use serde_json::Value;
 

@@ -1,5 +1,11 @@
 //! What darktable makes of edits, held against pixels; and darktable itself, as a process that may fail.
-#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
 
 #[path = "../support/chart.rs"]
 mod chart;
@@ -11,12 +17,12 @@ mod contract;
 mod demo;
 #[path = "../support/frames.rs"]
 mod frames;
-#[path = "../support/mod.rs"]
-mod support;
 #[path = "../support/photo_files.rs"]
 mod photo_files;
 #[path = "../support/photos.rs"]
 mod photos;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod any_photograph;
 mod demo_raw;

@@ -2,10 +2,10 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 use crate::frames;
+use crate::frames::Home;
 use base::error::ErrorCode;
 use darktable::render::{Picture, Renderer};
 use engine::vocabulary::Selector;
-use crate::frames::Home;
 
 const GREY: u8 = 90;
 

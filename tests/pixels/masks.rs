@@ -12,11 +12,11 @@ use crate::demo;
 use std::sync::Arc;
 
 use crate::chart::PATCHES;
+use crate::demo::Demo;
 use darktable::dng::DngOptions;
 use darktable::params;
 use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer as _};
 use darktable::state::{EditState, Module, Params, Value};
-use crate::demo::Demo;
 use engine::vocabulary::{MaskProbe, MaskSpec, ShownMask};
 
 /// The chart's neutrals, dark to light, and its colours.

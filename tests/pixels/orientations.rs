@@ -4,9 +4,11 @@
 
 use std::sync::LazyLock;
 
+use crate::frames::{
+    EDITS, Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, scene, stored, table,
+};
 use darktable::dng::{DngOptions, write_dng};
 use darktable::render::Picture;
-use crate::frames::{EDITS, Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, scene, stored, table};
 
 /// Held upright by a camera whose sensor stands on end: what the others that show an upright picture are held against.
 const TALL: &str = "tall";

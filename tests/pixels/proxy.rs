@@ -10,6 +10,8 @@
 use crate::support;
 use std::sync::{Arc, Mutex};
 
+use crate::demo::{Demo, deadline};
+use crate::support::{EDGE, Studio, confirm, reply, request};
 use base::clock::Deadline;
 use base::ids::Hash;
 use chemigram::provider::script::Script;
@@ -21,9 +23,7 @@ use darktable::render::{
     ByHand, Picture, Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer,
 };
 use darktable::state::EditState;
-use crate::demo::{Demo, deadline};
 use pixels::metrics::difference::Difference;
-use crate::support::{EDGE, Studio, confirm, reply, request};
 
 #[test]
 fn a_preview_from_the_copy_is_near_and_in_its_place() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::support::{EDGE, Studio, confirm, reply, request};
 use base::clock::Deadline;
 use base::ids::Hash;
 use chemigram::budget::{Amounts, Cap};
@@ -18,7 +19,6 @@ use darktable::cache::{Cache, Cached};
 use darktable::render::{ByHand, Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::worker::Worker;
 use darktable::xmp;
-use crate::support::{EDGE, Studio, confirm, reply, request};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 const BRANCH: (&str, &str) = ("branch", r#"{"name": "branch_b_tone"}"#);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::contract::{Verdict, change, contract};
+use crate::demo::photos::aberrated;
+use crate::demo::{Demo, deadline, only};
 use darktable::dng::{DngOptions, demo_photo};
 use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
-use crate::demo::photos::aberrated;
-use crate::demo::{Demo, deadline, only};
 use engine::vocabulary::Selector;
 use pixels::metrics::axes::{Axis, measure};
 use pixels::metrics::difference::Difference;

@@ -10,11 +10,11 @@
 use crate::photo_files;
 use std::collections::BTreeMap;
 
+use crate::frames::{EDITS, Home, LONG, SHORT, stored};
 use darktable::dng::{DngOptions, write_dng};
 use darktable::render::{Picture, RawFile};
 use darktable::state::EditState;
 use engine::vocabulary::{ApplyRequest, PhotoFacts, Selector, VocabularyError};
-use crate::frames::{EDITS, Home, LONG, SHORT, stored};
 
 /// Bright dots, a hundred pixels apart.
 const PITCH: u32 = 100;

@@ -8,11 +8,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::demo::{Demo, deadline};
 use darktable::preload;
 use darktable::probe::DarktableCli;
 use darktable::render::{ByHand, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
-use crate::demo::{Demo, deadline};
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.7,0.3],"radius":0.25,"feather":0.2}"#;
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::home::settle;
 use base::ids::Hash;
 use chemigram::transcript::{self, Event, Flag, Judgment, Outcome};
 use engine::photo::{Library, Workspace};
-use crate::home::settle;
 
 /// Runs the demo with a home, a cache and a library of its own.
 fn demo(home: &Path) -> Workspace {

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::home::settle;
 use base::ids::Hash;
 use chemigram::eval::golden::Golden;
 use chemigram::eval::history;
 use chemigram::eval::manifest::{self, CellStatus, Manifest};
 use chemigram::transcript::Outcome;
 use darktable::dng;
-use crate::home::settle;
 use rustix::process::Signal;
 use serde_json::Value;
 

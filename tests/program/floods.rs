@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::chat_stub::{ChatStub, StubReply};
+use crate::home::settle;
 use chemigram::session::listing;
 use chemigram::transcript::{Event, Outcome};
 use darktable::dng;
 use engine::photo::Library;
-use crate::home::settle;
 use serde_json::{Value, json};
 
 /// The session's own time, in seconds.

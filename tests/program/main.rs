@@ -1,5 +1,11 @@
 //! The program as a person uses it, and what holds for its sources and documents.
-#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
 
 #[path = "../common/chat_stub.rs"]
 mod chat_stub;

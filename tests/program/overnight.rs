@@ -9,9 +9,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use crate::chat_stub::{ChatStub, StubReply};
+use crate::support::{confirm, reply};
 use base::assets::Overlay;
 use base::clock::Deadline;
-use crate::chat_stub::{ChatStub, StubReply};
 use chemigram::overnight::record::{self, Batch, Entry};
 use chemigram::session::listing;
 use chemigram::transcript::{Event, Outcome};
@@ -20,7 +21,6 @@ use darktable::dng;
 use darktable::layout::Layouts;
 use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::json;
-use crate::support::{confirm, reply};
 
 /// A home, with renders that all tests of this file share.
 struct Home(tempfile::TempDir);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use chemigram::provider::{FaultClass, ProviderFault};
 use serde_json::{Value, json};
 
-use crate::chat_stub::{ChatStub, StubReply};
 use super::{ask_once, calls, impatient, openai};
+use crate::chat_stub::{ChatStub, StubReply};
 
 /// A whole answer of a server that says nothing of its length.
 fn whole(body: String) -> StubReply {

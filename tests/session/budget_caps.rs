@@ -5,6 +5,7 @@ use crate::support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Studio, confirm, reply, request, results};
 use base::error::{Coded, ErrorCode};
 use chemigram::budget::Cap;
 use chemigram::provider::script::Script;
@@ -12,7 +13,6 @@ use chemigram::session::start;
 use chemigram::transcript::{Event, Line, Outcome};
 use darktable::testing::{Fault, Faulty};
 use engine::photo::Operation;
-use crate::support::{Studio, confirm, reply, request, results};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 

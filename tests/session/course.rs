@@ -5,6 +5,7 @@ use crate::support;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::support::{Studio, confirm, reply, request, results};
 use base::error::{Coded as _, ErrorCode};
 use chemigram::budget::Ledger;
 use chemigram::provider::script::Script;
@@ -14,7 +15,6 @@ use chemigram::session::start::{self, Resume};
 use chemigram::session::state::State;
 use chemigram::transcript::{Event, Flag, Line, Outcome, SessionEnd};
 use engine::photo::Authority;
-use crate::support::{Studio, confirm, reply, request, results};
 
 #[test]
 fn a_branch_is_made_edited_looked_at_judged_and_main_stays() {

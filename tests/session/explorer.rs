@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::{Studio, request, run};
 use base::ids::Hash;
 use chemigram::provider::explorer::Explorer;
 use chemigram::session::start;
 use chemigram::transcript::{Event, Judgment, Line, Outcome, SessionEnd};
-use crate::support::{Studio, request, run};
 
 const VECTORS: &[(&str, &str)] =
     &[("tone", "open the shadows"), ("mono", "black and white"), ("mystery", "qqq")];

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::support::{darktable, reply, run, shared};
 use base::assets::Overlay;
 use base::clock::{Deadline, Stop, SystemClock};
 use base::error::ErrorCode;
@@ -30,7 +31,6 @@ use darktable::{baseline, xmp};
 use engine::photo::{Authority, Library, Operation, Workspace};
 use engine::vocabulary::Vocabulary;
 use pixels::metrics::axes::Axis;
-use crate::support::{darktable, reply, run, shared};
 
 /// A scenario's session that is over, and what it takes to look at it.
 struct Case {

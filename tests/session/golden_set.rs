@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::support::{darktable, shared};
 use assert_cmd::Command;
 use base::assets::Overlay;
 use base::clock::Deadline;
@@ -23,7 +24,6 @@ use pixels::metrics::check::{VectorCheck, Verdict};
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
 use pixels::metrics::vectors::vector_axes;
-use crate::support::{darktable, shared};
 
 fn set() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/golden_v1")

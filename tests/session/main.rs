@@ -1,16 +1,22 @@
 //! Sessions: agent loop, budget, providers, protocols, judgments, recovery; with the real darktable where there are pictures.
-#![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
 
 #[path = "../common/chat_stub.rs"]
 mod chat_stub;
-#[path = "../common/permits.rs"]
-mod permits;
-#[path = "../common/pictures.rs"]
-mod pictures;
 #[path = "../support/demo.rs"]
 mod demo;
 #[path = "../support/home.rs"]
 mod home;
+#[path = "../common/permits.rs"]
+mod permits;
+#[path = "../common/pictures.rs"]
+mod pictures;
 #[path = "../support/mod.rs"]
 mod support;
 

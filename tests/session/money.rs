@@ -4,8 +4,9 @@
 use crate::support;
 use std::sync::Arc;
 
-use base::assets::Overlay;
 use crate::chat_stub::{ChatStub, StubReply};
+use crate::support::{Studio, confirm, reply, request};
+use base::assets::Overlay;
 use chemigram::budget::{Cap, Reserve};
 use chemigram::provider::script::Script;
 use chemigram::provider::{Choice, Provider, Registry, connect};
@@ -15,7 +16,6 @@ use chemigram::session::opinion::Referee;
 use chemigram::session::start::{self, Resume};
 use chemigram::transcript::{CostSource, Event, Line, Outcome};
 use serde_json::{Value, json};
-use crate::support::{Studio, confirm, reply, request};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::chat_stub::{ChatStub, StubReply, body_of, event_head};
+use crate::permits::permit;
+use crate::pictures::Pictures;
 use base::assets::Overlay;
 use base::redact::Redactor;
-use crate::chat_stub::{ChatStub, StubReply, body_of, event_head};
 use chemigram::provider::openai_chat::OpenAiChat;
 use chemigram::provider::{
     Choice, FaultClass, Finish, ImageRef, Message, ModelReply, ModelRequest, Provider, ProviderFault,
     Registry, ToolCall, ToolResult, ToolSpec, connect,
 };
 use chemigram::session::check::check;
-use crate::permits::permit;
-use crate::pictures::Pictures;
 use replies::deltas;
 use serde_json::{Value, json};
 use wiremock::matchers::{method, path};

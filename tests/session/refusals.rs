@@ -2,9 +2,9 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 use crate::support;
+use crate::support::{Studio, confirm, reply, request, results};
 use base::error::ErrorCode;
 use chemigram::transcript::Outcome;
-use crate::support::{Studio, confirm, reply, request, results};
 
 fn code(of: &[(Option<ErrorCode>, &str)], n: usize) -> ErrorCode {
     of[n].0.unwrap_or_else(|| panic!("call {n} was let through: {}", of[n].1))

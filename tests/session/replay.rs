@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::support::{Studio, confirm, replayed, reply, request};
 use base::ids::SessionId;
 use chemigram::session::replay::Proof;
 use chemigram::transcript::{Event, Outcome};
-use crate::support::{Studio, confirm, replayed, reply, request};
 
 /// A session with branches, edits, a mask, a failed call, a way back, looks and judgments.
 fn worked(studio: &Studio) -> SessionId {

@@ -4,15 +4,15 @@
 use crate::support;
 use std::sync::Arc;
 
+use crate::chat_stub::{ChatStub, StubReply};
+use crate::support::{Studio, request, results};
 use base::assets::Overlay;
 use base::error::ErrorCode;
-use crate::chat_stub::{ChatStub, StubReply};
 use chemigram::provider::{Choice, Provider, Registry, connect};
 use chemigram::session::driver::Session;
 use chemigram::session::start;
 use chemigram::transcript::{Event, FaultClass, Outcome};
 use serde_json::json;
-use crate::support::{Studio, request, results};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 const KEY: &str = "sk-canary-0123456789";

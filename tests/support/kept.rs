@@ -24,7 +24,8 @@ fn hash_of(folder: &Path) -> Hash {
         }
     }
     names.sort();
-    let text = names.iter().map(|name| format!("{} {}\n", name.display(), Hash::of(std::fs::read(name).unwrap())));
+    let text =
+        names.iter().map(|name| format!("{} {}\n", name.display(), Hash::of(std::fs::read(name).unwrap())));
     Hash::of(text.collect::<String>())
 }
 
@@ -33,7 +34,8 @@ fn hash_of(folder: &Path) -> Hash {
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/darktable");
     // Examples, which use this too, are built without the variable.
-    let kept = option_env!("CARGO_TARGET_TMPDIR").unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/target/tmp"));
+    let kept =
+        option_env!("CARGO_TARGET_TMPDIR").unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/target/tmp"));
     let all = Path::new(kept).join("pictures");
     let folder = all.join(hash_of(&sources).short());
     std::fs::create_dir_all(&folder).unwrap();

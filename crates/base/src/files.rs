@@ -22,6 +22,9 @@ pub const LARGEST_LIST: u64 = 64 << 20;
 /// The most that may be read whole at all: a transcript, a log, a picture, a raw.
 pub const LARGEST: u64 = 4 << 30;
 
+/// How much room is made for a file before any of it was read, in bytes.
+const MOST_ROOM: u64 = 64 << 20;
+
 /// How much of a file is held in memory while it is hashed, in bytes.
 const PIECE: usize = 1 << 20;
 
@@ -79,8 +82,9 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 fn read_open(file: File, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // The size that the system tells is no bound: the file may grow, and some that are not empty tell 0.
+    // The reported size only says how much room to make: the file may grow, and some that are not empty report 0.
+    let room = file.metadata()?.len().min(limit).min(MOST_ROOM);
+    let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0) + 1);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let message = format!("it is larger than {}", words(limit));

@@ -169,7 +169,7 @@ fn the_child_sees_no_key_of_ours() {
     if std::env::var("OPENAI_API_KEY").as_deref() != Ok(CANARY) {
         // The test again, in a process that has the key.
         let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "faults::the_child_sees_no_key_of_ours"])
+            .args(["--exact", "render::faults::the_child_sees_no_key_of_ours"])
             .env("OPENAI_API_KEY", CANARY)
             .output()
             .unwrap();

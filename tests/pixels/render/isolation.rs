@@ -82,7 +82,7 @@ fn reached(sandbox: Option<&Sandbox>) -> Vec<String> {
         program: &std::env::current_exe().unwrap(),
         args: arguments([
             "--exact",
-            "isolation::a_confined_child_has_no_network_and_no_files_but_its_own",
+            "render::isolation::a_confined_child_has_no_network_and_no_files_but_its_own",
             "--nocapture",
         ]),
         home: &home,

@@ -15,8 +15,8 @@ use chemigram::session::state::State;
 use chemigram::transcript::{self, Event, Line};
 use engine::photo::{Library, Workspace};
 
-use crate::support::{self, Studio, confirm, reply, request};
 use super::{begin, named, wanted};
+use crate::support::{self, Studio, confirm, reply, request};
 
 /// What a session comes to.
 fn outcome(session: &Session, workspace: &Workspace) -> Vec<String> {

@@ -13,8 +13,8 @@ use chemigram::session::start::Request;
 use chemigram::transcript::{self, Event, Line, Outcome};
 use serde_json::{Value, json};
 
-use crate::support::{Studio, reply};
 use super::{run, wanted};
+use crate::support::{Studio, reply};
 
 const BUDGET: &str = "time=5m,iterations=30,branches=1";
 

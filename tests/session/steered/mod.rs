@@ -1,7 +1,6 @@
 //! Sessions that a protocol steers, on a real raw through real darktable.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-
 mod cuts;
 mod generate;
 mod judge;
@@ -12,6 +11,7 @@ mod ways;
 
 use std::sync::Arc;
 
+use crate::support::{Studio, request};
 use base::assets::Overlay;
 use chemigram::protocol::store;
 use chemigram::provider::Provider;
@@ -20,7 +20,6 @@ use chemigram::session::opinion::Referee;
 use chemigram::session::protocols::{self, ProtocolSource};
 use chemigram::session::start::{self, Request};
 use chemigram::transcript::{Event, Flag, Line, SessionEnd};
-use crate::support::{Studio, request};
 
 /// A protocol that comes along.
 fn named(name: &str) -> ProtocolSource {
@@ -59,7 +58,7 @@ fn run(
     asked: &ProtocolSource,
 ) -> Ran {
     let mut session = begin(studio, model, referee, request, asked);
-    let end = support::run(&mut session);
+    let end = crate::support::run(&mut session);
     let lines = studio.lines(&session.state.start.session);
     Ran { session, end, lines }
 }

@@ -9,10 +9,10 @@ use chemigram::transcript::{Event, Outcome};
 use serde_json::{Value, json};
 
 use super::judge::Judge;
-use crate::support::{Studio, reply};
 use super::{Ran, run, wanted};
+use crate::support::{Studio, reply};
 
-const ORIGIN: &str = include_str!("../protocols/origin_example.json");
+const ORIGIN: &str = include_str!("../../protocols/origin_example.json");
 
 /// The origin's own example, with a model that looks once an attempt and a referee that rules like this.
 fn played(rule: impl Fn(usize) -> Value + Send + Sync + 'static) -> Ran {

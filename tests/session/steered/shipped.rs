@@ -8,8 +8,8 @@ use chemigram::session::opinion::Referee;
 use chemigram::session::replay::Proof;
 use chemigram::transcript::{Event, Flag, JudgmentSource, Outcome};
 
-use crate::support::{Studio, replayed};
 use super::{named, run, wanted};
+use crate::support::{Studio, replayed};
 
 #[test]
 fn mode_b_explore_takes_three_branches_to_a_second_opinion() {

@@ -15,8 +15,8 @@ use chemigram::session::protocols::{self, ProtocolSource};
 use chemigram::session::start::{self, Resume};
 use chemigram::transcript::{Event, Outcome};
 
-use crate::support::{self, Studio, confirm, reply};
 use super::{Ran, begin, named, run, wanted};
+use crate::support::{self, Studio, confirm, reply};
 
 fn model(script: &str) -> Arc<Script> {
     Arc::new(Script::parse("agent", script).unwrap())

@@ -77,7 +77,7 @@ fn ending(path: &Path, enough: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>, PhotoE
     let mut window = 4096_u64;
     loop {
         let start = length.saturating_sub(window);
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(usize::try_from(length - start).unwrap_or(0) + 1);
         file.seek(SeekFrom::Start(start)).map_err(io())?;
         file.by_ref().take(length - start).read_to_end(&mut bytes).map_err(io())?;
         if start == 0 || enough(&bytes) {
