@@ -39,7 +39,7 @@ pub trait Blobs: Send + Sync {
     fn bytes(&self, name: &Hash) -> std::io::Result<Vec<u8>>;
 }
 
-/// One request. Everything in it is frozen for the session but the messages, which only grow.
+/// One request. Everything in it is frozen for the session but the messages, which only grow within a chapter.
 pub struct ModelRequest<'a> {
     /// The model's id at the provider.
     pub model: &'a str,
@@ -49,6 +49,8 @@ pub struct ModelRequest<'a> {
     pub tools: &'a [ToolSpec],
     /// The conversation.
     pub messages: &'a [Message],
+    /// How many replies of the model are in chapters before this one.
+    pub earlier: u64,
     /// Upper bound of the reply in tokens.
     pub max_output_tokens: u32,
     /// The session id: a cache key for providers that take one.

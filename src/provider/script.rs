@@ -16,8 +16,8 @@
 //! repeat = 3                               # or "forever"
 //! ```
 //!
-//! It keeps no place of its own: the reply that is due follows from the number of assistant messages in
-//! the request, so that a resumed session goes on where it was. Only faults are remembered, per process:
+//! It keeps no place of its own: the reply that is due follows from the number of replies before it in
+//! the session, so that a resumed session goes on where it was. Only faults are remembered, per process:
 //! a reply with a fault fails `times` times, then succeeds.
 
 use std::collections::{BTreeMap, HashMap};
@@ -233,7 +233,8 @@ impl Provider for Script {
 
     fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         Box::pin(async move {
-            let turn = request.messages.iter().filter(|m| matches!(m, Message::Assistant { .. })).count();
+            let here = request.messages.iter().filter(|m| matches!(m, Message::Assistant { .. })).count();
+            let turn = here + usize::try_from(request.earlier).unwrap_or(usize::MAX - here);
             let due = self.due(turn);
             let delay = due.map_or(0, |reply| reply.delay_ms);
             if delay > 0 {
@@ -325,6 +326,7 @@ mod tests {
             system: "s",
             tools: &[],
             messages: &vec![said; turns],
+            earlier: 0,
             max_output_tokens: 9,
             session: "s1",
             seed: None,

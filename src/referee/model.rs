@@ -163,6 +163,7 @@ impl Prompted {
             system: &self.system,
             tools: &self.tools,
             messages: &self.messages,
+            earlier: 0,
             max_output_tokens: self.max_output_tokens,
             session,
             seed,

@@ -111,6 +111,7 @@ pub async fn check(provider: &dyn Provider, redactor: &Redactor) -> Result<Check
         system: SYSTEM,
         tools: &tools,
         messages: &messages,
+        earlier: 0,
         max_output_tokens: bound.max_output_tokens,
         session: "check",
         seed: Some(1),

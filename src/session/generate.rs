@@ -344,6 +344,7 @@ impl Writing<'_> {
             system: &prompt.system,
             tools: &[],
             messages,
+            earlier: 0,
             max_output_tokens: bound.max_output_tokens,
             session,
             seed: Some(self.request.seed),

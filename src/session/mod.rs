@@ -1,7 +1,7 @@
 //! One bounded run on one photo.
 //!
 //! [`state::State`] is the fold of the transcript; [`next`] decides what it does next; [`driver::Session`] does it and
-//! records the outcome, with model calls in `model_call` and their price in [`pricing`]. [`start`] plans a session or
+//! records the outcome, with model calls in `model_call`, their price in [`pricing`], and what a long conversation is cut into in `chapter`. [`start`] plans a session or
 //! resumes an interrupted one; [`listing`] reads sessions that are over or run elsewhere. In a session with a protocol
 //! [`steering::Steering`] is the protocol's machine within the state, and `carry` carries out its commands; the gate,
 //! the driver and the fold are the same. [`generate`] has the model write a protocol before there is a session.
@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod agents;
 mod carry;
+mod chapter;
 pub mod check;
 #[cfg(test)]
 mod crashes;

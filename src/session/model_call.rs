@@ -9,7 +9,7 @@ use crate::provider::{FaultClass, ModelReply, ModelRequest, Provider, ProviderFa
 use crate::session::driver::{Host, Session};
 use crate::session::next::StopRequest;
 use crate::session::pricing::{self, Bound, Settled};
-use crate::session::{SessionError, wording};
+use crate::session::{SessionError, chapter, wording};
 use crate::tools::{self, BlobStore};
 use crate::transcript::{Event, ModelIntent, Outcome, WrapUpReason};
 use base::clock::Deadline;
@@ -135,6 +135,10 @@ impl Session {
         let provider = self.provider.clone();
         let info = provider.info();
         let sent = pricing::conversation(info, &self.state, &self.system, &self.tools);
+        if let Some(cause) = chapter::due(info, &self.state, sent) {
+            let line = self.new_chapter(cause)?;
+            return self.record(line);
+        }
         let keep = pricing::closing(info, sent, self.gate.ledger().budget());
         let bound =
             pricing::bound(info, &self.gate.ledger().clone().keeping(keep), sent, pricing::MAX_OUTPUT_TOKENS);
@@ -167,6 +171,7 @@ impl Session {
             system: &self.system,
             tools: &self.tools,
             messages: &self.state.messages,
+            earlier: self.state.earlier_replies(),
             max_output_tokens: bound.max_output_tokens,
             session: self.state.start.session.as_str(),
             seed: Some(self.state.start.seed),

@@ -130,6 +130,7 @@ fn begins(effect: &Effect, line: &Line) -> bool {
         (Effect::Model { turn, attempt, .. }, Event::ModelIntent(call)) => {
             (*turn, *attempt) == (call.turn, call.attempt)
         }
+        (Effect::Model { .. }, Event::Chapter { .. }) => true,
         // Where there is no room for it.
         (Effect::Model { .. } | Effect::Tool(_) | Effect::WrapUp { .. }, Event::CapFired { .. }) => true,
         (Effect::Tool(call), Event::ToolCall(intent)) => intent.call == *call,

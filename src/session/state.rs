@@ -42,6 +42,17 @@ pub(super) enum Retry {
     GaveUp(String),
 }
 
+/// What the host has said to the model that a new chapter says again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Told {
+    /// The plan.
+    pub plan: String,
+    /// The present state of the protocol.
+    pub brief: String,
+    /// That exploration is over.
+    pub closing: String,
+}
+
 /// The fold of a transcript.
 #[derive(Clone, Debug)]
 pub struct State {
@@ -49,8 +60,12 @@ pub struct State {
     pub start: SessionStart,
     /// Where in its life.
     pub phase: Phase,
-    /// The conversation so far.
+    /// The conversation of this chapter so far.
     pub messages: Vec<Message>,
+    /// What the host has said that holds for the whole session.
+    pub(super) told: Told,
+    /// Whether the provider refused the conversation as too large.
+    pub(super) outgrown: bool,
     /// The session's head.
     pub head: HeadState,
     /// The branches, in the order they were made.
@@ -125,6 +140,8 @@ impl State {
         Some(Self {
             phase: if confirmed { Phase::Running } else { Phase::Planned },
             messages: Vec::new(),
+            told: Told::default(),
+            outgrown: false,
             head,
             steering,
             referee_calls: 0,
@@ -196,6 +213,7 @@ impl State {
                 self.repeats.clear();
                 self.most_repeats = 0;
                 self.bad_calls = 0;
+                self.told.brief.clone_from(text);
                 self.say(text);
             }
             Event::RefereeIntent(_) => self.referee_calls += 1,
@@ -218,7 +236,17 @@ impl State {
                 self.remarks.entry(branch.clone()).or_default().insert(*flag);
                 self.remark(branch);
             }
-            Event::Plan { text } | Event::Nudge { text } => self.say(text),
+            Event::Plan { text } => {
+                self.told.plan.clone_from(text);
+                self.say(text);
+            }
+            Event::Nudge { text } => self.say(text),
+            Event::Chapter { text, images, .. } => {
+                self.messages = vec![Message::User { text: text.clone(), images: images.clone() }];
+                // What the provider reported was about another conversation.
+                self.last_input = None;
+                self.outgrown = false;
+            }
             Event::Confirmed { restated, .. } => {
                 self.restated = restated.clone();
                 if self.phase == Phase::Planned {
@@ -305,6 +333,7 @@ impl State {
                 self.silent = 0;
                 self.bad_calls = 0;
                 self.most_repeats = 0;
+                self.told.closing.clone_from(text);
                 if !text.is_empty() {
                     self.say(text);
                 }
@@ -327,6 +356,7 @@ impl State {
                     self.cap = None;
                     self.stopped = false;
                     self.ending = None;
+                    self.told.closing.clear();
                     self.wrap_up_replies = 0;
                     self.silent = 0;
                     self.bad_calls = 0;
@@ -338,6 +368,7 @@ impl State {
                 self.cap = None;
                 if self.phase == Phase::WrappingUp {
                     self.phase = Phase::Running;
+                    self.told.closing.clear();
                 }
             }
             Event::SessionEnd(end) => {
@@ -391,6 +422,11 @@ impl State {
                 Some(Retry::Again { attempt: self.attempt + 1, pause: Duration::from_millis(pause) })
             }
             // Ended by the stage's deadline, not by the provider: the cap fires next.
+            // The next call begins a new chapter.
+            None if class == FaultClass::TooLarge && !self.outgrown && self.has_replies() => {
+                self.outgrown = true;
+                None
+            }
             None if class == FaultClass::Deadline => {
                 if self.phase == Phase::WrappingUp {
                     self.wrap_up_replies = MAX_WRAP_UP_REPLIES;
@@ -440,6 +476,18 @@ impl State {
             let results = std::mem::take(&mut self.results);
             self.messages.push(Message::Results { results });
         }
+    }
+
+    /// Whether the model has said anything in this chapter.
+    pub fn has_replies(&self) -> bool {
+        self.earlier_replies() < self.replies
+    }
+
+    /// How many replies of the model are in chapters before this one.
+    pub fn earlier_replies(&self) -> u64 {
+        let here =
+            self.messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
+        self.replies.saturating_sub(here as u64)
     }
 
     /// A flag that has not been recorded yet.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::budget::{Amounts, Budget, Exhausted};
-use crate::conversation::{Finish, Message, ToolResult, Usage};
+use crate::conversation::{Finish, ImageRef, Message, ToolResult, Usage};
 use crate::transcript::header::SessionStart;
 use crate::transcript::intent::{HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
 use base::error::ErrorCode;
@@ -105,6 +105,16 @@ impl From<WrapUpReason> for String {
     fn from(reason: WrapUpReason) -> Self {
         reason.as_str().to_owned()
     }
+}
+
+/// Why a conversation begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChapterCause {
+    /// It fills most of the model's context.
+    Context,
+    /// The provider refused it as too large.
+    TooLarge,
 }
 
 /// Something a judgment's reader should know.
@@ -485,6 +495,18 @@ pub enum Event {
     Nudge {
         /// The user message.
         text: String,
+    },
+    /// The conversation became too long for the model and begins anew.
+    Chapter {
+        /// Why.
+        cause: ChapterCause,
+        /// How many messages the model no longer sees.
+        messages: u64,
+        /// The user message that it begins with.
+        text: String,
+        /// The pictures shown with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageRef>,
     },
     /// The agent has asked for the end.
     EndRequested {

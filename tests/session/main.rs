@@ -21,6 +21,7 @@ mod pictures;
 mod support;
 
 mod budget_caps;
+mod chapters;
 mod course;
 mod explorer;
 mod golden_metrics;

@@ -544,6 +544,7 @@ async fn an_attempt_is_free_and_says_who_answered() {
         system: "",
         tools: &[],
         messages: &messages,
+        earlier: 0,
         max_output_tokens: 1000,
         session: "s",
         seed: Option::None,

@@ -71,6 +71,7 @@ fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Classification>, Deco
         system: "",
         tools: &[],
         messages: &[],
+        earlier: 0,
         max_output_tokens: 9,
         session: "s",
         seed: None,
