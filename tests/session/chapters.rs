@@ -175,7 +175,9 @@ fn a_session_is_resumed_in_each_of_its_chapters() {
     // The calls that send the beginning of a chapter and nothing else, and one within each.
     let anew: Vec<usize> = (1..whole.len()).filter(|at| whole[*at].messages.len() == 1).collect();
     assert!(anew.len() >= 2, "{} chapters", anew.len());
-    for at in anew.iter().flat_map(|at| [*at, at + 1]) {
+    // Once its branch is judged, a session that a provider leaves is over.
+    let judged = whole.len() - 2;
+    for at in anew.iter().flat_map(|at| [*at, at + 1]).filter(|at| *at < judged) {
         let studio = Studio::new();
         let broken = Narrow { fails_at: Some(at), ..Narrow::new(&script(24), Some(CONTEXT), usize::MAX) };
         let broken = Arc::new(broken);
