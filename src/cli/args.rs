@@ -254,7 +254,7 @@ pub enum Verb {
     Export(Box<ExportArgs>),
     /// Apply a move or look to the current branch
     #[command(
-        after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'\n  chemigram apply iguana shadows_lift#1 amount=0.4\n\nThe same move with another mask makes another instance. Each has an id, shadows_lift#1, which `apply` prints and\n`chemigram diff PHOTO baseline` lists; by its id it gets other values and keeps its mask."
+        after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'\n  chemigram apply iguana shadows_lift#1 amount=0.4\n\nThe same move with another mask makes another instance. Each has an id, shadows_lift#1, which `apply` prints and `chemigram diff PHOTO baseline` lists; by its id it gets other values and keeps its mask."
     )]
     Apply {
         /// The photo's id

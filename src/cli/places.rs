@@ -149,7 +149,7 @@ Examples:
   chemigram remove iguana exposure#2
   chemigram remove iguana retouch
 
-By its name a move goes everywhere, with and without a mask; by its id only this one, exposure#0 being the one without
+By its name a move goes everywhere, with and without a mask; by its id only this one, exposure#0 being the one without \
 a mask. `chemigram diff PHOTO baseline` lists the ids.";
 
 #[derive(Args, Debug)]

@@ -224,7 +224,11 @@ fn every_prefix(lines: &[Line], stops: u64, seen: &mut Seen) {
             closing = true;
             seen.insert("finish");
         } else if !beside(next) {
-            let right = asked.iter().find(|effect| begins(effect, next));
+            // A cap that fires is written with the wrap-up for which it fired, whatever a person requests meanwhile.
+            let fired = matches!((&line.event, &next.event), (Event::CapFired { .. }, Event::WrapUp { .. }));
+            let right = asked
+                .iter()
+                .find(|effect| begins(effect, next) || fired && matches!(effect, Effect::WrapUp { .. }));
             seen.insert(match right {
                 Some(Effect::Model { attempt: 1, .. }) => "model",
                 Some(Effect::Model { .. }) => "model again",

@@ -280,9 +280,13 @@ impl State {
                 }
             }
             Event::ToolResult { intent, result, code, head, .. } => {
-                // A refused call was never dispatched, but it counts as a repetition; one that was skipped does not.
+                // A refused call was never dispatched, but it counts as a repetition: once in a reply if it fails alike.
+                // One that was skipped does not.
                 if intent.is_none()
                     && *code != Some(ErrorCode::SkippedAfterError)
+                    && !code.is_some_and(|code| {
+                        self.failures.contains(&(result.name.clone(), format!("{code:?}")))
+                    })
                     && let Some(call) = self.pending.iter().find(|c| c.id == result.call_id).cloned()
                 {
                     self.count(&call);
@@ -441,7 +445,10 @@ impl State {
         }
         self.head = head.clone();
         self.proposing = None;
-        let engine = self.open_tool.take().is_some_and(|(_, intent)| intent.engine);
+        let open = self.open_tool.take();
+        // What a state of the protocol does not offer is no change that failed.
+        let not_offered = self.steering.is_some() && open.is_none() && code == Some(ErrorCode::PermissionDenied);
+        let engine = open.is_some_and(|(_, intent)| intent.engine);
         if engine {
             // The model did not make this call and is not told about it.
             return;
@@ -457,7 +464,7 @@ impl State {
                 // A plan confirmed once more is still confirmed.
                 let harmless = result.name == CONFIRM_SESSION && self.phase != Phase::Planned;
                 let builds = tools::find(&result.name).is_none_or(Tool::builds);
-                if self.failed.is_none() && builds && !harmless {
+                if self.failed.is_none() && builds && !harmless && !not_offered {
                     let (tool, call_id) = (result.name.clone(), result.call_id.clone());
                     self.failed = Some(Failed { tool, call_id, code });
                 }

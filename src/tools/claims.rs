@@ -9,6 +9,9 @@ use engine::photo::{AppliedMove, MoveId};
 const SPOTS: &str = "apply_spot";
 /// Words for the one value of a move.
 const VALUE: [&str; 8] = ["value", "val", "amount", "strength", "intensity", "by", "to", "opacity"];
+/// Keys of a mask.
+const PLACE: [&str; 10] =
+    ["center", "radius", "feather", "rotation", "anchor", "angle", "width", "refine", "blur", "softness"];
 /// How many words a move's name may have.
 const WORDS: usize = 4;
 
@@ -180,7 +183,8 @@ fn mentions(claim: &str, history: &History<'_>) -> Vec<Mention> {
                 }
                 let assigned = tokens.get(at) == Some(&Token::Assign);
                 of = (parameter || assigned || VALUE.contains(&word.as_str())).then(|| word.clone());
-                about_place |= current.is_some() && of.is_none() && !is_filler(word, history);
+                let key = !parameter && PLACE.contains(&word.as_str());
+                about_place |= current.is_some() && (key || of.is_none() && !is_filler(word, history));
             }
             Token::Number(value) => {
                 let percent = tokens.get(at) == Some(&Token::Percent);

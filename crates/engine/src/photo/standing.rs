@@ -227,10 +227,10 @@ impl Standing {
         self.moves.iter().find(is).map(|one| one.id.clone())
     }
 
-    /// A move that is in effect, by its id: `exposure#2 ev=0.50 EV on sky`.
+    /// A move that is in effect, under a mask by its id: `exposure#2 ev=0.50 EV on sky`.
     pub fn words(&self, made: &AppliedMove) -> String {
         let words = made.to_string();
-        match (self.id(made), words.strip_prefix(made.name.as_str())) {
+        match (self.id(made).filter(|id| id.number > 0), words.strip_prefix(made.name.as_str())) {
             (Some(id), Some(rest)) => format!("{id}{rest}"),
             _ => words,
         }

@@ -172,20 +172,23 @@ fn a_placed_move_gets_other_values_where_it_is() {
     assert_eq!(bench.apply("exposure#1", &[("ev", -0.25)], None), ["exposure#1"]);
     assert_eq!((bench.ev("exposure#1"), &bench.photo.state.masks), (-0.25, &before));
     // A parameter that is not named stays as it is, not at its default.
-    bench.apply("grade_all", &[("hue", 200.0), ("amount", 0.3)], Some(B));
-    bench.apply("grade_all#1", &[("amount", 0.1)], None);
+    bench.apply("tint_all", &[("hue", 200.0), ("strength", 0.03)], Some(B));
+    bench.apply("tint_all#1", &[("strength", 0.01)], None);
     let applied =
-        bench.standing.moves().iter().find(|one| one.id.name == "grade_all").unwrap().applied.clone();
+        bench.standing.moves().iter().find(|one| one.id.name == "tint_all").unwrap().applied.clone();
     let values: BTreeMap<String, f64> =
         applied.unwrap().values.into_iter().map(|(name, Setting { value, .. })| (name, value)).collect();
-    assert_eq!((values["hue"], values["amount"]), (200.0, 0.1));
+    assert_eq!((values["hue"], values["strength"]), (200.0, 0.01));
     // At its neutral value it is gone.
     bench.apply("exposure#1", &[("ev", 0.0)], None);
-    assert_eq!(bench.ids(), ["grade_all#1"]);
+    assert_eq!(bench.ids(), ["tint_all#1"]);
     let unknown = bench.try_apply("exposure#1", &[("ev", 1.0)], None).unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::NotFound);
-    assert!(unknown.to_string().contains("there is: grade_all#1 amount=0.10"), "{unknown}");
-    let masked = bench.try_apply("grade_all#1", &[], Some(A)).unwrap_err();
+    assert!(
+        unknown.to_string().contains("there is: tint_all#1 hue=200.00 degrees strength=0.01"),
+        "{unknown}"
+    );
+    let masked = bench.try_apply("tint_all#1", &[], Some(A)).unwrap_err();
     assert!(masked.to_string().contains("keeps the mask"), "{masked}");
 }
 
