@@ -223,7 +223,8 @@ fn local_warmth_makes_a_lamps_light_white_under_a_mask_and_keeps_its_lightness()
     for row in 0..3 {
         let [before, white, warmer, pinker] = [0, 1, 2, 3].map(|at| colour(&pictures[at], 450, row));
         assert!(before.b > 8.0, "the lamp is seen: {before:?}");
-        assert!(white.b.abs() < 3.0 && white.a.abs() < 3.0, "row {row}: {before:?} to {white:?}");
+        let chroma = [before, white].map(|colour| colour.a.hypot(colour.b));
+        assert!(white.b.abs() < 3.0 && chroma[1] < 0.3 * chroma[0], "row {row}: {before:?} to {white:?}");
         assert!((white.l - before.l).abs() < 2.0, "row {row}: {before:?} to {white:?}");
         assert!(warmer.b > before.b + 2.0 && (warmer.l - before.l).abs() < 2.0, "{before:?} to {warmer:?}");
         assert!(pinker.a > before.a + 2.0 && (pinker.l - before.l).abs() < 2.0, "{before:?} to {pinker:?}");

@@ -447,7 +447,8 @@ impl State {
         self.proposing = None;
         let open = self.open_tool.take();
         // What a state of the protocol does not offer is no change that failed.
-        let not_offered = self.steering.is_some() && open.is_none() && code == Some(ErrorCode::PermissionDenied);
+        let not_offered =
+            self.steering.is_some() && open.is_none() && code == Some(ErrorCode::PermissionDenied);
         let engine = open.is_some_and(|(_, intent)| intent.engine);
         if engine {
             // The model did not make this call and is not told about it.
