@@ -33,8 +33,11 @@ fn reply(calls: &[&str]) -> String {
     format!("[[reply]]\ncalls = [{}]\n", calls.join(", "))
 }
 
+/// A result: the tool, the code, and what the model read.
+type Answered = (String, Option<ErrorCode>, Value);
+
 /// Runs a session: how it ended, its transcript, and each result as tool, code and what the model read.
-fn session(replies: &[String]) -> (Outcome, Vec<Line>, Vec<(String, Option<ErrorCode>, Value)>) {
+fn session(replies: &[String]) -> (Outcome, Vec<Line>, Vec<Answered>) {
     let rig = Rig::new();
     let mut session = begin(rig.setup(&replies.concat()), &request(BUDGET, &["tone"])).unwrap();
     let end = run(&mut session).unwrap();
@@ -52,7 +55,7 @@ fn session(replies: &[String]) -> (Outcome, Vec<Line>, Vec<(String, Option<Error
     (end.outcome, lines, results)
 }
 
-fn codes(results: &[(String, Option<ErrorCode>, Value)]) -> Vec<(&str, Option<ErrorCode>)> {
+fn codes(results: &[Answered]) -> Vec<(&str, Option<ErrorCode>)> {
     results.iter().map(|(name, code, _)| (name.as_str(), *code)).collect()
 }
 
@@ -158,9 +161,8 @@ fn a_transcript_of_an_earlier_build_is_folded_as_it_was() {
 #[test]
 fn replies_name_instances_by_ids_and_tools_take_them() {
     let remove = |name: &str| format!(r#"{{ name = "remove_module", arguments = {{ module = "{name}" }} }}"#);
-    let replace = format!(
-        r#"{{ name = "replace_mask", arguments = {{ instance = "exposure#2", mask = {{ named = "sky" }} }} }}"#
-    );
+    let replace =
+        r#"{ name = "replace_mask", arguments = { instance = "exposure#2", mask = { named = "sky" } } }"#;
     let regions = format!(
         r#"{{ name = "apply_per_region", arguments = {{ primitive_name = "saturation", regions = [{{ mask = {CIRCLE} }}, {{ mask = {OTHER} }}] }} }}"#
     );
@@ -172,7 +174,7 @@ fn replies_name_instances_by_ids_and_tools_take_them() {
             &exposure("exposure", -0.3, OTHER),
             &exposure("exposure", 0.1, ""),
         ]),
-        reply(&[&exposure("exposure#1", 0.6, ""), &replace, &regions, state]),
+        reply(&[&exposure("exposure#1", 0.6, ""), replace, &regions, state]),
         reply(&[&judge(
             r#""exposure#1 0.6", "exposure#2 mask replaced: on sky", "2 regions of saturation: +0.25 circle at 0.80, 0.50; +0.25 circle at 0.20, 0.50", "exposure#2 ev=-0.30 EV on sky""#,
         )]),

@@ -190,11 +190,7 @@ impl Standing {
         let whole = |module: &str| module == TEMPERATURE || module == grey_card::MOVE;
         let now = state.module(TEMPERATURE, 0);
         match op {
-            _ if sets_balance(op, vocabulary) => {
-                if now != self.present.as_ref() {
-                    self.balance = now.cloned();
-                }
-            }
+            _ if now != self.present.as_ref() && sets_balance(op, vocabulary) => self.balance = now.cloned(),
             Operation::RemoveModule { module, .. } if whole(module) => self.balance = None,
             Operation::RemovePlaced { id, .. } if MoveId::parse(id).is_some_and(|id| whole(&id.name)) => {
                 self.balance = None;
