@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::balance::{self, GreyCardArgs};
 use super::eval::EvalVerb;
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::layers::BindArgs;
 use super::made::{LensArgs, MarkArgs, VocabImportArgs};
 use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
-use super::places::{self, RegionsArgs, RemoveArgs, SpotArgs};
+use super::places::{self, RegionsArgs, RemoveArgs, ReplaceMaskArgs, SpotArgs};
 use super::propagate::{self, PropagateArgs};
 use super::protocol::ProtocolVerb;
 use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
 use base::ids::{PhotoId, RefName};
 use darktable::proxy::Choice;
-use engine::vocabulary::grey_card::RADIUS;
 use pixels::metrics::axes::Axis;
 
 const ENVIRONMENT: &str = "\
@@ -254,12 +254,12 @@ pub enum Verb {
     Export(Box<ExportArgs>),
     /// Apply a move or look to the current branch
     #[command(
-        after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'"
+        after_help = "Examples:\n  chemigram apply iguana exposure ev=0.5\n  chemigram apply iguana shadows_lift amount=0.6 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'\n  chemigram apply iguana shadows_lift#1 amount=0.4\n\nThe same move with another mask makes another instance. Each has an id, shadows_lift#1, which `apply` prints and `chemigram diff PHOTO baseline` lists; by its id it gets other values and keeps its mask."
     )]
     Apply {
         /// The photo's id
         photo: PhotoId,
-        /// The move or look; `chemigram vocab list` lists them
+        /// The move or look (`chemigram vocab list` lists them), or the id of a placed move
         #[arg(value_name = "MOVE")]
         name: String,
         /// Parameters; the rest keep their defaults
@@ -278,7 +278,10 @@ pub enum Verb {
     /// Heal, clone, fill or blur spots, or remove them again
     #[command(after_help = places::SPOT_EXAMPLES)]
     Spot(SpotArgs),
-    /// Undo a move, a module or one masked instance: back to the baseline's values
+    /// Change the mask of a placed move; its values stay
+    #[command(after_help = places::REPLACE_MASK_EXAMPLES)]
+    ReplaceMask(ReplaceMaskArgs),
+    /// Undo a move, a module or one placed move: back to the baseline's values
     #[command(after_help = places::REMOVE_EXAMPLES)]
     Remove(RemoveArgs),
     /// Copy edits to other photos
@@ -287,17 +290,8 @@ pub enum Verb {
     /// Apply the layers bound to the photo's camera and lens, and a look, as one commit
     BindLayers(BindArgs),
     /// Set the white balance from a spot that should be neutral grey
-    #[command(after_help = "Example:\n  chemigram grey-card iguana 0.42,0.6")]
-    GreyCard {
-        /// The photo's id
-        photo: PhotoId,
-        /// The spot, as fractions (0 to 1) of the displayed picture's width and height
-        #[arg(value_name = "X,Y", value_parser = point)]
-        center: [f64; 2],
-        /// Its radius, as a fraction of the picture's shorter side
-        #[arg(long, value_name = "SHARE", default_value_t = RADIUS)]
-        radius: f64,
-    },
+    #[command(after_help = balance::GREY_CARD_EXAMPLES)]
+    GreyCard(GreyCardArgs),
     /// Explore a photo unattended: one branch per direction, within a budget
     #[command(after_help = RUN_EXAMPLES)]
     RunModeB(Box<RunArgs>),
@@ -533,7 +527,7 @@ pub enum CacheVerb {
     Clear,
 }
 
-fn point(text: &str) -> Result<[f64; 2], String> {
+pub(super) fn point(text: &str) -> Result<[f64; 2], String> {
     let example = "write it like 0.42,0.6";
     let (x, y) = text.split_once(',').ok_or_else(|| example.to_owned())?;
     let number =

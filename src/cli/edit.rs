@@ -8,8 +8,8 @@ use serde_json::{Map, json};
 
 use super::args::Care;
 use super::failure::Failure;
-use super::history::current_branch;
 use super::photos::{self, refuse_existing, write_new};
+use super::places;
 use super::setup::{App, interactive_deadline, optional_text};
 use super::signals;
 use crate::launch;
@@ -19,8 +19,6 @@ use darktable::checks;
 use darktable::proxy::Choice;
 use darktable::render::{ByHand, Picture, Quality, RenderRequest};
 use darktable::state::EditState;
-use engine::photo::Operation;
-use engine::vocabulary::grey_card::{self as card, Patch};
 use engine::vocabulary::{ApplyRequest, MaskSpec};
 
 const JPEG_QUALITY: u8 = 95;
@@ -37,48 +35,14 @@ pub fn apply(
     label: Option<&str>,
 ) -> Result<(), Failure> {
     let mask = optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
-    let vocabulary = app.vocabulary()?;
-    let version = app.darktable()?.version().to_owned();
-    let mut writer = app.writer(photo, "apply")?;
-    let branch = current_branch(&writer.workspace().head()?, photo)?;
-    let parent = writer.workspace().head_commit()?;
-    let state = writer.workspace().state_of(&parent)?;
-    let facts = writer.workspace().facts(&parent)?;
     let values = values.iter().cloned().collect();
     let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
-    let (new, operation) = Operation::apply(&request, &vocabulary, &state, &facts, &app.layouts(), &version)?;
-    let words = operation.to_string();
-    let info = writer.record_edit(&branch, &parent, &new, operation, label.unwrap_or_default())?;
-    let result = json!({
-        "branch": branch, "commit": info.commit, "state": info.state, "op": words, "unchanged": info.unchanged,
-    });
-    app.output.result(&result, || match info.unchanged {
-        true => format!("{branch}  {}  unchanged: already has {words}\n", info.commit.short()),
-        false => format!("{branch}  {}  {words}\n", info.commit.short()),
+    places::placed(app, photo, "apply", label, None, |standing, state, with| {
+        Ok(standing.apply(&request, state, with)?)
     })
 }
 
-/// Measures a place that should be grey and sets the white balance by it, on the branch that HEAD follows.
-pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> Result<(), Failure> {
-    let workspace = app.photo(photo)?;
-    let head = workspace.head_commit()?;
-    let (state, facts) = (workspace.state_of(&head)?, workspace.facts(&head)?);
-    let renderer = app.steady_renderer()?;
-    let version = renderer.darktable_version();
-    let probes = app.vocabulary()?.grey_card_probes(&state, &facts, &app.layouts(), version)?;
-    let raw = workspace.raw();
-    let look = |state| {
-        let request = RenderRequest { raw: &raw, state, long_edge: MEASURED_EDGE, quality: Quality::Preview };
-        renderer.render(&request, &interactive_deadline(), &ByHand).map(|rendered| rendered.picture)
-    };
-    let [plain, red, blue] = &probes;
-    let (plain, red, blue) = (look(plain)?, look(red)?, look(blue)?);
-    let values = card::solve([&plain, &red, &blue], &Patch { center, radius })?;
-    let values: Vec<(String, f64)> = values.into_iter().collect();
-    apply(app, photo, card::MOVE, &values, None, Some("grey card"))
-}
-
-fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
+pub(super) fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     serde_json::from_str(text).map_err(|e| {
         Failure::new(ErrorCode::InvalidInput, format!("invalid mask: {e}"))
             .remedy(r#"write it like {"shape":"circle","center":[0.5,0.4],"radius":0.2}"#)
@@ -173,7 +137,7 @@ pub fn render(
     })
 }
 
-fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
+pub(super) fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
     let extension = file.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
     match extension.as_str() {
         "jpg" | "jpeg" => Ok(ImageFormat::Jpeg),
@@ -184,7 +148,7 @@ fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
     }
 }
 
-fn encode(picture: &Picture, format: ImageFormat) -> Result<Vec<u8>, Failure> {
+pub(super) fn encode(picture: &Picture, format: ImageFormat) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let (rgb, width, height) = (picture.rgb.as_slice(), picture.width, picture.height);
     let written = match format {

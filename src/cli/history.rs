@@ -1,5 +1,7 @@
 //! `log`, `diff`, `branch`, `tag`, `checkout`, `reset`, `promote`, `fsck`, `gc`.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 
 use super::failure::Failure;
@@ -38,7 +40,12 @@ pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Fai
 pub fn diff(app: &App, photo: &PhotoId, a: &str, b: &str) -> Result<(), Failure> {
     let workspace = app.photo(photo)?;
     let (from, to) = (workspace.resolve(a)?, workspace.resolve(b)?);
-    let changes = differences(&workspace.state_of(&from)?, &workspace.state_of(&to)?);
+    let (vocabulary, mut known) = (app.vocabulary()?, HashMap::new());
+    let mut at = |commit: &Hash| {
+        let standing = workspace.standing(commit, &vocabulary, &mut known)?;
+        Ok::<_, Failure>(standing.numbered(&workspace.state_of(commit)?))
+    };
+    let changes = differences(&at(&from)?, &at(&to)?);
     let result = json!({ "from": from, "to": to, "changes": changes });
     app.output.result(&result, || match changes.is_empty() {
         true => "no difference\n".to_owned(),

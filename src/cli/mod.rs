@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "clap reads the comments; nothing here is an interface")]
 
 pub mod args;
+mod balance;
 mod demo;
 mod doctor;
 mod edit;
@@ -136,10 +137,11 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         }
         Verb::ApplyRegions(args) => done(places::apply_regions(app, args)),
         Verb::Spot(args) => done(places::spot(app, args)),
+        Verb::ReplaceMask(args) => done(places::replace_mask(app, args)),
         Verb::Remove(args) => done(places::remove(app, args)),
         Verb::Propagate(args) => propagate::propagate(app, args),
         Verb::BindLayers(args) => done(layers::bind(app, args)),
-        Verb::GreyCard { photo, center, radius } => done(edit::grey_card(app, photo, *center, *radius)),
+        Verb::GreyCard(args) => done(balance::grey_card(app, args)),
         Verb::RunModeB(args) => run::run(app, args),
         Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::Overnight(args) => overnight::overnight(app, args),

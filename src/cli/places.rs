@@ -1,18 +1,21 @@
 //! `apply-regions`, `spot` and `remove`: a person's edits on places of a photo.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::edit::MEASURED_EDGE;
+use super::edit::{MEASURED_EDGE, mask_spec};
 use super::failure::Failure;
 use super::history::current_branch;
 use super::setup::{App, interactive_deadline, text};
-use base::ids::PhotoId;
+use crate::tools;
+use base::error::Fault;
+use base::ids::{Hash, PhotoId};
 use darktable::render::{ByHand, Quality, RenderRequest};
 use darktable::state::EditState;
-use engine::photo::Operation;
+use engine::photo::{LayerContext, Operation, Standing, Workspace};
 use engine::vocabulary::{PhotoFacts, Region, RegionsRequest, fill};
 use engine::vocabulary::{Spot, SpotAction};
 
@@ -143,21 +146,41 @@ impl FromStr for SpotPlace {
 pub(super) const REMOVE_EXAMPLES: &str = "\
 Examples:
   chemigram remove iguana shadows_lift
-  chemigram remove iguana exposure --instance 2
+  chemigram remove iguana exposure#2
   chemigram remove iguana retouch
 
-`chemigram diff PHOTO baseline` shows the modules and the numbers of their instances.";
+By its name a move goes everywhere, with and without a mask; by its id only this one, exposure#0 being the one without \
+a mask. `chemigram diff PHOTO baseline` lists the ids.";
 
 #[derive(Args, Debug)]
 pub struct RemoveArgs {
     /// The photo's id
     pub photo: PhotoId,
-    /// The move or darktable module to undo
-    #[arg(value_name = "MOVE|MODULE")]
+    /// The move or darktable module to undo, or the id of one placed move
+    #[arg(value_name = "MOVE|MODULE|ID")]
     pub name: String,
-    /// Only this instance of the module: 0 is the unmasked one, 1 and up are masked
-    #[arg(long, value_name = "N")]
+    /// Only this instance of the module, by darktable's number, which changes as others come and go
+    #[arg(long, value_name = "N", hide = true)]
     pub instance: Option<u32>,
+}
+
+pub(super) const REPLACE_MASK_EXAMPLES: &str = "\
+Example:
+  chemigram replace-mask iguana exposure#2 --mask '{\"shape\":\"circle\",\"center\":[0.5,0.4],\"radius\":0.2}'";
+
+#[derive(Args, Debug)]
+pub struct ReplaceMaskArgs {
+    /// The photo's id
+    pub photo: PhotoId,
+    /// The placed move, such as exposure#2; `chemigram diff PHOTO baseline` lists the ids
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The new mask: JSON, or @FILE
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub mask: String,
+    /// Message for the history
+    #[arg(long)]
+    pub label: Option<String>,
 }
 
 /// Applies a batch.
@@ -166,7 +189,7 @@ pub fn apply_regions(app: &App, args: &RegionsArgs) -> Result<(), Failure> {
     let request = RegionsRequest { move_name: args.name.as_deref(), regions: &regions };
     let vocabulary = app.vocabulary()?;
     let version = app.darktable()?.version().to_owned();
-    edit(app, &args.photo, "apply-regions", args.label.as_deref(), |state, facts| {
+    edit(app, &args.photo, "apply-regions", args.label.as_deref(), None, |state, facts| {
         let applied = vocabulary.apply_regions(&request, state, facts, &app.layouts(), &version)?;
         let operation = Operation::of_regions(&request, &applied, &vocabulary);
         Ok((applied.state, operation))
@@ -190,7 +213,7 @@ pub fn spot(app: &App, args: &SpotArgs) -> Result<(), Failure> {
     let vocabulary = app.vocabulary()?;
     let version = app.darktable()?.version().to_owned();
     let raw = app.photo(&args.photo)?.raw();
-    edit(app, &args.photo, "spot", args.label.as_deref(), |state, facts| {
+    edit(app, &args.photo, "spot", args.label.as_deref(), None, |state, facts| {
         let layouts = app.layouts();
         let mut spots = vocabulary.place_spots(&asked, state, facts, &layouts, &version)?;
         if spots.iter().any(fill::is_wanting) {
@@ -207,13 +230,37 @@ pub fn spot(app: &App, args: &SpotArgs) -> Result<(), Failure> {
     })
 }
 
+/// Gives a placed move another mask.
+pub fn replace_mask(app: &App, args: &ReplaceMaskArgs) -> Result<(), Failure> {
+    let mask = mask_spec(&text(&args.mask)?)?;
+    placed(app, &args.photo, "replace-mask", args.label.as_deref(), None, |standing, state, with| {
+        Ok(standing.replace_mask(&args.id, &mask, state, with)?)
+    })
+}
+
 /// Takes a move or a module back.
 pub fn remove(app: &App, args: &RemoveArgs) -> Result<(), Failure> {
-    let vocabulary = app.vocabulary()?;
-    let selector = vocabulary.selector(&args.name, args.instance);
-    edit(app, &args.photo, "remove", None, |state, facts| {
-        let state = vocabulary.remove_module(state, &selector, facts)?;
-        Ok((state, Operation::RemoveModule { instance: args.instance, module: args.name.clone() }))
+    placed(app, &args.photo, "remove", None, None, |standing, state, with| {
+        Ok(standing.remove(&args.name, args.instance, state, with)?)
+    })
+}
+
+/// Records a change for which it matters what stands. `more` is added to the result: fields, and lines of text.
+pub(super) fn placed(
+    app: &App,
+    photo: &PhotoId,
+    purpose: &str,
+    label: Option<&str>,
+    more: Option<(Map<String, Value>, String)>,
+    change: impl FnOnce(&Standing, &EditState, LayerContext<'_>) -> Result<(EditState, Operation), Failure>,
+) -> Result<(), Failure> {
+    let (vocabulary, layouts) = (app.vocabulary()?, app.layouts());
+    let darktable = app.darktable()?.version().to_owned();
+    let workspace = app.photo(photo)?;
+    edit(app, photo, purpose, label, more, |state, facts| {
+        let standing = workspace.standing(&workspace.head_commit()?, &vocabulary, &mut HashMap::new())?;
+        let with = LayerContext { vocabulary: &vocabulary, facts, layouts: &layouts, darktable: &darktable };
+        change(&standing, state, with)
     })
 }
 
@@ -223,6 +270,7 @@ fn edit(
     photo: &PhotoId,
     purpose: &str,
     label: Option<&str>,
+    more: Option<(Map<String, Value>, String)>,
     change: impl FnOnce(&EditState, &PhotoFacts) -> Result<(EditState, Operation), Failure>,
 ) -> Result<(), Failure> {
     let mut writer = app.writer(photo, purpose)?;
@@ -230,17 +278,53 @@ fn edit(
     let parent = writer.workspace().head_commit()?;
     let workspace = writer.workspace();
     let (state, operation) = change(&workspace.state_of(&parent)?, &workspace.facts(&parent)?)?;
-    let words = operation.to_string();
+    let (words, done) = (operation.to_string(), operation.clone());
     let info = writer.record_edit(&branch, &parent, &state, operation, label.unwrap_or_default())?;
-    let result = json!({
+    let mut result = json!({
         "branch": branch, "commit": info.commit, "state": info.state, "op": words, "unchanged": info.unchanged,
     });
+    let (said, further) = instances(app, writer.workspace(), (&parent, &info.commit), &done, &mut result)?;
+    let (mut fields, lines) = more.unwrap_or_default();
+    if let Some(result) = result.as_object_mut() {
+        result.append(&mut fields);
+    }
     app.output.result(&result, || match info.unchanged {
         true => {
-            format!("{branch}  {}  unchanged: already has this ({words})\n", info.commit.short())
+            format!("{branch}  {}  unchanged: already has this ({words})\n{lines}", info.commit.short())
         }
-        false => format!("{branch}  {}  {words}\n", info.commit.short()),
+        false => format!("{branch}  {}  {words}{said}\n{further}{lines}", info.commit.short()),
     })
+}
+
+/// Adds to a result which placed moves came, changed or went, and returns the same in words.
+fn instances(
+    app: &App,
+    workspace: &Workspace,
+    (parent, commit): (&Hash, &Hash),
+    done: &Operation,
+    result: &mut Value,
+) -> Result<(String, String), Failure> {
+    let (vocabulary, mut known) = (app.vocabulary()?, HashMap::new());
+    let before = workspace.standing(parent, &vocabulary, &mut known)?;
+    let after = workspace.standing(commit, &vocabulary, &mut known)?;
+    if matches!(done, Operation::RemoveModule { .. } | Operation::RemovePlaced { .. }) {
+        let read = |hash: &Hash| workspace.commit(hash).map_err(|e| Fault::from(&e));
+        let state = |hash: &Hash| workspace.state(hash).map_err(|e| Fault::from(&e));
+        let moves = |at: &Hash| tools::moves_of(&read, at, workspace.baseline(), &state);
+        let removed = tools::taken((&before, &moves(parent)?), (&after, &moves(commit)?));
+        result["removed"] = json!(removed);
+        let said = if removed.is_empty() { String::new() } else { format!("  ({})", removed.join(", ")) };
+        return Ok((said, String::new()));
+    }
+    let ids = after.made(done, &before);
+    result["instances"] = json!(tools::words(&ids));
+    let placed: Vec<String> = ids.iter().filter(|id| id.number > 0).map(ToString::to_string).collect();
+    let said = if placed.is_empty() { String::new() } else { format!("  ({})", placed.join(", ")) };
+    let further = Standing::further(&ids, &before);
+    if let Some(further) = &further {
+        result["note"] = json!(further);
+    }
+    Ok((said, further.map(|text| format!("{text}\n")).unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -200,6 +200,9 @@ impl Agent {
             match self.state.next(&self.ledger, self.elapsed(), self.halt) {
                 Effect::Model { turn, attempt, pause } => self.call(turn, attempt, pause),
                 Effect::Tool(call) => self.tool(&call),
+                Effect::Skip(call, _) => {
+                    self.result(None, &call, Some(ErrorCode::SkippedAfterError), Amounts::default())
+                }
                 Effect::Redo { seq, intent } => {
                     self.result(Some(seq), &intent.call, None, Amounts::default())
                 }

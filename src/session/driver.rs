@@ -76,6 +76,7 @@ impl Session {
             match self.state.next(self.gate.ledger(), self.gate.elapsed(), self.halt()) {
                 Effect::Model { turn, attempt, pause } => self.call_model(turn, attempt, pause, host).await?,
                 Effect::Tool(call) => self.answer(&call, host)?,
+                Effect::Skip(call, failed) => self.refuse(&call, &wording::skipped(&failed))?,
                 Effect::Redo { seq, intent } => self.redo(seq, &intent, host)?,
                 Effect::Nudge(text) => self.record(Event::Nudge { text })?,
                 Effect::Carry(command) => self.carry(*command, host).await?,

@@ -28,6 +28,8 @@ pub mod pricing;
 pub mod protocols;
 pub mod replay;
 #[cfg(test)]
+mod replies;
+#[cfg(test)]
 pub(crate) mod rig;
 pub mod start;
 pub mod state;
@@ -41,7 +43,7 @@ use engine::photo::PhotoError;
 
 /// The version of what a session does. Raise it with every change after which a session with the same model, prompt,
 /// tools and moves would take another course: evaluations only reuse sessions of the same version.
-pub const ENGINE: u32 = 5;
+pub const ENGINE: u32 = 6;
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]

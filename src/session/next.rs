@@ -6,7 +6,7 @@ use crate::budget::{Amounts, Cap, Exhausted, Ledger, Stage};
 use crate::conversation::{Message, ToolCall};
 use crate::protocol::machine::Command;
 use crate::session::state::{
-    MAX_BAD_CALLS, MAX_SILENT_REPLIES, MAX_WRAP_UP_REPLIES, Phase, REPEATS, Retry, State,
+    Failed, MAX_BAD_CALLS, MAX_SILENT_REPLIES, MAX_WRAP_UP_REPLIES, Phase, REPEATS, Retry, State,
 };
 use crate::session::steering::{self, Steering};
 use crate::session::wording;
@@ -39,6 +39,8 @@ pub enum Effect {
     },
     /// Answer this call: run it, or refuse it.
     Tool(ToolCall),
+    /// Answer this call without making it: one before it in the same reply failed.
+    Skip(ToolCall, Failed),
     /// Run a call again whose result was lost in a crash.
     Redo {
         /// Its line.
@@ -112,7 +114,10 @@ impl State {
             return Effect::ReportBudget;
         }
         if let Some(call) = self.pending.front() {
-            return Effect::Tool(call.clone());
+            return match self.skips(call).filter(|_| self.open_tool.is_none()) {
+                Some(failed) => Effect::Skip(call.clone(), failed.clone()),
+                None => Effect::Tool(call.clone()),
+            };
         }
         if self.ending.is_some() && self.steering.is_none() {
             return finish(self.outcome(Outcome::Completed), "");

@@ -19,6 +19,7 @@ use crate::session::start::{self, Resume};
 use crate::session::state::State;
 use crate::transcript::{self, Event, Line};
 use base::clock::Stop;
+use base::error::ErrorCode;
 
 const SESSIONS: u64 = 200;
 
@@ -134,8 +135,13 @@ fn begins(effect: &Effect, line: &Line) -> bool {
         // Where there is no room for it.
         (Effect::Model { .. } | Effect::Tool(_) | Effect::WrapUp { .. }, Event::CapFired { .. }) => true,
         (Effect::Tool(call), Event::ToolCall(intent)) => intent.call == *call,
-        (Effect::Tool(call), Event::ToolResult { intent: None, result, .. }) => result.call_id == call.id,
-        (Effect::Tool(_), Event::BudgetReminder { .. }) => true,
+        (Effect::Tool(call), Event::ToolResult { intent: None, result, code, .. }) => {
+            result.call_id == call.id && *code != Some(ErrorCode::SkippedAfterError)
+        }
+        (Effect::Tool(_) | Effect::Skip(..), Event::BudgetReminder { .. }) => true,
+        (Effect::Skip(call, _), Event::ToolResult { intent: None, result, code, .. }) => {
+            result.call_id == call.id && *code == Some(ErrorCode::SkippedAfterError)
+        }
         (Effect::Nudge(text), Event::Nudge { text: said }) => text == said,
         (Effect::WrapUp { reason, .. }, Event::WrapUp { reason: said, .. }) => reason == said,
         _ => false,
@@ -219,11 +225,16 @@ fn every_prefix(lines: &[Line], stops: u64, seen: &mut Seen) {
             closing = true;
             seen.insert("finish");
         } else if !beside(next) {
-            let right = asked.iter().find(|effect| begins(effect, next));
+            // A cap that fires is written with the wrap-up for which it fired, whatever a person requests meanwhile.
+            let fired = matches!((&line.event, &next.event), (Event::CapFired { .. }, Event::WrapUp { .. }));
+            let right = asked
+                .iter()
+                .find(|effect| begins(effect, next) || fired && matches!(effect, Effect::WrapUp { .. }));
             seen.insert(match right {
                 Some(Effect::Model { attempt: 1, .. }) => "model",
                 Some(Effect::Model { .. }) => "model again",
                 Some(Effect::Tool(_)) => "tool",
+                Some(Effect::Skip(..)) => "skip",
                 Some(Effect::Nudge(_)) => "nudge",
                 Some(Effect::WrapUp { .. }) => "wrap up",
                 Some(_) => "done",
@@ -246,6 +257,7 @@ fn after_every_line_of_a_session_its_fold_asks_for_what_was_done_next() {
         answered_once(&lines);
         every_prefix(&lines, stops, &mut seen);
     }
-    let all = ["finish", "model", "model again", "nudge", "redo", "tool", "tool under way", "wrap up"];
+    let all =
+        ["finish", "model", "model again", "nudge", "redo", "skip", "tool", "tool under way", "wrap up"];
     assert_eq!(seen, BTreeSet::from(all), "the dice met too little");
 }

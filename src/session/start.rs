@@ -509,6 +509,7 @@ pub(super) fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionEr
         tastes: setup.tastes.clone(),
         commits: std::sync::Mutex::default(),
         measures: Arc::default(),
+        standing: std::sync::Mutex::default(),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::protocol::Protocol;
 use crate::protocol::machine::Phase as WaitState;
 use crate::session::steering::{self, FoldContext, Opinion, Steering};
 pub use crate::tools::Phase;
-use crate::tools::{BranchView, CONFIRM_SESSION, RenderKey};
+use crate::tools::{self, BranchView, CONFIRM_SESSION, RenderKey, Tool};
 use crate::transcript::{
     EffectClass, Event, FaultClass, Flag, HeadState, JudgmentSource, Line, ModelIntent, RenderIntent,
     SessionEnd, SessionStart, ToolIntent, WrapUpReason,
@@ -51,6 +51,17 @@ pub(super) struct Told {
     pub brief: String,
     /// That exploration is over.
     pub closing: String,
+}
+
+/// A change that a reply asked for and that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failed {
+    /// The tool.
+    pub tool: String,
+    /// The call.
+    pub call_id: String,
+    /// How.
+    pub code: ErrorCode,
 }
 
 /// The fold of a transcript.
@@ -114,6 +125,10 @@ pub struct State {
     proposal_ids: BTreeSet<String>,
     /// What the call under way proposed: its id, and whether it is for taste.
     proposing: Option<(String, bool)>,
+    /// The first change of the present reply that failed.
+    failed: Option<Failed>,
+    /// The tools of the present reply that failed, each with how.
+    failures: BTreeSet<(String, String)>,
     pub(super) pending: VecDeque<ToolCall>,
     results: Vec<ToolResult>,
     pub(super) open_tool: Option<(u64, Box<ToolIntent>)>,
@@ -160,6 +175,8 @@ impl State {
             proposals: (0, 0),
             proposal_ids: BTreeSet::new(),
             proposing: None,
+            failed: None,
+            failures: BTreeSet::new(),
             end: None,
             last_input: None,
             factor: 1,
@@ -291,8 +308,13 @@ impl State {
                 }
             }
             Event::ToolResult { intent, result, code, head, .. } => {
-                // A refused call was never dispatched, but it counts as a repetition.
+                // A refused call was never dispatched, but it counts as a repetition: once in a reply if it fails alike.
+                // One that was skipped does not.
                 if intent.is_none()
+                    && *code != Some(ErrorCode::SkippedAfterError)
+                    && !code.is_some_and(|code| {
+                        self.failures.contains(&(result.name.clone(), format!("{code:?}")))
+                    })
                     && let Some(call) = self.pending.iter().find(|c| c.id == result.call_id).cloned()
                 {
                     self.count(&call);
@@ -438,6 +460,8 @@ impl State {
     }
 
     fn replied(&mut self, message: &Message) {
+        self.failed = None;
+        self.failures.clear();
         if let Message::Assistant { calls, .. } = message {
             self.pending = calls.iter().cloned().collect();
             self.silent = if calls.is_empty() { self.silent + 1 } else { 0 };
@@ -457,17 +481,32 @@ impl State {
         }
         self.head = head.clone();
         self.proposing = None;
-        let engine = self.open_tool.take().is_some_and(|(_, intent)| intent.engine);
+        let open = self.open_tool.take();
+        // What a state of the protocol does not offer is no change that failed.
+        let not_offered =
+            self.steering.is_some() && open.is_none() && code == Some(ErrorCode::PermissionDenied);
+        let engine = open.is_some_and(|(_, intent)| intent.engine);
         if engine {
             // The model did not make this call and is not told about it.
             return;
         }
         self.tool_calls += 1;
-        self.bad_calls = match code {
-            None => 0,
-            Some(ErrorCode::BudgetExhausted) => self.bad_calls,
-            Some(_) => self.bad_calls + 1,
-        };
+        match code {
+            None => self.bad_calls = 0,
+            Some(ErrorCode::BudgetExhausted | ErrorCode::SkippedAfterError) => {}
+            Some(code) => {
+                // The model has not seen the first error yet when it repeats it in the same reply.
+                let fresh = self.failures.insert((result.name.clone(), format!("{code:?}")));
+                self.bad_calls += u32::from(fresh);
+                // A plan confirmed once more is still confirmed.
+                let harmless = result.name == CONFIRM_SESSION && self.phase != Phase::Planned;
+                let builds = tools::find(&result.name).is_none_or(Tool::builds);
+                if self.failed.is_none() && builds && !harmless && !not_offered {
+                    let (tool, call_id) = (result.name.clone(), result.call_id.clone());
+                    self.failed = Some(Failed { tool, call_id, code });
+                }
+            }
+        }
         if let Some(at) = self.pending.iter().position(|c| c.id == result.call_id) {
             self.pending.remove(at);
         }
@@ -543,7 +582,7 @@ impl State {
     }
 
     fn count(&mut self, call: &ToolCall) {
-        let Some(tool) = crate::tools::find(&call.name).filter(|tool| !tool.repeatable) else { return };
+        let Some(tool) = tools::find(&call.name).filter(|tool| !tool.repeatable) else { return };
         let count = self.repeats.entry(self.repeat_key(call, tool.class)).or_default();
         *count += 1;
         self.most_repeats = self.most_repeats.max(*count);
@@ -583,6 +622,12 @@ impl State {
     /// The calls of the last reply that wait for a result.
     pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
         self.pending.iter()
+    }
+
+    /// The failed change because of which a call of the same reply is not made: it would act on another state than the
+    /// model thought. Looking goes on.
+    pub fn skips(&self, call: &ToolCall) -> Option<&Failed> {
+        self.failed.as_ref().filter(|_| tools::find(&call.name).is_some_and(Tool::builds))
     }
 
     /// The tip of a branch of this session.

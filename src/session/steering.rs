@@ -277,6 +277,8 @@ impl Steering {
                     self.spent(settled, *ms);
                     self.maybe_finished(&intent.call, code.is_none());
                 }
+                // What was not made is no attempt at anything.
+                (None, Some(_)) if *code == Some(ErrorCode::SkippedAfterError) => {}
                 (None, Some(call)) => self.refused(call),
                 (None, None) => {}
             },

@@ -1,14 +1,27 @@
 //! What the host says to the model between its turns.
 
+use serde_json::json;
+
 use crate::budget::{Ledger, Stage};
 use crate::protocol::machine::Brief;
 use crate::protocol::schema::OnFail;
-use crate::session::state::{Phase, State};
+use crate::session::state::{Failed, Phase, State};
 use crate::tools::{ATTEMPT_DONE, BranchView};
 use crate::transcript::{JudgmentSource, PlannedBranch, SessionStart};
+use base::error::{ErrorCode, Fault};
 
 /// The reason of an end that a person forced.
 pub const STOPPED_AT_ONCE: &str = "stopped at once by the photographer";
+
+/// The answer to a call that is not made because one before it failed.
+pub fn skipped(failed: &Failed) -> Fault {
+    let Failed { tool, call_id, code } = failed;
+    let message = format!(
+        "not made, because `{tool}` failed earlier in the same reply: put that right, then make this call again if you still want it"
+    );
+    Fault::new(ErrorCode::SkippedAfterError, message)
+        .with("cause", json!({ "tool": tool, "call_id": call_id, "code": code }))
+}
 
 /// The first message: the plan, to be confirmed.
 pub fn plan(start: &SessionStart, tools: &[&str]) -> String {

@@ -17,9 +17,9 @@ pub struct Nothing {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPrimitive {
-    /// Name of a move or look, as `list_vocabulary` gives it.
+    /// Name of a move or look, as `list_vocabulary` gives it; or the id of a placed move, such as `exposure#2`.
     pub primitive_name: String,
-    /// Values by parameter name, in the parameter's unit and range; left out = the move's default.
+    /// Values by parameter name, in the parameter's unit and range; left out = the move's default, and by id: as it is.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
     /// Where to act: a shape, a range, a name or a list of masks; several in one: where all hold. Left out = everywhere.
@@ -132,6 +132,16 @@ pub struct GreyCard {
     /// Its radius, as a share of the shorter side; left out = 0.02.
     #[serde(default)]
     pub radius: Option<f64>,
+    /// How far towards neutral: 0 stays as it is, 1 (left out) makes the place neutral.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub strength: Option<f64>,
+    /// Only measure and show; the edit stays as it is.
+    #[serde(default)]
+    pub preview: bool,
+    /// Set it even if no light explains the place's colour.
+    #[serde(default)]
+    pub force: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -286,11 +296,25 @@ fn yes() -> bool {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveModule {
-    /// A darktable module (`grain`), a move or a look.
+    /// A move, a look, a darktable module (`grain`), or the id of one placed move, such as `exposure#2`.
     pub module: String,
-    /// The instance, where a module has several; left out = all that this session changed.
+    /// darktable's number of an instance, by which earlier versions named it.
     #[serde(default)]
+    #[schemars(skip)]
     pub instance: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceMask {
+    /// The id of the placed move, such as `exposure#2`.
+    pub instance: String,
+    /// The new mask, as in `apply_primitive`.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub mask: MaskSpec,
+    /// A short label for the history.
+    #[serde(default)]
+    pub label: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

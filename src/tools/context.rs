@@ -17,7 +17,7 @@ use base::ids::{Hash, RefName};
 use darktable::layout::Layouts;
 use darktable::render::{Quality, RawFile, Renderer};
 use darktable::state::EditState;
-use engine::photo::{AppliedMove, Commit, Writer};
+use engine::photo::{AppliedMove, Commit, LayerContext, Standing, Writer};
 use engine::vocabulary::{PhotoFacts, Vocabulary};
 use pixels::metrics::axes::Axis;
 use pixels::metrics::vectors::vector_axes;
@@ -40,12 +40,24 @@ pub struct Engine {
     pub commits: Mutex<HashMap<Hash, Commit>>,
     /// What was measured of pictures.
     pub measures: Arc<Measures>,
+    /// What stands at commits, which is walked for as often.
+    pub standing: Mutex<HashMap<Hash, Standing>>,
 }
 
 impl Engine {
     /// The version of darktable that renders.
     pub fn darktable_version(&self) -> &str {
         self.renderer.darktable_version()
+    }
+
+    /// What an edit works with.
+    pub fn layer_context(&self) -> LayerContext<'_> {
+        LayerContext {
+            vocabulary: &self.vocabulary,
+            facts: &self.facts,
+            layouts: &self.layouts,
+            darktable: self.darktable_version(),
+        }
     }
 }
 
@@ -133,6 +145,18 @@ impl View {
             .map(|v| vector_axes(v.name.as_str(), &v.direction))
             .unwrap_or_default()
     }
+}
+
+/// What was done up to a commit.
+pub struct History<'a> {
+    /// The moves in effect.
+    pub moves: Vec<AppliedMove>,
+    /// The placed ones, with their ids.
+    pub standing: Standing,
+    /// Names that a claim may use.
+    pub vocabulary: &'a Vocabulary,
+    /// The differences from the baseline, as `diff` says them.
+    pub lines: Vec<String>,
 }
 
 /// Everything a handler may touch.
@@ -226,6 +250,31 @@ impl ToolContext<'_> {
     pub fn moves(&self, commit: &Hash) -> Result<Vec<AppliedMove>, Fault> {
         let state = |hash: &Hash| self.photo.workspace().state(hash).map_err(|e| Fault::from(&e));
         moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline, &state)
+    }
+
+    /// What stands at a commit: the placed moves with their ids.
+    pub fn standing(&self, commit: &Hash) -> Result<Standing, Fault> {
+        let mut known = self.engine.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let workspace = self.photo.workspace();
+        workspace.standing(commit, &self.engine.vocabulary, &mut known).map_err(|e| Fault::from(&e))
+    }
+
+    /// The differences between two places in words.
+    pub fn changes(&self, a: &ResolvedRef, b: &ResolvedRef) -> Result<Vec<String>, Fault> {
+        let numbered = |at: &ResolvedRef| Ok::<_, Fault>(self.standing(&at.commit)?.numbered(&at.state));
+        Ok(engine::photo::diff(&numbered(a)?, &numbered(b)?).iter().map(ToString::to_string).collect())
+    }
+
+    /// What was done up to a commit, for claims about it.
+    pub fn history(&self, commit: &Hash) -> Result<History<'_>, Fault> {
+        let [before, after] = [&self.view.start.baseline, commit].map(|at| self.place(Some(at.as_str())));
+        let lines = self.changes(&before?, &after?)?;
+        Ok(History {
+            moves: self.moves(commit)?,
+            standing: self.standing(commit)?,
+            vocabulary: &self.engine.vocabulary,
+            lines,
+        })
     }
 
     /// The session's current branch.

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
-use crate::tools::{Answer, ToolContext};
+use crate::tools::{Answer, ToolContext, placed};
 use crate::transcript::{Event, HeadState};
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, RefName};
 use darktable::render::Quality;
 use darktable::state::EditState;
-use engine::photo::{LayerContext, Layers, Operation};
-use engine::vocabulary::{ApplyRequest, RegionsRequest, SpotError, fill, grey_card};
+use engine::photo::{Layers, Operation};
+use engine::vocabulary::{ApplyRequest, RegionsRequest, SpotError, fill};
 
 /// A ref name, or a fault that says what is legal.
 fn ref_name(field: &str, name: &str) -> Result<RefName, Fault> {
@@ -21,30 +21,19 @@ fn ref_name(field: &str, name: &str) -> Result<RefName, Fault> {
 pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive) -> Result<Answer, Fault> {
     let branch = context.branch()?;
     let place = context.place(None)?;
-    let engine = context.engine;
     let request = ApplyRequest {
         move_name: &args.primitive_name,
         values: &args.parameter_values,
         mask: args.mask.as_ref(),
     };
-    let version = engine.darktable_version();
-    let (state, operation) =
-        Operation::apply(&request, &engine.vocabulary, &place.state, &engine.facts, &engine.layouts, version)
-            .map_err(|e| Fault::from(&e))?;
-    commit(context, &branch, &state, operation, args.label.as_deref())
-}
-
-pub fn remove_module(context: &mut ToolContext<'_>, args: args::RemoveModule) -> Result<Answer, Fault> {
-    let branch = context.branch()?;
-    let place = context.place(None)?;
-    let engine = context.engine;
-    let selector = engine.vocabulary.selector(&args.module, args.instance);
-    let state = engine
-        .vocabulary
-        .remove_module(&place.state, &selector, &engine.facts)
+    let standing = context.standing(&place.commit)?;
+    let (state, operation) = standing
+        .apply(&request, &place.state, context.engine.layer_context())
         .map_err(|e| Fault::from(&e))?;
-    let operation = Operation::RemoveModule { instance: args.instance, module: args.module };
-    commit(context, &branch, &state, operation, None)
+    let made = operation.clone();
+    let mut answer = commit(context, &branch, &state, operation, args.label.as_deref())?;
+    placed::say_made(context, &mut answer, &made, &standing)?;
+    Ok(answer)
 }
 
 pub fn reset(context: &mut ToolContext<'_>, _: args::Nothing) -> Result<Answer, Fault> {
@@ -113,11 +102,10 @@ pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegio
         .apply_regions(&request, &place.state, &engine.facts, &engine.layouts, version)
         .map_err(|e| Fault::from(&e).with("field", "regions"))?;
     let operation = Operation::of_regions(&request, &applied, &engine.vocabulary);
+    let (standing, made) = (context.standing(&place.commit)?, operation.clone());
     let mut answer = commit(context, &branch, &applied.state, operation, args.label.as_deref())?;
     answer.add("n_regions", json!(args.regions.len()));
-    // By these numbers remove_module takes one of them back.
-    let instances: Vec<_> = applied.moves.iter().map(|done| done.instance).collect();
-    answer.add("instances", json!(instances));
+    placed::say_made(context, &mut answer, &made, &standing)?;
     Ok(answer)
 }
 
@@ -145,31 +133,6 @@ pub fn apply_spot(context: &mut ToolContext<'_>, args: args::ApplySpot) -> Resul
     Ok(answer)
 }
 
-/// White balance by a place that should be grey.
-pub fn balance_grey(context: &mut ToolContext<'_>, args: args::GreyCard) -> Result<Answer, Fault> {
-    context.branch()?;
-    let here = context.place(None)?;
-    let engine = context.engine;
-    let version = engine.darktable_version();
-    let probes = engine
-        .vocabulary
-        .grey_card_probes(&here.state, &engine.facts, &engine.layouts, version)
-        .map_err(|e| Fault::from(&e))?;
-    let edge = context.view.start.preview_edge;
-    let mut look = |probe| context.render(probe, edge, Quality::Preview).map(|rendered| rendered.picture);
-    let [plain, red, blue] = &probes;
-    let (plain, red, blue) = (look(plain)?, look(red)?, look(blue)?);
-    let place = grey_card::Patch { center: args.center, radius: args.radius.unwrap_or(grey_card::RADIUS) };
-    let values = grey_card::solve([&plain, &red, &blue], &place).map_err(|e| Fault::from(&e))?;
-    let args = args::ApplyPrimitive {
-        primitive_name: grey_card::MOVE.to_owned(),
-        parameter_values: values,
-        mask: None,
-        label: Some("grey card".to_owned()),
-    };
-    apply_primitive(context, args)
-}
-
 /// Binds the layers on the current branch.
 pub fn bind_layers(context: &mut ToolContext<'_>, args: args::BindLayers) -> Result<Answer, Fault> {
     let branch = context.branch()?;
@@ -182,13 +145,7 @@ pub fn bind_layers(context: &mut ToolContext<'_>, args: args::BindLayers) -> Res
             return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "strength"));
         }
     };
-    let engine = context.engine;
-    let layers_of = LayerContext {
-        vocabulary: &engine.vocabulary,
-        facts: &engine.facts,
-        layouts: &engine.layouts,
-        darktable: engine.darktable_version(),
-    };
+    let layers_of = context.engine.layer_context();
     let file = context.photo.workspace().photo().facts.clone();
     let bound =
         engine::photo::bind_layers(&layers, &place.state, &file, layers_of).map_err(|e| Fault::from(&e))?;

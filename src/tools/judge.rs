@@ -7,14 +7,14 @@ use crate::tools::args::RecordJudgment;
 use crate::tools::blobs::write_jpeg;
 use crate::tools::lifecycle::{fatal, text};
 use crate::tools::look::io_fault;
-use crate::tools::{Answer, ToolContext, edit};
+use crate::tools::{Answer, ToolContext, edit, verify_claim};
 use crate::transcript::{Event, Flag, Judgment, JudgmentSource, SessionStart};
 use base::error::{ErrorCode, Fault, caught};
 use base::ids::{Hash, RefName};
 use darktable::render::Quality;
 use darktable::state::{EditState, Module};
-use engine::photo::{AppliedMove, Commit, Operation, Workspace};
-use engine::vocabulary::same_place;
+use engine::photo::{AppliedMove, Commit, MoveId, Operation, Workspace};
+use engine::vocabulary::{grey_card, same_place};
 use pixels::metrics::check::{VectorCheck, Verdict};
 use pixels::metrics::stats::ImageStats;
 
@@ -60,13 +60,13 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         Some(name) => context.place(Some(name))?.commit,
         None => tip.clone(),
     };
-    let made = context.moves(&judged)?;
     if judged != tip && !within(context.photo.workspace(), &judged, &tip)? {
         let message = format!("commit {} is not on `{branch}`", judged.short());
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "hash"));
     }
+    let history = context.history(&judged)?;
     for claim in &args.key_moves {
-        verify_claim(claim, &made)?;
+        verify_claim(claim, &history)?;
     }
     let key_moves = if args.abandoned { Vec::new() } else { args.key_moves };
     let (mut hash, mut head) = (judged, None);
@@ -200,6 +200,9 @@ fn flags(score: u8, abandoned: bool, measured: Option<&Measured>) -> Vec<Flag> {
     flags
 }
 
+/// The moves whose white balance a measured one replaces.
+const SHIFTS: [&str; 2] = ["warmth", "tint"];
+
 /// The moves between the baseline and a commit that are still in effect, oldest first: a reset or an
 /// abandonment ends the walk, an attempt taken back is passed over, a module removed takes its earlier moves with it, and of the same move on the
 /// same mask the last one counts. `read` gives the commits.
@@ -212,18 +215,36 @@ pub fn moves_of(
     let mut made: Vec<AppliedMove> = Vec::new();
     let mut removed: Vec<Removed> = Vec::new();
     let mut at = Some(commit.clone());
+    let place_before = |parent: Option<&Hash>, module: &str, instance: u32| {
+        let before = parent.map(|parent| state(&read(parent)?.state)).transpose()?;
+        let module = before.as_ref().and_then(|before| before.module(module, instance));
+        Ok::<_, Fault>(module.cloned().map(Removed::Place))
+    };
     while let Some(hash) = at.filter(|h| h != baseline) {
         let commit = read(&hash)?;
         let parent = commit.parents.first().cloned();
+        let whole = match &commit.op {
+            Operation::RemoveModule { module, .. } => module == grey_card::MOVE,
+            Operation::RemovePlaced { id, .. } => {
+                MoveId::parse(id).is_some_and(|id| id.name == grey_card::MOVE)
+            }
+            _ => false,
+        };
+        removed.extend(SHIFTS.iter().filter(|_| whole).map(|name| Removed::Unmasked((*name).into())));
         match &commit.op {
             Operation::RemoveModule { instance: None, module } => removed.push(Removed::All(module.clone())),
+            Operation::RemovePlaced { id, instance: 0, .. } => {
+                removed.extend(MoveId::parse(id).map(|id| Removed::Unmasked(id.name)));
+            }
+            Operation::RemovePlaced { module, instance, .. }
+            | Operation::ReplaceMask { was: instance, applied: AppliedMove { module, .. }, .. } => {
+                removed.extend(place_before(parent.as_ref(), module, *instance)?);
+            }
             Operation::RemoveModule { instance: Some(0), module } => {
                 removed.push(Removed::Base(module.clone()))
             }
             Operation::RemoveModule { instance: Some(instance), module } => {
-                let before = parent.as_ref().map(|parent| state(&read(parent)?.state)).transpose()?;
-                let module = before.as_ref().and_then(|before| before.module(module, *instance));
-                removed.extend(module.cloned().map(Removed::Place));
+                removed.extend(place_before(parent.as_ref(), module, *instance)?);
             }
             Operation::Reset | Operation::Abandon | Operation::Ingest { .. } => break,
             Operation::Rollback { to } => {
@@ -238,6 +259,7 @@ pub fn moves_of(
                 gone |= match removal {
                     Removed::All(name) => *name == applied.module || *name == applied.name,
                     Removed::Base(op) => *op == applied.module && applied.mask.is_none(),
+                    Removed::Unmasked(name) => *name == applied.name && applied.mask.is_none(),
                     // Instances are renumbered as others come and go: what tells them apart is their place.
                     Removed::Place(place) if place.op == applied.module && applied.mask.is_some() => {
                         let then = state(&commit.state)?;
@@ -248,6 +270,9 @@ pub fn moves_of(
                 };
             }
             let later = made.iter().any(|m| m.name == applied.name && m.mask == applied.mask);
+            if applied.name == grey_card::MOVE {
+                removed.extend(SHIFTS.map(|name| Removed::Unmasked(name.into())));
+            }
             if !gone && !later {
                 made.push(applied);
             }
@@ -264,6 +289,8 @@ enum Removed {
     All(String),
     /// A module's unmasked instance.
     Base(String),
+    /// A move where it acts on the whole picture.
+    Unmasked(String),
     /// One masked instance.
     Place(Module),
 }
@@ -278,62 +305,4 @@ fn within(workspace: &Workspace, commit: &Hash, tip: &Hash) -> Result<bool, Faul
         at = workspace.commit(&hash).map_err(|e| Fault::from(&e))?.parents.first().cloned();
     }
     Ok(false)
-}
-
-/// Checks a claimed move against those made: its name, and every `parameter=value` that it quotes.
-pub fn verify_claim(claim: &str, made: &[AppliedMove]) -> Result<(), Fault> {
-    let real = || made.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let refuse = |message: String| {
-        Err(Fault::new(ErrorCode::InvalidInput, message)
-            .with("field", "key_moves")
-            .with("real_moves", real()))
-    };
-    let mut words = claim.split_whitespace();
-    let name = words.next().unwrap_or_default();
-    let candidates: Vec<&AppliedMove> = made.iter().filter(|m| m.name == name).collect();
-    if candidates.is_empty() {
-        return refuse(format!(
-            "`{name}` was not applied on this branch; the moves in effect are: {}",
-            real().join("; ")
-        ));
-    }
-    let quoted: Vec<(&str, f64)> = words
-        .filter_map(|word| word.split_once('='))
-        .filter_map(|(key, value)| Some((key, value.trim_end_matches([',', ';']).parse().ok()?)))
-        .collect();
-    let agrees = |m: &AppliedMove| {
-        quoted.iter().all(|(key, value)| {
-            m.values.get(*key).is_some_and(|s| (s.value - value).abs() <= 0.005 + s.value.abs() * 0.01)
-        })
-    };
-    if candidates.iter().any(|m| agrees(m)) {
-        return Ok(());
-    }
-    refuse(format!(
-        "`{claim}` does not have the values that were applied; the moves in effect are: {}",
-        real().join("; ")
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::photo::Setting;
-
-    #[test]
-    fn a_claim_must_name_a_move_that_was_made_with_its_values() {
-        let made = vec![AppliedMove {
-            module: "toneequal".into(),
-            name: "shadows_lift".into(),
-            values: [("amount".to_owned(), Setting { unit: "EV".into(), value: 0.6 })].into(),
-            ..AppliedMove::default()
-        }];
-        for good in ["shadows_lift", "shadows_lift amount=0.60 EV", "shadows_lift amount=0.6"] {
-            assert!(verify_claim(good, &made).is_ok(), "{good}");
-        }
-        for wrong in ["grain_add", "shadows_lift amount=0.9", "shadows_lift other=0.6", ""] {
-            let fault = verify_claim(wrong, &made).unwrap_err();
-            assert_eq!(fault.details["real_moves"][0], "shadows_lift amount=0.60 EV", "{wrong}");
-        }
-    }
 }

@@ -36,9 +36,10 @@ pub fn read_context(context: &mut ToolContext<'_>, args: args::ReadContext) -> R
 pub fn get_state(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer, Fault> {
     let place = context.place(args.r#ref.as_deref())?;
     let baseline = context.place(Some("baseline"))?;
-    let moves: Vec<String> = context.moves(&place.commit)?.iter().map(ToString::to_string).collect();
-    let changes: Vec<String> =
-        engine::photo::diff(&baseline.state, &place.state).iter().map(ToString::to_string).collect();
+    let standing = context.standing(&place.commit)?;
+    let moves: Vec<String> =
+        context.moves(&place.commit)?.iter().map(|applied| standing.words(applied)).collect();
+    let changes = context.changes(&baseline, &place)?;
     Ok(json!({
         "at": place.name,
         "commit": place.commit,
@@ -225,8 +226,7 @@ fn picture_of(
 pub fn diff(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer, Fault> {
     let a = context.place(Some(args.a.as_deref().unwrap_or("baseline")))?;
     let b = context.place(args.b.as_deref())?;
-    let changes: Vec<String> =
-        engine::photo::diff(&a.state, &b.state).iter().map(ToString::to_string).collect();
+    let changes = context.changes(&a, &b)?;
     Ok(json!({ "a": a.name, "b": b.name, "changes": changes }).into())
 }
 

@@ -6,7 +6,9 @@
 //! for a permit of its own.
 
 mod args;
+mod balance;
 mod blobs;
+mod claims;
 mod context;
 mod edit;
 mod judge;
@@ -15,14 +17,17 @@ mod lifecycle;
 mod look;
 mod measures;
 mod pictures;
+mod placed;
 
 use serde_json::Value;
 
 pub use blobs::BlobStore;
-pub use context::{Answer, BranchView, Engine, Phase, RenderKey, ToolContext, View, millis};
-pub use judge::{Measured, baseline_preview, default_judgment, moves_of, verify_claim};
+pub use claims::verify_claim;
+pub use context::{Answer, BranchView, Engine, History, Phase, RenderKey, ToolContext, View, millis};
+pub use judge::{Measured, baseline_preview, default_judgment, moves_of};
 pub use measures::Measures;
 pub use pictures::NoPicture;
+pub use placed::{taken, words};
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};
@@ -138,7 +143,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPrimitive,
         edit::apply_primitive,
         r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.6}}"#,
-        "Apply one move of the vocabulary to the current branch. Values are set, not added: the same move with the same value changes nothing. Makes a snapshot. Look at the result with render_preview afterwards."
+        "Apply one move of the vocabulary to the current branch. Values are set, not added: the same move with the same value changes nothing. The same move with another mask makes another instance beside the first. The reply names the instance by its id, `exposure#2`: as primitive_name it gives that one other values, and replace_mask and remove_module take it. Makes a snapshot. Look at the result with render_preview afterwards."
     ),
     tool!(
         "apply_spot",
@@ -185,7 +190,7 @@ pub static TOOLS: &[Tool] = &[
         "Make a branch (its name starts with branch_b_) from the baseline or from another commit of this session, and stand on it. Each branch counts against the branch cap; asking for one more than the cap ends exploration."
     ),
     tool!(
-        "checkout",
+        CHECKOUT,
         Read,
         LOOK,
         Iteration,
@@ -257,9 +262,9 @@ pub static TOOLS: &[Tool] = &[
         Iteration,
         Target::Current,
         args::GreyCard,
-        edit::balance_grey,
-        r#"{"center": [0.42, 0.6]}"#,
-        "White balance by a place that should be neutral grey: measures it on linear light (three small renders) and sets the gains. Replaces warmth and tint."
+        balance::grey_card,
+        r#"{"center": [0.42, 0.6], "strength": 0.7, "preview": true}"#,
+        "White balance by a place that should be neutral grey: measures it on linear light (up to five small renders) and sets the gains. Replaces warmth and tint; a later warmth or tint shifts from there. Returns the place's L*, a*, b* before and after, and the picture with the place marked. Refuses a place whose colour no light explains: it is not grey."
     ),
     tool!(
         "image_stats",
@@ -381,9 +386,9 @@ pub static TOOLS: &[Tool] = &[
         Iteration,
         Target::Current,
         args::RemoveModule,
-        edit::remove_module,
-        r#"{"module": "grain"}"#,
-        "Undo what was done with one darktable module (or one move) on the current branch: back to how the baseline has it. `instance` (see diff) takes back one masked place only; module retouch takes back every spot."
+        placed::remove_module,
+        r#"{"module": "exposure#2"}"#,
+        "Undo on the current branch what was done with one move, look or darktable module, everywhere and under every mask: back to how the baseline has it. By its id (`exposure#2`, as apply_primitive and get_state name it) it takes back one placed move only, `exposure#0` the one without a mask. Module retouch takes back every spot. Says what it took."
     ),
     tool!(
         "render_preview",
@@ -395,6 +400,17 @@ pub static TOOLS: &[Tool] = &[
         look::render_preview,
         r#"{"size": 1024}"#,
         "Render where you stand (or another ref) and look: the picture, its numbers, and what changed against the baseline and the step before. With show_mask: where a mask acts, before you use it, and how much of the picture it covers."
+    ),
+    tool!(
+        "replace_mask",
+        Mutate,
+        EXPLORE,
+        Iteration,
+        Target::Current,
+        args::ReplaceMask,
+        placed::replace_mask,
+        r#"{"instance": "exposure#2", "mask": {"shape": "circle", "center": [0.4, 0.3], "radius": 0.1}}"#,
+        "Change the mask of a placed move, in one step; its values stay."
     ),
     tool!(
         "reset",
@@ -458,6 +474,8 @@ pub static STEERED: &[Tool] = &[
     ),
 ];
 
+/// Standing on another branch.
+const CHECKOUT: &str = "checkout";
 /// The model's word that it has understood the plan.
 pub const CONFIRM_SESSION: &str = "confirm_session";
 /// The model's word that the session is over.
@@ -475,6 +493,13 @@ impl Tool {
             branches: u64::from(self.cost == Cost::Branch),
             ..Amounts::default()
         }
+    }
+
+    /// Whether calls after it in the same reply build on it: it changes the edit, where the session stands, or how far
+    /// it is. Looking does not, nor do notes for next time.
+    pub fn builds(&self) -> bool {
+        let notes = ["log_vocabulary_gap", "propose_notes_update", "propose_taste_update"];
+        self.name == CHECKOUT || self.class.mutates() && !notes.contains(&self.name)
     }
 
     /// Whether the arguments of a call are well-formed; the fault has the field path and a legal example.

@@ -338,12 +338,10 @@ fn a_batch_is_one_call_one_commit_and_one_line() {
     let script = [
         confirm(&["tone"]),
         reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
-        reply(&[
-            ("apply_per_region", &regions(&twelve)),
-            ("apply_per_region", &regions(&[])),
-            ("apply_per_region", &regions(&[0.1; 33])),
-            ("apply_spot", r#"{"spots": [{"x": 0.3, "y": 0.3, "radius": 0.9}]}"#),
-        ]),
+        reply(&[("apply_per_region", &regions(&twelve))]),
+        reply(&[("apply_per_region", &regions(&[]))]),
+        reply(&[("apply_per_region", &regions(&[0.1; 33]))]),
+        reply(&[("apply_spot", r#"{"spots": [{"x": 0.3, "y": 0.3, "radius": 0.9}]}"#)]),
         reply(&[("log", "{}")]),
         reply(&[("apply_per_region", &regions(&[0.3, -0.2, 0.3, -0.4, 0.5, -0.1]))]),
         reply(&[("apply_spot", r#"{"spots": [{"x": 0.3, "y": 0.3}, {"action": "clone", "x": 0.6, "y": 0.3}]}"#)]),

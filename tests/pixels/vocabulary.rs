@@ -9,6 +9,7 @@ use darktable::dng::{DngOptions, demo_photo};
 use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
 use engine::vocabulary::Selector;
+use pixels::lab::Lab;
 use pixels::metrics::axes::{Axis, measure};
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
@@ -187,4 +188,43 @@ fn two_lights_in_one_picture_are_balanced_apart() {
     assert!(before[0] < 8 && before[1] > 50, "{before:?}");
     assert!(apart[0] < 8 && apart[1] < 12, "{apart:?}");
     assert!(all[0] > 50 && all[1] < 12, "{all:?}");
+}
+
+#[test]
+fn local_warmth_makes_a_lamps_light_white_under_a_mask_and_keeps_its_lightness() {
+    // Greys of three brightnesses, on the right in the light of 4000 K, seen by a camera that is balanced for D65.
+    let (width, height) = (600, 390);
+    let rows =
+        [([73, 73, 73], [85, 70, 54]), ([100, 100, 100], [117, 96, 74]), ([137, 137, 137], [160, 132, 102])];
+    let pixel = |at: u32| {
+        let (grey, lit) = rows[(at / width / 130) as usize];
+        if at % width < width / 2 { grey } else { lit }
+    };
+    let rgb = (0..width * height).flat_map(pixel).collect();
+    let demo = Demo::of(&Picture { width, height, rgb });
+    let baseline = &demo.facts.baseline;
+    let right = r#"{"shape":"rectangle","from":[0.5,0],"to":[1,1],"feather":0}"#;
+    let lamp = 1.0e6 / 6504.0 - 1.0e6 / 4000.0;
+    let states = [("shift", lamp), ("shift", 40.0), ("magenta", 10.0)]
+        .map(|value| demo.apply(baseline, "local_warmth", &[value], Some(right)).state);
+    let mut all = vec![baseline.clone()];
+    all.extend(states);
+    let pictures = demo.render_all(&all);
+    let colour = |picture: &Picture, column: usize, row: usize| {
+        let at = 3 * (picture.width as usize * (65 + 130 * row) + column);
+        Lab::from_srgb([0, 1, 2].map(|channel| picture.rgb[at + channel]))
+    };
+    for row in 0..3 {
+        let [before, white, warmer, pinker] = [0, 1, 2, 3].map(|at| colour(&pictures[at], 450, row));
+        assert!(before.b > 8.0, "the lamp is seen: {before:?}");
+        let chroma = [before, white].map(|colour| colour.a.hypot(colour.b));
+        assert!(white.b.abs() < 3.0 && chroma[1] < 0.3 * chroma[0], "row {row}: {before:?} to {white:?}");
+        assert!((white.l - before.l).abs() < 2.0, "row {row}: {before:?} to {white:?}");
+        assert!(warmer.b > before.b + 2.0 && (warmer.l - before.l).abs() < 2.0, "{before:?} to {warmer:?}");
+        assert!(pinker.a > before.a + 2.0 && (pinker.l - before.l).abs() < 2.0, "{before:?} to {pinker:?}");
+        for picture in &pictures[1..] {
+            let moved = colour(&pictures[0], 150, row).delta_e(colour(picture, 150, row));
+            assert!(moved < 0.01, "{moved} outside the mask");
+        }
+    }
 }

@@ -105,7 +105,8 @@ fn an_abandoned_branch_shows_the_baseline_and_keeps_its_attempts() {
 fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated() {
     let studio = Studio::new();
     let script = [
-        reply(&[("branch", r#"{"name": "branch_b_tone"}"#), ("record_judgment", "{}")]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
+        reply(&[("record_judgment", "{}")]),
         reply(&[("confirm_session", r#"{"vectors": []}"#)]),
         reply(&[("confirm_session", r#"{"vectors": [{"name": "toon", "restated": "x"}]}"#)]),
         confirm(&["branch_b_tone"]), // the branch is taken for its vector

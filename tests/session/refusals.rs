@@ -25,26 +25,20 @@ fn main_tags_paths_and_claims_are_out_of_reach() {
     };
     let script = [
         confirm(&["tone"]),
-        reply(&[
-            ("branch", r#"{"name": "main"}"#),
-            ("branch", r#"{"name": "x/../../y"}"#),
-            ("branch", r#"{"name": "feature"}"#),
-            ("mode_b_status", "{}"),
-        ]),
-        reply(&[
-            ("checkout", r#"{"ref": "main"}"#),
-            ("apply_primitive", r#"{"primitive_name": "shadows_lift"}"#),
-        ]),
-        reply(&[("tag", r#"{"name": "v2"}"#), ("tag", r#"{"name": "../v2"}"#)]),
+        reply(&[("branch", r#"{"name": "main"}"#)]),
+        reply(&[("branch", r#"{"name": "x/../../y"}"#)]),
+        reply(&[("branch", r#"{"name": "feature"}"#), ("mode_b_status", "{}")]),
+        reply(&[("checkout", r#"{"ref": "main"}"#)]),
+        reply(&[("apply_primitive", r#"{"primitive_name": "shadows_lift"}"#)]),
+        reply(&[("tag", r#"{"name": "v2"}"#)]),
+        reply(&[("tag", r#"{"name": "../v2"}"#)]),
         reply(&[
             ("branch", r#"{"name": "branch_b_tone"}"#),
             ("apply_primitive", r#"{"primitive_name": "shadows_lift"}"#),
         ]),
         reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
-        reply(&[
-            ("record_judgment", &judge(r#""grain_add amount=20""#)),
-            ("record_judgment", &judge(r#""shadows_lift amount=1.9""#)),
-        ]),
+        reply(&[("record_judgment", &judge(r#""grain_add amount=20""#))]),
+        reply(&[("record_judgment", &judge(r#""shadows_lift amount=1.9""#))]),
         reply(&[("record_judgment", &judge(r#""shadows_lift""#)), ("tag", r#"{"name": "branch_b_pick"}"#)]),
         reply(&[
             ("mode_b_status", "{}"),

@@ -29,6 +29,8 @@ pub enum ErrorCode {
     BudgetExhausted,
     /// A mutating tool was called before the plan was confirmed.
     SessionNotConfirmed,
+    /// A call was not made because one before it in the same reply failed.
+    SkippedAfterError,
     /// The language-model provider failed, refused or is not configured.
     ProviderError,
     /// The work was cut by a signal, a kill or a deadline.
@@ -41,7 +43,7 @@ impl ErrorCode {
         match self {
             Self::InvalidInput => 2,
             Self::NotFound => 3,
-            Self::StateError => 4,
+            Self::StateError | Self::SkippedAfterError => 4,
             Self::VersioningError => 5,
             Self::DarktableError => 6,
             Self::MaskingError => 7,

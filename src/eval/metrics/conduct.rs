@@ -1,6 +1,6 @@
 //! How a session behaved: its transcript held against the photo's folder and the vocabulary. No pictures.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::conversation::{Finish, Message};
 use crate::eval::metrics::{Finished, MeasureError, Reading, Readings};
 use crate::eval::scenario::{Scenario, known};
 use crate::session::listing::Session;
-use crate::tools::{self, moves_of, verify_claim};
+use crate::tools::{self, History, moves_of, verify_claim};
 use crate::transcript::{
     CostSource, EffectClass, Event, Judgment, JudgmentSource, Line, Outcome, SessionEnd, ToolIntent,
 };
@@ -43,7 +43,7 @@ pub fn conduct(
     let judgments = judgments(session);
     let own = judgments.iter().filter(|judgment| judgment.source == JudgmentSource::Agent).count();
     readings.share("judged", own, session.state.branches.len(), "no branch was made");
-    claims(finished, &judgments, &mut readings);
+    claims(finished, &judgments, vocabulary, &mut readings);
     spent(session, &mut readings);
     Ok(readings.0)
 }
@@ -222,6 +222,27 @@ fn moves_at(finished: &Finished<'_>, commit: &Hash) -> Result<Vec<AppliedMove>, 
     moves_of(&read, commit, baseline, &state)
 }
 
+/// What was done up to a commit.
+fn history<'a>(
+    finished: &Finished<'_>,
+    commit: &Hash,
+    vocabulary: &'a Vocabulary,
+) -> Result<History<'a>, MeasureError> {
+    let workspace = finished.workspace;
+    let mut known = HashMap::new();
+    let baseline = &finished.session.state.start.baseline;
+    let before =
+        workspace.standing(baseline, vocabulary, &mut known)?.numbered(&workspace.state_of(baseline)?);
+    let standing = workspace.standing(commit, vocabulary, &mut known)?;
+    let changes = engine::photo::diff(&before, &standing.numbered(&workspace.state_of(commit)?));
+    Ok(History {
+        moves: moves_at(finished, commit)?,
+        standing,
+        vocabulary,
+        lines: changes.iter().map(ToString::to_string).collect(),
+    })
+}
+
 /// Forbidden and expected moves, a look standing for the moves in it as well.
 fn moves(
     scenario: &Scenario,
@@ -261,9 +282,9 @@ pub(super) fn judgments(session: &Session) -> Vec<Judgment> {
 }
 
 /// Whether what the agent says of its branches is so.
-fn claims(finished: &Finished<'_>, judgments: &[Judgment], readings: &mut Readings) {
+fn claims(finished: &Finished<'_>, judgments: &[Judgment], vocabulary: &Vocabulary, readings: &mut Readings) {
     let own: Vec<&Judgment> = judgments.iter().filter(|one| one.source == JudgmentSource::Agent).collect();
-    let lies: Vec<String> = own.iter().filter_map(|judgment| lie(finished, judgment)).collect();
+    let lies: Vec<String> = own.iter().filter_map(|judgment| lie(finished, judgment, vocabulary)).collect();
     let nothing = "the agent judged no branch";
     readings.share("claims_true", own.len() - lies.len(), own.len(), nothing);
     if let Some(reading) = readings.0.get_mut("claims_true").filter(|_| !lies.is_empty()) {
@@ -272,13 +293,13 @@ fn claims(finished: &Finished<'_>, judgments: &[Judgment], readings: &mut Readin
 }
 
 /// What is not so in a judgment.
-fn lie(finished: &Finished<'_>, judgment: &Judgment) -> Option<String> {
+fn lie(finished: &Finished<'_>, judgment: &Judgment, vocabulary: &Vocabulary) -> Option<String> {
     let branch = &judgment.branch;
-    let Ok(moves) = moves_at(finished, &judgment.hash) else {
+    let Ok(history) = history(finished, &judgment.hash, vocabulary) else {
         return Some(format!("{branch}: the commit {} that was judged is not there", judgment.hash.short()));
     };
     for claim in &judgment.key_moves {
-        if let Err(fault) = verify_claim(claim, &moves) {
+        if let Err(fault) = verify_claim(claim, &history) {
             return Some(format!("{branch}: {}", fault.message));
         }
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::photo::op::one_line;
+use crate::photo::standing;
 use crate::vocabulary::same_place;
 use darktable::forms;
 use darktable::state::{Blend, EditState, MaskForm, Module, Params, Value};
@@ -80,7 +81,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// The differences from `a` to `b`: modules in pipeline order, then masks, then the rest.
+/// The differences from `a` to `b`: modules in pipeline order, then masks, then the rest. To name placed moves by
+/// their ids, give states that are [`numbered`](crate::photo::Standing::numbered).
 pub fn diff(a: &EditState, b: &EditState) -> Vec<Change> {
     let mut changes = Vec::new();
     let masks_a: BTreeMap<i32, &MaskForm> = a.masks.iter().map(|m| (m.id, m)).collect();
@@ -150,11 +152,15 @@ fn partners(a: &EditState, b: &EditState) -> Vec<Option<usize>> {
     fn same_number(old: &Module, new: &Module) -> bool {
         old.op == new.op && old.instance == new.instance
     }
+    fn different_moves(old: &Module, new: &Module) -> bool {
+        let named = |module: &Module| module.instance > 0 && standing::is_name(&module.name);
+        named(old) && named(new) && old.name != new.name
+    }
     type Pass = fn(&Module, &Module) -> bool;
     let passes: [Pass; 3] = [
         |old, new| same_number(old, new) && (new.instance == 0 || same_place(old, new)),
         |old, new| old.instance > 0 && new.instance > 0 && same_place(old, new),
-        same_number,
+        |old, new| same_number(old, new) && !different_moves(old, new),
     ];
     for pass in passes {
         for (new, partner) in b.modules.iter().zip(&mut found).filter(|(_, partner)| partner.is_none()) {
@@ -391,8 +397,12 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// `exposure`, `exposure #1`, `exposure #1 (sky)`.
+/// `exposure`, `exposure #1`, `exposure #1 (sky)`; a placed move by its id, `exposure#1` or `chroma#1 (colorbalancergb)`.
 fn subject(module: &Module) -> String {
+    if module.instance > 0 && standing::is_name(&module.name) {
+        let id = format!("{}#{}", module.name, module.instance);
+        return if module.name == module.op { id } else { format!("{id} ({})", module.op) };
+    }
     let mut text = module.op.clone();
     if module.instance > 0 {
         text.push_str(&format!(" #{}", module.instance));
@@ -548,10 +558,7 @@ mod tests {
         );
         // The first is gone, so that the others have other numbers; one of them is stronger.
         let two = with(&[region(1, -0.4, 0.2), region(2, 0.5, 0.3)]);
-        assert_eq!(
-            words_of(&three, &two),
-            ["exposure #1 (exposure): removed", "exposure #2 (exposure): exposure +0.20 → +0.50"]
-        );
+        assert_eq!(words_of(&three, &two), ["exposure#1: removed", "exposure#2: exposure +0.20 → +0.50"]);
         let many: Vec<_> =
             (1_u8..=32).map(|i| region(i.into(), f32::from(i) / 10.0, f32::from(i) / 40.0)).collect();
         let line = words_of(&none, &with(&many)).remove(0);

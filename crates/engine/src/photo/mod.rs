@@ -28,6 +28,7 @@ mod oplog;
 mod positions;
 mod proposals;
 mod refs;
+mod standing;
 mod tastes;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -51,6 +52,7 @@ pub use op::{AppliedMove, Operation, RegionRecord, Setting};
 pub use oplog::OpLine;
 pub use proposals::{Proposal, ProposalKind, ProposalStatus, ProposedText, TasteCategory};
 pub use refs::{Head, RefKind};
+pub use standing::{MoveId, PlacedMove, Standing};
 pub use tastes::{Contradiction, Point, TasteFile};
 pub use workspace::{Library, Photo, PhotoKind, RawRecord, Workspace};
 pub use writer::{Authority, CommitInfo, Writer};

@@ -61,6 +61,24 @@ pub enum Operation {
         /// darktable's name of the module, or the move's name.
         module: String,
     },
+    /// One placed move was taken back.
+    RemovePlaced {
+        /// Its id: `exposure#2`; number 0 for the one without a mask.
+        id: String,
+        /// `multi_priority` of the instance that held it.
+        instance: u32,
+        /// darktable's name of the module.
+        module: String,
+    },
+    /// A placed move got another mask.
+    ReplaceMask {
+        /// Its id.
+        id: String,
+        /// `multi_priority` of the instance that held it before.
+        was: u32,
+        /// The move with its new mask.
+        applied: AppliedMove,
+    },
     /// Edits were taken over from another photo, or from another state of this one.
     Propagate {
         /// What was taken over, in words.
@@ -173,6 +191,11 @@ impl fmt::Display for Operation {
             Self::RemoveModule { instance: Some(instance), module } => {
                 write!(f, "remove {module} #{instance}")
             }
+            Self::RemovePlaced { id, .. } => write!(f, "remove {id}"),
+            Self::ReplaceMask { id, applied, .. } => {
+                write!(f, "{id} mask replaced:")?;
+                mask_words(applied.mask.as_ref(), f)
+            }
             Self::Propagate { edits, source } => f.write_str(&one_line(
                 &format!("taken over from {}: ", source.short()),
                 edits.iter().cloned(),
@@ -262,7 +285,7 @@ impl Operation {
     /// The moves that it applied, each with its mask; spots count as one move, `apply_spot`.
     pub fn moves(&self) -> Vec<AppliedMove> {
         match self {
-            Self::Apply(applied) => vec![applied.clone()],
+            Self::Apply(applied) | Self::ReplaceMask { applied, .. } => vec![applied.clone()],
             Self::ApplyPerRegion { regions, .. } => {
                 regions.iter().flat_map(RegionRecord::with_mask).collect()
             }

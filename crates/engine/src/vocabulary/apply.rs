@@ -1,6 +1,7 @@
 //! Applying a move to an edit state.
 
 mod masked;
+mod placed;
 mod remove;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use darktable::order;
 use darktable::params::{self, ParamError};
 use darktable::state::{Blend, EditState, Module, Params, Value};
 
+pub use placed::PlacedInstance;
 pub use remove::Selector;
 
 /// What the vocabulary must know about a photo.
@@ -111,27 +113,14 @@ impl Vocabulary {
         layouts: &Layouts,
         darktable_version: &str,
     ) -> Result<Applied, VocabularyError> {
-        let entry = self.get(request.move_name)?;
+        let work = self.work(request.move_name, facts, layouts, darktable_version)?;
+        let entry = work.entry;
         let values = entry.resolve(request.values)?;
         let idle = entry.is_idle(&values);
         // A direction counts for nothing while the move is idle, so that idle is one state and not many. Where a move
         // acts in many places, idle is of one of them.
-        let many = self.rules(&entry.module).worked_out == Some(WorkedOut::Warp);
+        let many = work.rules.worked_out == Some(WorkedOut::Warp);
         let effective = if idle && !many { entry.neutral() } else { values.clone() };
-        let (module, layout) = match self.layout(entry, layouts, darktable_version)? {
-            Some((module, modversion)) => {
-                let layout = module.version(modversion).cloned();
-                (module, layout.ok_or_else(|| unencodable(entry, "its layout is not known"))?)
-            }
-            None => {
-                return Err(VocabularyError::Unavailable {
-                    name: entry.name.clone(),
-                    module: entry.module.clone(),
-                    version: darktable_version.to_owned(),
-                });
-            }
-        };
-        let work = Work { vocabulary: self, entry, rules: self.rules(&entry.module), module, layout, facts };
         let mut new = state.clone();
         let (instance, mask_id) = match request.mask {
             None => {
@@ -147,6 +136,27 @@ impl Vocabulary {
         };
         order::sort(&mut new);
         Ok(Applied { state: new, op: entry.module.clone(), instance, values, mask_id })
+    }
+
+    /// What a move needs to be applied.
+    fn work<'a>(
+        &'a self,
+        name: &str,
+        facts: &'a PhotoFacts,
+        layouts: &Layouts,
+        darktable_version: &str,
+    ) -> Result<Work<'a>, VocabularyError> {
+        let entry = self.get(name)?;
+        let Some((module, modversion)) = self.layout(entry, layouts, darktable_version)? else {
+            return Err(VocabularyError::Unavailable {
+                name: entry.name.clone(),
+                module: entry.module.clone(),
+                version: darktable_version.to_owned(),
+            });
+        };
+        let layout = module.version(modversion).cloned();
+        let layout = layout.ok_or_else(|| unencodable(entry, "its layout is not known"))?;
+        Ok(Work { vocabulary: self, entry, rules: self.rules(&entry.module), module, layout, facts })
     }
 
     /// The layout in which a fresh instance of the move's module is written: the lowest that has every field that

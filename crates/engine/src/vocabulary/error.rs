@@ -108,6 +108,16 @@ pub enum VocabularyError {
     /// The place cannot serve as a grey card.
     #[error("the grey card is not usable: {0}")]
     GreyCard(&'static str),
+    /// The place's colour is none that a light gives a grey card.
+    #[error(
+        "no light explains its colour as that of a grey card: correlated colour temperature {kelvin:.0} K (lights have 1667 to 25000), Duv {duv:+.3} (at most 0.05 either way)"
+    )]
+    NoSuchLight {
+        /// Its correlated colour temperature, taking what the camera balanced for as 6504 K.
+        kelvin: f64,
+        /// Its distance from the black bodies.
+        duv: f64,
+    },
     /// The installed darktable does not have the module.
     #[error("move `{name}` needs darktable's module {module}, which darktable {version} does not have")]
     Unavailable {
@@ -152,6 +162,20 @@ pub enum VocabularyError {
         /// Its name.
         name: String,
     },
+    /// There is no placed move of that id.
+    #[error("no placed move is `{id}` here; there is: {present}")]
+    NothingPlaced {
+        /// What was given.
+        id: String,
+        /// The placed moves.
+        present: String,
+    },
+    /// A placed move was given a mask together with values.
+    #[error("`{id}` keeps the mask that it has: leave `mask` out")]
+    KeepsItsMask {
+        /// The placed move.
+        id: String,
+    },
     /// There is nothing to remove.
     #[error("the edit has no {selector} to remove; it has {present}")]
     NothingToRemove {
@@ -175,7 +199,9 @@ fn did_you_mean(near: &[String]) -> String {
 impl Coded for VocabularyError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::UnknownMove { .. } | Self::NothingToRemove { .. } => ErrorCode::NotFound,
+            Self::UnknownMove { .. } | Self::NothingToRemove { .. } | Self::NothingPlaced { .. } => {
+                ErrorCode::NotFound
+            }
             Self::Style { source, .. } => source.code(),
             Self::NotMaskable { .. } | Self::Mask(_) => ErrorCode::MaskingError,
             Self::Unavailable { .. } | Self::Unencodable { .. } | Self::OldModule { .. } => {
@@ -190,6 +216,10 @@ impl Coded for VocabularyError {
             Self::Duplicate { .. } => Some("rename one of the two".into()),
             Self::Style { source, .. } => source.remedy(),
             Self::NotAdjustable { .. } => Some("apply it as it is, and adjust the picture with moves".into()),
+            Self::NoSuchLight { .. } => {
+                Some("choose a place that is really grey, or force it (`force`, `--force`)".into())
+            }
+            Self::KeepsItsMask { .. } => Some("replace its mask by itself, then set its values".into()),
             Self::UnknownMove { .. } => Some("list the vocabulary to see every move".into()),
             Self::NotMaskable { .. } => Some("apply the move without a mask, or use another move".into()),
             Self::Unavailable { .. } => {

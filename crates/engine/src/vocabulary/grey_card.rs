@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 
 use crate::vocabulary::apply::{ApplyRequest, PhotoFacts};
 use crate::vocabulary::error::VocabularyError;
+pub use crate::vocabulary::illuminant::Light;
 use crate::vocabulary::load::Vocabulary;
 use darktable::layout::Layouts;
 use darktable::render::Picture;
 use darktable::state::{EditState, Params, Value};
+use pixels::lab::Lab;
 use pixels::srgb::LINEAR;
 
 /// The move that takes the gains.
@@ -122,6 +124,90 @@ pub fn solve(probes: [&Picture; 3], place: &Patch) -> Result<BTreeMap<String, f6
     Ok(gains(red, blue))
 }
 
+/// The light in which the place would be a grey card, from the picture of the first probe. What the camera balanced for
+/// is taken as D65, because its own colours are not known here.
+///
+/// # Errors
+/// As [`solve`].
+pub fn light(plain: &Picture, place: &Patch) -> Result<Light, VocabularyError> {
+    let [r, g, b] = mean(plain, place)?;
+    // Linear sRGB to CIE XYZ (IEC 61966-2-1).
+    let x = 0.412_456_4 * r + 0.357_576_1 * g + 0.180_437_5 * b;
+    let y = 0.212_672_9 * r + 0.715_152_2 * g + 0.072_175 * b;
+    let z = 0.019_333_9 * r + 0.119_192 * g + 0.950_304_1 * b;
+    Ok(Light::of([x / (x + y + z), y / (x + y + z)]))
+}
+
+/// Refuses a light that there is not, unless it is forced.
+///
+/// # Errors
+/// [`VocabularyError::NoSuchLight`].
+pub fn check(light: Light, force: bool) -> Result<(), VocabularyError> {
+    match force || light.is_plausible() {
+        true => Ok(()),
+        false => Err(VocabularyError::NoSuchLight { kelvin: light.kelvin, duv: light.duv }),
+    }
+}
+
+/// The gains between the present ones of an edit (`strength` 0) and those of [`solve`] (1): equal steps of strength are
+/// equal factors.
+pub fn part_way(
+    solved: BTreeMap<String, f64>,
+    strength: f64,
+    state: &EditState,
+    facts: &PhotoFacts,
+) -> BTreeMap<String, f64> {
+    if strength >= 1.0 {
+        return solved;
+    }
+    let gain = |of: &EditState, channel: &str| match &of.module("temperature", 0)?.params {
+        Params::Fields(fields) => match fields.get(channel) {
+            Some(Value::Float(gain)) if *gain > 0.0 => Some(f64::from(*gain)),
+            _ => None,
+        },
+        Params::Opaque(_) => None,
+    };
+    let between = |(channel, solved): (String, f64)| {
+        let now =
+            gain(state, &channel).zip(gain(&facts.baseline, &channel)).map_or(1.0, |(now, own)| now / own);
+        let value = now.powf(1.0 - strength) * solved.powf(strength);
+        (channel, (value * 1e4).round() / 1e4)
+    };
+    solved.into_iter().map(between).collect()
+}
+
+/// Mean L*, a* and b* of the place's pixels (CIE 1976, D65).
+pub fn colour(picture: &Picture, place: &Patch) -> [f64; 3] {
+    let (mut sum, mut count) = ([0.0; 3], 0.0_f64);
+    for pixel in place.pixels(picture) {
+        let lab = Lab::from_srgb(*pixel);
+        count += 1.0;
+        for (sum, part) in sum.iter_mut().zip([lab.l, lab.a, lab.b]) {
+            *sum += f64::from(part);
+        }
+    }
+    sum.map(|sum| (sum / count.max(1.0) * 10.0).round() / 10.0)
+}
+
+/// The picture with a ring around the place, white within black.
+pub fn marked(picture: &Picture, place: &Patch) -> Picture {
+    let mut marked = picture.clone();
+    let (width, height) = (f64::from(picture.width), f64::from(picture.height));
+    let ([x, y], radius) = (place.center, place.radius * width.min(height));
+    let thick = (width.max(height) / 400.0).max(1.0);
+    let (pixels, _) = marked.rgb.as_chunks_mut::<3>();
+    for (pixel, at) in pixels.iter_mut().zip(0_u32..) {
+        let column = f64::from(at % picture.width.max(1)) + 0.5 - x * width;
+        let row = f64::from(at / picture.width.max(1)) + 0.5 - y * height;
+        match column.hypot(row) - radius {
+            away if (0.0..thick).contains(&away) => *pixel = [255; 3],
+            away if (thick..2.0 * thick).contains(&away) => *pixel = [0; 3],
+            _ => {}
+        }
+    }
+    marked
+}
+
 fn gains(red: f64, blue: f64) -> BTreeMap<String, f64> {
     BTreeMap::from([("red".to_owned(), red), ("green".to_owned(), 1.0), ("blue".to_owned(), blue)])
 }
@@ -199,6 +285,32 @@ mod tests {
         let values = solve(pictures.each_ref(), &PLACE).unwrap();
         assert!((values["red"] - 0.8).abs() < 0.01, "{values:?}");
         assert!((values["blue"] - 1.25).abs() < 0.015, "{values:?}");
+    }
+
+    #[test]
+    fn a_strength_goes_from_the_present_gains_to_the_measured_ones_by_factors() {
+        let mut photo = crate::vocabulary::testing::Photo::new();
+        photo.apply("white_balance_gains", &[("red", 0.64), ("green", 1.0), ("blue", 1.44)], None);
+        let part = |strength: f64| part_way(gains(1.0, 1.0), strength, &photo.state, &photo.facts);
+        for (strength, red, blue) in [(0.0, 0.64, 1.44), (0.5, 0.8, 1.2), (1.0, 1.0, 1.0)] {
+            let values = part(strength);
+            assert!((values["red"] - red).abs() < 1e-3 && (values["blue"] - blue).abs() < 1e-3, "{values:?}");
+            assert_eq!(values["green"], 1.0);
+        }
+    }
+
+    #[test]
+    fn a_light_is_measured_and_the_place_is_marked() {
+        let daylight = light(&flat([0.2; 3]), &PLACE).unwrap();
+        assert!((daylight.kelvin - 6504.0).abs() < 60.0 && daylight.is_plausible(), "{daylight:?}");
+        let lamp = light(&flat([0.5, 0.2, 0.06]), &PLACE).unwrap();
+        assert!((2300.0..3200.0).contains(&lamp.kelvin) && lamp.is_plausible(), "{lamp:?}");
+        let grass = light(&flat([0.06, 0.4, 0.05]), &PLACE).unwrap();
+        assert!(!grass.is_plausible() && grass.duv > 0.05, "{grass:?}");
+        let marked = marked(&flat([0.2; 3]), &PLACE);
+        let pixel = |x: usize| marked.rgb[3 * (10 * 40 + x)];
+        assert_eq!([pixel(26), pixel(27), pixel(20)], [255, 0, flat([0.2; 3]).rgb[0]]);
+        assert_eq!(colour(&flat([0.2; 3]), &PLACE)[1..], [0.0, 0.0]);
     }
 
     #[test]

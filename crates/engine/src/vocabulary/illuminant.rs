@@ -82,21 +82,54 @@ fn light(fields: &BTreeMap<String, Value>) -> Option<[f64; 2]> {
 /// becomes warmer when it is balanced for a bluer light; the distance from the black body (Duv) stays.
 fn another(light: [f64; 2], warmer: f64, magenta: f64) -> [f64; 2] {
     let [u, v] = to_uv(light);
-    let apart = |mired: f64| {
-        let [a, b] = black_body(mired);
-        (u - a).hypot(v - b)
-    };
-    let (mut low, mut high) = (COLDEST, WARMEST);
-    for _ in 0..80 {
-        let third = (high - low) / 3.0;
-        if apart(low + third) < apart(high - third) { high -= third } else { low += third }
-    }
-    let from = (low + high) / 2.0;
+    let from = nearest([u, v], COLDEST, WARMEST);
     let to = (from - warmer).clamp(COLDEST, WARMEST);
     let ([a, b], [c, d]) = (black_body(from), black_body(to));
     let (across, further) = (greener(from), greener(to));
     let duv = (u - a) * across[0] + (v - b) * across[1] + magenta;
     to_xy([c + duv * further[0], d + duv * further[1]])
+}
+
+/// The black body between two, in mired, that is nearest to a light, CIE 1960 u and v.
+fn nearest([u, v]: [f64; 2], coldest: f64, warmest: f64) -> f64 {
+    let apart = |mired: f64| {
+        let [a, b] = black_body(mired);
+        (u - a).hypot(v - b)
+    };
+    let (mut low, mut high) = (coldest, warmest);
+    for _ in 0..80 {
+        let third = (high - low) / 3.0;
+        if apart(low + third) < apart(high - third) { high -= third } else { low += third }
+    }
+    (low + high) / 2.0
+}
+
+/// A colour as the colour of a light.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Light {
+    /// Correlated colour temperature in kelvin, 1000 to 100,000.
+    pub kelvin: f64,
+    /// Distance from the black bodies in CIE 1960 u and v, positive on the green side.
+    pub duv: f64,
+}
+
+impl Light {
+    /// Of CIE 1931 x and y. Correlated colour temperature by its definition, the nearest black body in CIE 1960 u and v
+    /// (CIE 015:2018, 9.5); the sign of Duv as in Y. Ohno, "Practical Use and Calculation of CCT and Duv", LEUKOS 10
+    /// (2014).
+    pub(crate) fn of(xy: [f64; 2]) -> Self {
+        let [u, v] = to_uv(xy);
+        let mired = nearest([u, v], 10.0, 1000.0);
+        let ([a, b], [c, d]) = (black_body(mired), greener(mired));
+        let side = (u - a) * c + (v - b) * d;
+        Self { kelvin: 1.0e6 / mired, duv: (u - a).hypot(v - b).copysign(side) }
+    }
+
+    /// Whether some lamp or sky may have it: within 1667 to 25,000 K, and no farther from the black bodies than the
+    /// 0.05 up to which a correlated colour temperature has a meaning (CIE 015:2018, 9.5).
+    pub fn is_plausible(self) -> bool {
+        (1.0e6 / WARMEST..=1.0e6 / COLDEST).contains(&self.kelvin) && self.duv.abs() <= 0.05
+    }
 }
 
 /// The way across the black bodies' line towards green, of length 1. A picture balanced for greener light is more
@@ -150,6 +183,27 @@ mod tests {
         // There and back again.
         let there = another(D50, -80.0, 0.01);
         assert!(near(another(there, 80.0, -0.01), D50, 0.001), "{there:?}");
+    }
+
+    #[test]
+    fn a_light_has_the_colour_temperature_that_is_published_for_it() {
+        // CIE illuminants A, D50, D65, F2 and F11 with their correlated colour temperature and Duv.
+        for (xy, kelvin, duv) in [
+            ([0.447_57, 0.407_45], 2856.0, 0.0),
+            ([0.345_67, 0.358_51], 5003.0, 0.0032),
+            ([0.312_72, 0.329_03], 6504.0, 0.0032),
+            ([0.372_1, 0.375_1], 4230.0, 0.0019),
+            ([0.380_5, 0.376_9], 4000.0, 0.0),
+        ] {
+            let light = Light::of(xy);
+            assert!((light.kelvin / kelvin - 1.0).abs() < 0.006, "{light:?}, {kelvin} K");
+            assert!((light.duv - duv).abs() < 0.001, "{light:?}, {duv}");
+            assert!(light.is_plausible(), "{light:?}");
+        }
+        // The green and the red of sRGB, and a candle's ember.
+        for xy in [[0.30, 0.60], [0.64, 0.33], [0.60, 0.385]] {
+            assert!(!Light::of(xy).is_plausible(), "{:?}", Light::of(xy));
+        }
     }
 
     #[test]

@@ -22,6 +22,17 @@ pub struct Filter<'a> {
     pub module: Option<&'a str>,
 }
 
+impl Filter<'_> {
+    /// With the tag that a usual abbreviation stands for.
+    fn plain(self) -> Self {
+        let tag = self.tag.map(|tag| match tag {
+            "wb" | "WB" | "white-balance" | "white balance" => "white_balance",
+            _ => tag,
+        });
+        Self { tag, ..self }
+    }
+}
+
 /// One move or look, with all that there is to choose.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ListedMove<'a> {
@@ -82,6 +93,7 @@ impl Vocabulary {
         darktable_version: &str,
     ) -> Result<Vec<ListedMove<'_>>, VocabularyError> {
         let mut listed = Vec::new();
+        let filter = filter.plain();
         for entry in self.moves() {
             let wanted = filter.tag.is_none_or(|tag| entry.tags.iter().any(|t| t == tag))
                 && filter.axis.is_none_or(|axis| entry.axes.contains_key(&axis))
@@ -107,6 +119,7 @@ impl Vocabulary {
         darktable_version: &str,
     ) -> Result<Vec<ListedMove<'_>>, VocabularyError> {
         let mut listed = Vec::new();
+        let filter = filter.plain();
         for look in self.looks() {
             let mut wanted = filter.tag.is_none_or(|tag| look.tags.iter().any(|t| t == tag))
                 && filter.axis.is_none_or(|axis| look.axes.contains_key(&axis))
@@ -226,6 +239,12 @@ mod tests {
         assert_eq!(count(all, "3.0.0"), 0);
         assert_eq!(count(Filter { module: Some("temperature"), ..all }, "4.2.1"), 3);
         assert_eq!(count(Filter { tag: Some("no such tag"), ..all }, "4.2.1"), 0);
+        let tagged = |tag| {
+            let listed = vocabulary.list(&Filter { tag: Some(tag), ..all }, &layouts, "4.2.1").unwrap();
+            listed.iter().map(|m| m.name.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(tagged("wb"), tagged("white_balance"));
+        assert!(tagged("wb").contains(&"local_warmth".to_owned()));
         let warm = vocabulary.list(&Filter { axis: Some(Axis::Warmth), ..all }, &layouts, "4.2.1").unwrap();
         assert!(warm.iter().any(|m| m.name == "warmth" && !m.maskable && m.axes["warmth"] == 1));
         assert!(warm.iter().all(|m| m.axes.contains_key("warmth")));

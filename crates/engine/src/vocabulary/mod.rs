@@ -45,7 +45,7 @@ pub mod testing;
 mod warps;
 mod white_balance;
 
-pub use apply::{Applied, ApplyRequest, PhotoFacts, Selector};
+pub use apply::{Applied, ApplyRequest, PhotoFacts, PlacedInstance, Selector};
 pub use error::VocabularyError;
 pub use form::{Form, Target};
 pub use geometry::WorkedOut;

@@ -6,7 +6,7 @@ use crate::vocabulary::apply::{Work, replace};
 use crate::vocabulary::error::VocabularyError;
 use crate::vocabulary::mask::{Encoded, MaskSpec};
 use darktable::blend::Layer;
-use darktable::state::{Blend, EditState, Module};
+use darktable::state::{Blend, EditState, MaskForm, Module};
 
 impl Work<'_> {
     /// Returns the instance (before renumbering) and the group of the mask's drawn part, if it has one; instance 0
@@ -18,18 +18,9 @@ impl Work<'_> {
         idle: bool,
         mask: &MaskSpec,
     ) -> Result<(u32, Option<i32>), VocabularyError> {
-        if let Some(reason) = self.vocabulary.mask_refusal(self.entry, &self.module) {
-            return Err(VocabularyError::NotMaskable { name: self.entry.name.clone(), reason });
-        }
         let op = &self.entry.module;
-        let layer = self.rules.layer;
-        let target = (op.as_str(), layer.map_or(self.module.blend_colorspace, Layer::space));
-        let Encoded { forms, mut blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
+        let (forms, mut blend) = self.masked(mask, state)?;
         blend.opacity *= self.opacity(values) / 100.0;
-        let blend = match layer {
-            Some(layer) => layer.over(blend),
-            None => blend,
-        };
         // Another strength of the same mask takes the place of the old one.
         let same = |m: &Module| {
             m.op == *op
@@ -64,5 +55,20 @@ impl Work<'_> {
             }
         }
         Ok((instance, mask_id))
+    }
+
+    /// The blend of an instance under a mask, with the forms of its drawn part.
+    pub(super) fn masked(
+        &self,
+        mask: &MaskSpec,
+        state: &EditState,
+    ) -> Result<(Vec<MaskForm>, Blend), VocabularyError> {
+        if let Some(reason) = self.vocabulary.mask_refusal(self.entry, &self.module) {
+            return Err(VocabularyError::NotMaskable { name: self.entry.name.clone(), reason });
+        }
+        let layer = self.rules.layer;
+        let target = (self.entry.module.as_str(), layer.map_or(self.module.blend_colorspace, Layer::space));
+        let Encoded { forms, blend } = mask.encode(self.vocabulary.masks(), target, state, self.facts)?;
+        Ok((forms, layer.map_or(blend.clone(), |layer| layer.over(blend))))
     }
 }

@@ -21,6 +21,8 @@ pub enum Selector {
     },
     /// A move, masked or not: its own fields only.
     Move(String),
+    /// A move where it acts on the whole picture: its fields on instance 0.
+    Unmasked(String),
     /// A look: every move of it.
     Look(String),
 }
@@ -59,10 +61,11 @@ impl Vocabulary {
                 new.modules.retain(|m| m.op != *op || m.instance != *instance);
                 new.modules.extend(facts.baseline.module(op, *instance).cloned());
             }
-            Selector::Move(name) => self.take_off(&mut new, self.get(name)?, facts),
+            Selector::Move(name) => self.take_off_all(&mut new, self.get(name)?, facts),
+            Selector::Unmasked(name) => self.take_off(&mut new, self.get(name)?, facts),
             Selector::Look(name) => {
                 for name in self.look(name).into_iter().flat_map(|look| look.moves.keys()) {
-                    self.take_off(&mut new, self.get(name)?, facts);
+                    self.take_off_all(&mut new, self.get(name)?, facts);
                 }
             }
         }
@@ -78,9 +81,14 @@ impl Vocabulary {
         Ok(new)
     }
 
-    /// Takes off the masked instances of a move, and sets its fields back on instance 0, if it is on there.
-    fn take_off(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
+    /// Takes off the masked instances of a move too.
+    fn take_off_all(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
         state.modules.retain(|m| m.op != entry.module || m.instance == 0 || m.name != entry.name);
+        self.take_off(state, entry, facts);
+    }
+
+    /// Sets the fields of a move back on instance 0, if it is on there.
+    fn take_off(&self, state: &mut EditState, entry: &Move, facts: &PhotoFacts) {
         let rules = self.rules(&entry.module);
         let base = base_fields(facts, &entry.module).filter(|_| entry.fixed.is_empty());
         let carries = |m: &&mut Module| m.enabled && entry.is_in(m);
@@ -109,6 +117,7 @@ fn nothing(state: &EditState, selector: &Selector, facts: &PhotoFacts) -> Vocabu
                 format!("edit of module {op}, instance {number},")
             }
             Selector::Move(name) => format!("move `{name}`"),
+            Selector::Unmasked(name) => format!("move `{name}` on the whole picture"),
             Selector::Look(name) => format!("look `{name}`"),
         },
         present: if edited.is_empty() { "none".into() } else { edited.join(", ") },
