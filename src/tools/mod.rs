@@ -15,6 +15,7 @@ mod lifecycle;
 mod look;
 mod measures;
 mod pictures;
+mod reply;
 
 use serde_json::Value;
 
@@ -127,7 +128,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPerRegion,
         edit::apply_per_region,
         r#"{"primitive_name": "exposure", "regions": [{"mask": {"shape": "ellipse", "center": [0.4, 0.3], "radius": [0.1, 0.06]}, "parameter_values": {"ev": 0.3}}, {"mask": {"shape": "circle", "center": [0.7, 0.6], "radius": 0.1}, "parameter_values": {"ev": -0.3}}]}"#,
-        "Dodge and burn, or any move on 1 to 32 places at once, as one step and one snapshot. Either one primitive_name for all regions, or `ops` in each region (64 moves together). One bad region refuses the whole batch and is named, counted from 0. The same region at its neutral value takes it back."
+        "Dodge and burn: moves on 1 to 32 places as one step. One primitive_name for all, or `ops` in each (64 moves together). One bad region, counted from 0, refuses all. The same region at its neutral value takes it back."
     ),
     tool!(
         "apply_primitive",
@@ -138,7 +139,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPrimitive,
         edit::apply_primitive,
         r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.6}}"#,
-        "Apply one move of the vocabulary to the current branch. Values are set, not added: the same move with the same value changes nothing. Makes a snapshot. Look at the result with render_preview afterwards."
+        "Apply one move to the current branch. Values are set, not added: the same move with the same value changes nothing. Look at the result with render_preview."
     ),
     tool!(
         "apply_spot",
@@ -149,7 +150,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplySpot,
         edit::apply_spot,
         r#"{"spots": [{"action": "heal", "x": 0.31, "y": 0.22, "radius": 0.015}]}"#,
-        "Retouch: heal or clone away blemishes (dust, litter; wires and scratches by `path`), fill or blur a place, or take such spots back. Many spots in one call are one step; the same spot again changes nothing."
+        "Retouch blemishes (dust, litter; wires and scratches by `path`), or take spots back. Many spots in one call are one step."
     ),
     tool!(
         "ask_clarification",
@@ -160,7 +161,7 @@ pub static TOOLS: &[Tool] = &[
         args::AskClarification,
         lifecycle::ask_clarification,
         r#"{"question": "Should the sky stay untouched?"}"#,
-        "Ask the photographer one question before you confirm, only if the plan cannot be followed without the answer. If nobody is there, the session ends and waits."
+        "Ask one question before you confirm, only if the plan cannot be followed without the answer. If nobody is there, the session ends and waits."
     ),
     tool!(
         "bind_layers",
@@ -182,7 +183,7 @@ pub static TOOLS: &[Tool] = &[
         args::Branch,
         edit::branch,
         r#"{"name": "branch_b_tone"}"#,
-        "Make a branch (its name starts with branch_b_) from the baseline or from another commit of this session, and stand on it. Each branch counts against the branch cap; asking for one more than the cap ends exploration."
+        "Make a branch and stand on it. Asking for one more than the cap ends exploration."
     ),
     tool!(
         "checkout",
@@ -204,7 +205,7 @@ pub static TOOLS: &[Tool] = &[
         args::Compare,
         look::compare,
         r#"{"a": "baseline", "b": "branch_b_tone"}"#,
-        "Render two states and get both pictures and the measured difference between them. Without arguments: the baseline against where you stand."
+        "Two states: both pictures, the six numbers before → after, and how far apart they are. Without arguments: the baseline against where you stand."
     ),
     tool!(
         CONFIRM_SESSION,
@@ -226,7 +227,7 @@ pub static TOOLS: &[Tool] = &[
         args::Compare,
         look::diff,
         r#"{"a": "baseline", "b": "branch_b_tone"}"#,
-        "The differences between two states, parameter by parameter. Without arguments: the baseline against where you stand."
+        "The differences between two states, move by move. Without arguments: the baseline against where you stand."
     ),
     tool!(
         END_SESSION,
@@ -248,7 +249,7 @@ pub static TOOLS: &[Tool] = &[
         args::At,
         look::get_state,
         r#"{"ref": "branch_b_tone"}"#,
-        "Where you stand: branch, commit, the moves that make it, and its difference from the baseline in words."
+        "Where you stand: branch, state, and all moves that make it."
     ),
     tool!(
         "grey_card",
@@ -270,7 +271,7 @@ pub static TOOLS: &[Tool] = &[
         args::At,
         look::image_stats,
         r#"{"ref": "baseline"}"#,
-        "Measured numbers of a state's picture without the picture itself."
+        "All measured numbers of a state's picture, without the picture."
     ),
     tool!(
         "list_vocabulary",
@@ -281,7 +282,7 @@ pub static TOOLS: &[Tool] = &[
         args::ListVocabulary,
         look::list_vocabulary,
         r#"{"axis": "shadows"}"#,
-        "The moves you may use, with their parameters, units, ranges and the axes that they push. Filter by tag, axis or module."
+        "The moves you may use, by group, with units, ranges and defaults. With query, axis, tag or module: the best matches, what they do and whether they may be masked."
     ),
     tool!(
         "log",
@@ -350,7 +351,7 @@ pub static TOOLS: &[Tool] = &[
         args::ReadContext,
         look::read_context,
         r#"{}"#,
-        "The photographer's tastes, the brief, the notes, recent edits and recent gaps. Read it first."
+        "The photographer's tastes, the notes, recent edits and recent gaps. Read it first."
     ),
     tool!(
         "read_session_transcript",
@@ -372,7 +373,7 @@ pub static TOOLS: &[Tool] = &[
         args::RecordJudgment,
         judge::record_judgment,
         r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Shadows opened without flattening the cup.", "comparable_to_baseline": true, "key_moves": ["shadows_lift amount=0.6"], "abandoned": false}"#,
-        "Judge a branch: 1 worse than the baseline, 2 weak, 3 neither better nor worse, 4 better, 5 clearly better and in the photographer's voice. The engine adds what it measures and checks key_moves against what was really done. Set abandoned to true when nothing beat the baseline: the branch goes back to it and the attempts stay on record."
+        "Judge a branch. key_moves are checked against what was done. With abandoned the branch goes back to the baseline; its attempts stay on record, and it has no score."
     ),
     tool!(
         "remove_module",
@@ -383,7 +384,7 @@ pub static TOOLS: &[Tool] = &[
         args::RemoveModule,
         edit::remove_module,
         r#"{"module": "grain"}"#,
-        "Undo what was done with one darktable module (or one move) on the current branch: back to how the baseline has it. `instance` (see diff) takes back one masked place only; module retouch takes back every spot."
+        "Undo what was done with one move (or darktable module) on the current branch. `instance` takes back one masked place only; module retouch takes back every spot."
     ),
     tool!(
         "render_preview",
@@ -394,7 +395,7 @@ pub static TOOLS: &[Tool] = &[
         args::RenderPreview,
         look::render_preview,
         r#"{"size": 1024}"#,
-        "Render where you stand (or another ref) and look: the picture, its numbers, and what changed against the baseline and the step before. With show_mask: where a mask acts, before you use it, and how much of the picture it covers."
+        "Render where you stand (or another ref) and look: the picture, the moves in it, and six numbers, baseline → now. With show_mask: where a mask acts, and how much of the picture it covers."
     ),
     tool!(
         "reset",
@@ -405,7 +406,7 @@ pub static TOOLS: &[Tool] = &[
         args::Nothing,
         edit::reset,
         r#"{}"#,
-        "Set the current branch back to the baseline's state, as a new snapshot. What was tried stays in its history."
+        "Set the current branch back to the baseline. What was tried stays in its history."
     ),
     tool!(
         "snapshot",
@@ -457,6 +458,11 @@ pub static STEERED: &[Tool] = &[
         "Take an attempt back."
     ),
 ];
+
+/// Tools that are left out of a session's list where it cannot need them. A call is answered nevertheless, for prompts
+/// that name them.
+pub const DISPENSABLE: [&str; 7] =
+    ["bind_layers", "checkout", "diff", "log", "read_session_transcript", "snapshot", "tag"];
 
 /// The model's word that it has understood the plan.
 pub const CONFIRM_SESSION: &str = "confirm_session";
@@ -521,5 +527,10 @@ pub fn steered_specs() -> Vec<ToolSpec> {
 
 /// The specs of all tools, in order.
 pub fn specs() -> Vec<ToolSpec> {
-    TOOLS.iter().map(Tool::spec).collect()
+    specs_without(&[])
+}
+
+/// The specs of the tools of a session that has no use for some of [`DISPENSABLE`], in order.
+pub fn specs_without(unneeded: &[&str]) -> Vec<ToolSpec> {
+    TOOLS.iter().filter(|tool| !unneeded.contains(&tool.name)).map(Tool::spec).collect()
 }
