@@ -58,12 +58,12 @@ pub fn get_state(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer
     let place = context.place(args.r#ref.as_deref())?;
     let baseline = context.place(Some("baseline"))?;
     let moves: Vec<String> = context.moves(&place.commit)?.iter().map(ToString::to_string).collect();
-    let mut data = json!({ "at": place.name, "state": place.commit, "moves": moves });
+    let mut answer = Answer::from(json!({ "at": place.name, "state": place.commit, "moves": moves }));
     // Moves say it all, but for spots and the like.
     if moves.is_empty() && place.state != baseline.state {
-        data["difference_from_baseline"] = json!(context.changes(&baseline, &place)?);
+        answer.add("difference_from_baseline", json!(context.changes(&baseline, &place)?));
     }
-    Ok(data.into())
+    Ok(answer)
 }
 
 pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary) -> Result<Answer, Fault> {
@@ -104,23 +104,24 @@ pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary
         };
         listed.iter().take(most).map(line).collect()
     };
-    let mut data = json!({ "count": moves.len(), "moves": lines(&moves, FOUND) });
+    let mut answer = Answer::from(json!({ "count": moves.len(), "moves": lines(&moves, FOUND) }));
     if args.looks {
-        data["looks"] = json!(lines(&looks, FOUND));
+        answer.add("looks", json!(lines(&looks, FOUND)));
     } else if !looks.is_empty() {
-        data["looks"] = json!(looks.iter().take(FOUND).map(|look| look.name).collect::<Vec<_>>());
+        let names: Vec<&str> = looks.iter().take(FOUND).map(|look| look.name).collect();
+        answer.add("looks", json!(names));
     }
     if let Some(query) = &args.query {
         let masks: Vec<_> =
             vocabulary.masks().list().into_iter().filter(|mask| mask.is_meant(query)).collect();
         if !masks.is_empty() {
-            data["named_masks"] = json!(masks);
+            answer.add("named_masks", json!(masks));
         }
     }
     if moves.is_empty() {
-        data["tags"] = json!(vocabulary.tags());
+        answer.add("tags", json!(vocabulary.tags()));
     }
-    Ok(data.into())
+    Ok(answer)
 }
 
 pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) -> Result<Answer, Fault> {
@@ -142,7 +143,7 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
         if let Some(before) = context.looked_at(&before.state, edge, Quality::Preview) {
             let now = context.render(&place.state, edge, Quality::Preview)?;
             let difference = json!(context.difference(&before, &now)?);
-            answer.data[FIGURES]["versus_parent"] = difference;
+            answer.add_figure("versus_parent", difference);
         }
     }
     Ok(answer)

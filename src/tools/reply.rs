@@ -22,6 +22,13 @@ const MOVES: usize = 2;
 pub const FIGURES: &str = "figures";
 
 impl Answer {
+    /// Adds a figure to those that there are.
+    pub fn add_figure(&mut self, field: &str, value: Value) {
+        if let Some(figures) = self.data.get_mut(FIGURES).and_then(Value::as_object_mut) {
+            figures.insert(field.to_owned(), value);
+        }
+    }
+
     /// Takes the figures out of the data, and shortens the hashes in what is left for the model.
     pub fn take_figures(&mut self) -> Map<String, Value> {
         let found = self.data.as_object_mut().and_then(|data| data.remove(FIGURES));
@@ -111,7 +118,7 @@ pub fn changed(moves: &[AppliedMove]) -> Vec<String> {
 impl ToolContext<'_> {
     /// What is different from `a` to `b`, by the moves in effect: `exposure ev=0.50 EV: added`.
     pub fn changes(&self, a: &ResolvedRef, b: &ResolvedRef) -> Result<Vec<String>, Fault> {
-        if !self.from_baseline(&a.commit)? || !self.from_baseline(&b.commit)? {
+        if !self.descends(&a.commit)? || !self.descends(&b.commit)? {
             return Ok(raw_changes(a, b));
         }
         let (before, after) = (self.moves(&a.commit)?, self.moves(&b.commit)?);
@@ -131,7 +138,7 @@ impl ToolContext<'_> {
     }
 
     /// Whether a commit is the session's baseline or was made from it.
-    fn from_baseline(&self, commit: &Hash) -> Result<bool, Fault> {
+    fn descends(&self, commit: &Hash) -> Result<bool, Fault> {
         let mut at = Some(commit.clone());
         while let Some(hash) = at {
             if hash == self.view.start.baseline {
