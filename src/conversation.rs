@@ -62,6 +62,10 @@ pub struct ToolResult {
     /// Whether the call failed or was refused.
     #[serde(default)]
     pub is_error: bool,
+    /// What was measured in full, by the fields of the answer's data: for a policy that is a program. No model is sent
+    /// it, and a transcript of before has it in `text`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub figures: Map<String, Value>,
 }
 
 /// One message of the neutral conversation, in order.

@@ -469,10 +469,13 @@ pub enum GapVerb {
 pub enum VocabVerb {
     /// List the moves and looks
     List {
+        /// Find by words, best match first: "cooler in the lamp light", wb
+        #[arg(long)]
+        query: Option<String>,
         /// Only moves with this tag
         #[arg(long)]
         tag: Option<String>,
-        /// Only moves that affect this axis
+        /// Only moves that affect this axis, those made for it first
         #[arg(long)]
         axis: Option<Axis>,
         /// Only moves of this darktable module

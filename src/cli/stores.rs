@@ -22,12 +22,15 @@ use engine::vocabulary::{Filter, ListedMove};
 pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {
     let layouts = app.layouts();
     match verb {
-        VocabVerb::List { tag, axis, module } => {
+        VocabVerb::List { query, tag, axis, module } => {
             let vocabulary = app.vocabulary()?;
             let filter = Filter { tag: tag.as_deref(), axis: *axis, module: module.as_deref() };
             let version = app.darktable_version();
-            let mut moves = vocabulary.list(&filter, &layouts, &version)?;
-            moves.extend(vocabulary.list_looks(&filter, &layouts, &version)?);
+            let moves = vocabulary.search(&filter, query.as_deref(), &layouts, &version)?;
+            if moves.is_empty() {
+                let tags = vocabulary.tags().join(", ");
+                app.output.remark(&format!("nothing is called that; the tags of moves are: {tags}"));
+            }
             let wide = moves.iter().map(|m| m.name.len()).max().unwrap_or(0);
             app.output.result(&moves, || {
                 let row =

@@ -304,7 +304,7 @@ mod tests {
     fn what_changed_is_shown_line_by_line() {
         let dir = tempfile::tempdir().unwrap();
         let (store, version) = worked(dir.path());
-        let diff = store.diff(NAME, "v1", &version).unwrap();
+        let diff = store.diff(NAME, "v3", &version).unwrap();
         let changed = |sign: char| diff.lines().filter(|line| line.starts_with(sign)).count();
         assert!(changed('-') > 1 && changed('-') == changed('+'), "{diff}");
         assert_eq!(store.diff(NAME, "v1", "v1").unwrap(), "");
@@ -366,6 +366,6 @@ mod tests {
         store(dir.path()).publish(NAME, &version, false, dir.path()).unwrap();
         let text = std::fs::read_to_string(dir.path().join("MANIFEST.toml")).unwrap();
         assert!(text.starts_with(first.trim_end()), "{text}");
-        assert_eq!(store(dir.path()).show(NAME, None).unwrap().version, "v1", "not activated");
+        assert_eq!(store(dir.path()).show(NAME, None).unwrap().version, "v3", "not activated");
     }
 }

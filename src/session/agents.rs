@@ -447,6 +447,7 @@ impl Agent {
             text: "{}".repeat(usize::try_from(self.dice.below(200)).unwrap()),
             images: Vec::new(),
             is_error: code.is_some(),
+            figures: serde_json::Map::new(),
         };
         let branch: Option<RefName> = None;
         let head = HeadState { branch, commit: Hash::of(self.ids.to_le_bytes()), state: Hash::of(b"") };

@@ -261,8 +261,12 @@ impl Session {
         settled: Amounts,
         ms: u64,
     ) -> Result<(), SessionError> {
+        let mut figures = serde_json::Map::new();
         let (body, images, head, code) = match result {
-            Ok(answer) => (json!({ "ok": true, "data": answer.data }), answer.images, answer.head, None),
+            Ok(mut answer) => {
+                figures = answer.take_figures();
+                (json!({ "ok": true, "data": answer.data }), answer.images, answer.head, None)
+            }
             Err(fault) => (json!({ "ok": false, "error": fault }), Vec::new(), None, Some(fault.code)),
         };
         let mut text = body.to_string();
@@ -289,6 +293,7 @@ impl Session {
             text,
             images,
             is_error: code.is_some(),
+            figures,
         };
         let head = head.unwrap_or_else(|| self.state.head.clone());
         self.record(Event::ToolResult { intent, result, code, settled, head, ms })
@@ -304,7 +309,9 @@ impl Session {
 
     /// Checks a call against everything but the budget.
     fn vet(&mut self, call: &ToolCall) -> Result<(&'static Tool, Value), Fault> {
-        let offered = |tool: &&Tool| self.tools.iter().any(|spec| spec.name == tool.name);
+        let offered = |tool: &&Tool| {
+            tools::DISPENSABLE.contains(&tool.name) || self.tools.iter().any(|spec| spec.name == tool.name)
+        };
         let Some(tool) = tools::find(&call.name).filter(offered) else {
             let names: Vec<&str> = self.tools.iter().map(|t| t.name.as_str()).collect();
             let message = format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "));

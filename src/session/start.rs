@@ -174,7 +174,7 @@ pub(super) fn plan_with(
     });
     let mut rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
     rendered.text = setup.redactor.clean(rendered.text);
-    let tools = tools::specs();
+    let tools = tools::specs_without(&unneeded(setup, budget));
     let start = SessionStart {
         session: SessionId::mint(),
         mode: Mode::ModeB,
@@ -202,10 +202,27 @@ pub(super) fn plan_with(
         protocol: None,
         referee: None,
     };
-    let names: Vec<&str> = tools::TOOLS.iter().map(|t| t.name).collect();
-    let message = wording::plan(&start, &names);
+    let message = wording::plan(&start);
     let referee = Referee::default();
     Ok(Plan { start, system: rendered.text, tools, message, protocol: None, referee })
+}
+
+/// The tools that a session cannot need: with one branch those that go between states, without bindings for the photo's
+/// camera and lens those of layers, without an earlier session those of the record.
+fn unneeded(setup: &Setup, budget: &Budget) -> Vec<&'static str> {
+    let facts = &setup.workspace.photo().facts;
+    let fits = |binding: &engine::vocabulary::bindings::Binding| {
+        binding.fits(facts.model.as_deref(), facts.lens.as_deref())
+    };
+    let bound = setup.vocabulary.bindings().iter().any(fits);
+    let earlier =
+        std::fs::read_dir(setup.workspace.sessions_folder()).is_ok_and(|mut found| found.next().is_some());
+    let needed = |tool: &str| match tool {
+        "bind_layers" => bound,
+        "read_session_transcript" => earlier,
+        _ => budget.max_branches > 1,
+    };
+    tools::DISPENSABLE.into_iter().filter(|tool| !needed(tool)).collect()
 }
 
 /// The branches that a session makes on a photo.

@@ -24,7 +24,7 @@ pub fn skipped(failed: &Failed) -> Fault {
 }
 
 /// The first message: the plan, to be confirmed.
-pub fn plan(start: &SessionStart, tools: &[&str]) -> String {
+pub fn plan(start: &SessionStart) -> String {
     let mut text = format!(
         "Session plan for photo `{}`. Nothing changes until you confirm it.\n\nBaseline: {} (commit {})\n",
         start.photo,
@@ -33,10 +33,9 @@ pub fn plan(start: &SessionStart, tools: &[&str]) -> String {
     );
     branches(&mut text, start);
     text.push_str(&format!(
-        "{}\nCriteria: {}\nTools: {}\n\nCall `confirm_session`, restating each vector in one sentence, or `ask_clarification` if something that you need is missing.",
+        "{}\nCriteria: {}\n\nCall `confirm_session`, restating each vector in one sentence, or `ask_clarification` if something that you need is missing.",
         budget(start),
-        start.criteria,
-        tools.join(", ")
+        start.criteria
     ));
     text
 }

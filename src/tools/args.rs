@@ -17,16 +17,15 @@ pub struct Nothing {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPrimitive {
-    /// Name of a move or look, as `list_vocabulary` gives it; or the id of a placed move, such as `exposure#2`.
+    /// A move or look of list_vocabulary, or the id of a placed move, such as `exposure#2`.
     pub primitive_name: String,
-    /// Values by parameter name, in the parameter's unit and range; left out = the move's default, and by id: as it is.
+    /// By parameter, in its unit and range; left out = its default, and by id: as it is.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
-    /// Where to act: a shape, a range, a name or a list of masks; several in one: where all hold. Left out = everywhere.
+    /// Where to act; left out = everywhere.
     #[serde(default)]
     #[schemars(with = "MaskSpec")]
     pub mask: Option<MaskSpec>,
-    /// A short label for the history.
     #[serde(default)]
     pub label: Option<String>,
 }
@@ -34,12 +33,10 @@ pub struct ApplyPrimitive {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPerRegion {
-    /// The one move for all regions; left out = each region names its own in `ops`.
+    /// One move for all; left out = each region has its `ops`.
     #[serde(default)]
     pub primitive_name: Option<String>,
-    /// The places, 1 to 32.
     pub regions: Vec<Region>,
-    /// A short label for the history.
     #[serde(default)]
     pub label: Option<String>,
 }
@@ -47,9 +44,7 @@ pub struct ApplyPerRegion {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplySpot {
-    /// The spots.
     pub spots: Vec<Spot>,
-    /// A short label for the history.
     #[serde(default)]
     pub label: Option<String>,
 }
@@ -57,7 +52,6 @@ pub struct ApplySpot {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskClarification {
-    /// One question, answerable in a sentence.
     pub question: String,
 }
 
@@ -66,7 +60,7 @@ pub struct AskClarification {
 pub struct Branch {
     /// The branch's name, `branch_b_<vector>` as in the plan.
     pub name: String,
-    /// Where to start: a branch, tag or commit; left out = the baseline.
+    /// A branch or state to start from; left out = the baseline.
     #[serde(default)]
     pub from: Option<String>,
 }
@@ -81,7 +75,7 @@ pub struct Checkout {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
-    /// A branch, tag, commit or `baseline`; left out = `baseline`.
+    /// A branch, state or `baseline`; left out = `baseline`.
     #[serde(default)]
     pub a: Option<String>,
     /// The same; left out = where you stand.
@@ -109,9 +103,9 @@ pub struct ConfirmSession {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndSession {
-    /// Two to five sentences across branches: what worked, what did not, what was abandoned and why.
+    /// Two to five sentences across branches.
     pub session_summary: String,
-    /// A tag that you suggest to the photographer, such as `v2`; you cannot set it yourself.
+    /// A tag to suggest to the photographer, such as `v2`.
     #[serde(default)]
     pub tag_suggestion: Option<String>,
 }
@@ -119,7 +113,7 @@ pub struct EndSession {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct At {
-    /// A branch, tag, commit or `baseline`; left out = where you stand.
+    /// A branch, state or `baseline`; left out = where you stand.
     #[serde(default)]
     pub r#ref: Option<String>,
 }
@@ -147,16 +141,22 @@ pub struct GreyCard {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListVocabulary {
+    /// A wish in plain words: the moves that fit it best, with what they do.
+    #[serde(default)]
+    pub query: Option<String>,
     /// Only moves with this tag.
     #[serde(default)]
     pub tag: Option<String>,
-    /// Only moves that push this axis.
+    /// Only moves that push this axis, those made for it first.
     #[serde(default)]
     pub axis: Option<String>,
     /// Only moves of this darktable module.
     #[serde(default)]
     pub module: Option<String>,
-    /// Everything about each instead of a line; a list that is narrowed down has it anyway.
+    /// List the looks.
+    #[serde(default)]
+    pub looks: bool,
+    /// Every field of each move.
     #[serde(default)]
     pub details: bool,
 }
@@ -183,6 +183,7 @@ pub struct Gap {
     pub workaround: String,
     /// What you were after.
     #[serde(default)]
+    #[schemars(skip)]
     pub intent: Option<String>,
     /// tone, wb, color, detail, local, composition or uncategorized.
     #[serde(default)]
@@ -192,9 +193,11 @@ pub struct Gap {
     pub missing_capability: Option<String>,
     /// darktable modules involved.
     #[serde(default)]
+    #[schemars(skip)]
     pub operations_involved: Vec<String>,
     /// Moves used in the workaround.
     #[serde(default)]
+    #[schemars(skip)]
     pub vocabulary_used: Vec<String>,
     /// -1 could not do it, 0 half-way, 1 worked around well.
     #[serde(default)]
@@ -202,20 +205,19 @@ pub struct Gap {
     pub satisfaction: Option<i8>,
     /// Anything else.
     #[serde(default)]
+    #[schemars(skip)]
     pub notes: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProposeNotes {
-    /// One or two sentences.
     pub text: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProposeTaste {
-    /// One sentence.
     pub text: String,
     /// appearance, process or value.
     #[serde(default)]
@@ -263,30 +265,25 @@ pub struct ReadTranscript {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordJudgment {
-    /// The branch.
     pub branch: String,
-    /// The commit that you judge; left out = the branch's tip.
+    /// A state to judge; left out = the tip.
     #[serde(default)]
     pub hash: Option<String>,
-    /// 1 worse than the baseline, 2 weak, 3 neither, 4 better, 5 clearly better and in the photographer's voice.
-    #[serde(default = "neutral_score")]
-    #[schemars(range(min = 1, max = 5))]
-    pub judged_score: u8,
-    /// A short paragraph: what is better, what is worse, what you saw.
+    /// 1 worse, 2 no better, 3 a fair alternative, 4 meets the brief, 5 meets it and nothing could be taken away; left out for an abandoned branch.
+    #[serde(default)]
+    #[schemars(with = "u8", range(min = 1, max = 5))]
+    pub judged_score: Option<u8>,
+    /// What you set out to do, what you saw, what it costs: two to five sentences.
     pub judged_reasoning: String,
-    /// Whether it is still the same photograph, so that the two can be held side by side.
+    /// Whether a photographer could honestly prefer either.
     #[serde(default = "yes")]
     pub comparable_to_baseline: bool,
-    /// The moves that make it, as made, for example `shadows_lift amount=0.6`.
+    /// The moves that make it, as the tools returned them.
     #[serde(default)]
     pub key_moves: Vec<String>,
-    /// Nothing beat the baseline: set the branch back to it.
+    /// Nothing beat the baseline.
     #[serde(default)]
     pub abandoned: bool,
-}
-
-fn neutral_score() -> u8 {
-    3
 }
 
 fn yes() -> bool {
@@ -320,7 +317,7 @@ pub struct ReplaceMask {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenderPreview {
-    /// A branch, tag, commit or `baseline`; left out = where you stand.
+    /// A branch, state or `baseline`; left out = where you stand.
     #[serde(default)]
     pub r#ref: Option<String>,
     /// Longest side in pixels; left out = the session's preview size.
@@ -351,7 +348,6 @@ fn mask_or_name(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// The label.
     pub label: String,
 }
 
@@ -372,11 +368,49 @@ pub fn schema<T: JsonSchema>() -> Value {
         s.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    simplify(&mut schema);
     if let Some(object) = schema.as_object_mut() {
         object.remove("title");
         object.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
     }
     schema
+}
+
+/// Leaves out what says nothing to a model, which reads every schema at every turn: that an argument may be null as well
+/// as left out, the width of a number, and what each name of an enumeration means, which its field says.
+fn simplify(schema: &mut Value) {
+    if let Value::Array(items) = schema {
+        items.iter_mut().for_each(simplify);
+    }
+    let Some(object) = schema.as_object_mut() else { return };
+    object.values_mut().for_each(simplify);
+    object.retain(|key, value| match key.as_str() {
+        "default" => *value == true || value.is_number(),
+        "format" => !value.is_string(),
+        _ => true,
+    });
+    let null = serde_json::json!({ "type": "null" });
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|one| one != "null");
+        if let [one] = types.as_slice() {
+            let one = one.clone();
+            object.insert("type".into(), one);
+        }
+    }
+    if let Some(Value::Array(mut choices)) = object.remove("anyOf") {
+        choices.retain(|one| *one != null);
+        match choices.as_slice() {
+            [Value::Object(one)] => object.extend(one.clone()),
+            _ => drop(object.insert("anyOf".into(), choices.into())),
+        }
+    }
+    if let Some(Value::Array(choices)) = object.get("oneOf") {
+        let names: Option<Vec<Value>> = choices.iter().map(|one| one.get("const").cloned()).collect();
+        if let Some(names) = names {
+            object.remove("oneOf");
+            object.insert("enum".into(), names.into());
+        }
+    }
 }
 
 /// The arguments as a JSON object; no text at all counts as `{}`.

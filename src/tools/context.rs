@@ -259,8 +259,8 @@ impl ToolContext<'_> {
         workspace.standing(commit, &self.engine.vocabulary, &mut known).map_err(|e| Fault::from(&e))
     }
 
-    /// The differences between two places in words.
-    pub fn changes(&self, a: &ResolvedRef, b: &ResolvedRef) -> Result<Vec<String>, Fault> {
+    /// The differences between two places by module and field, placed moves by their ids.
+    fn fields_changed(&self, a: &ResolvedRef, b: &ResolvedRef) -> Result<Vec<String>, Fault> {
         let numbered = |at: &ResolvedRef| Ok::<_, Fault>(self.standing(&at.commit)?.numbered(&at.state));
         Ok(engine::photo::diff(&numbered(a)?, &numbered(b)?).iter().map(ToString::to_string).collect())
     }
@@ -268,7 +268,8 @@ impl ToolContext<'_> {
     /// What was done up to a commit, for claims about it.
     pub fn history(&self, commit: &Hash) -> Result<History<'_>, Fault> {
         let [before, after] = [&self.view.start.baseline, commit].map(|at| self.place(Some(at.as_str())));
-        let lines = self.changes(&before?, &after?)?;
+        let (before, after) = (before?, after?);
+        let lines = [self.fields_changed(&before, &after)?, self.changes(&before, &after)?].concat();
         Ok(History {
             moves: self.moves(commit)?,
             standing: self.standing(commit)?,

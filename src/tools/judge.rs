@@ -51,8 +51,10 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         let message = format!("`{branch}` is not a branch of this session; there is: {}", own.join(", "));
         return Err(Fault::new(ErrorCode::NotFound, message).with("field", "branch"));
     };
-    if !(1..=5).contains(&args.judged_score) {
-        let message = format!("a score of {} is not in 1..5", args.judged_score);
+    // The record has a score for every branch: no better than the baseline, which an abandoned one is.
+    let judged_score = args.judged_score.unwrap_or(if args.abandoned { 2 } else { 3 });
+    if !(1..=5).contains(&judged_score) {
+        let message = format!("a score of {judged_score} is not in 1..5");
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "judged_score"));
     }
     let reasoning = text("judged_reasoning", &args.judged_reasoning, 3_000)?;
@@ -90,11 +92,11 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         return Err(fault.clone());
     }
     let measured = measured.ok();
-    let flags = flags(args.judged_score, args.abandoned, measured.as_ref());
+    let flags = flags(judged_score, args.abandoned, measured.as_ref());
     let judgment = Judgment {
         branch,
         hash,
-        judged_score: args.judged_score,
+        judged_score,
         judged_reasoning: reasoning,
         comparable_to_baseline: args.comparable_to_baseline,
         key_moves,
@@ -105,12 +107,10 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
     };
     let data = json!({
         "recorded": judgment.branch,
-        "hash": judgment.hash,
+        "state": judgment.hash,
         "flags": judgment.flags,
-        "measured": measured.as_ref().map(|m| json!({
-            "delta_e_mean": m.delta_e_mean, "vector": m.vector,
-            "clip_high_change": m.clip_high_change, "clip_low_change": m.clip_low_change,
-        })),
+        "direction": measured.as_ref().map(|m| m.vector.direction),
+        "delta_e": measured.as_ref().map(|m| (m.delta_e_mean * 10.0).round() / 10.0),
     });
     context.gate.record(Event::Judgment(Box::new(judgment))).map_err(|e| fatal(&e))?;
     Ok(Answer { data, images: Vec::new(), head })

@@ -1,10 +1,11 @@
 //! Tools that look: pictures, numbers, history, context.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::tools::args;
 use crate::tools::context::ResolvedRef;
 use crate::tools::learn::word;
+use crate::tools::reply::{self, FIGURES};
 use crate::tools::{Answer, ToolContext};
 use crate::transcript::{Event, file_remedy};
 use base::error::{Coded, ErrorCode, Fault};
@@ -16,6 +17,12 @@ use pixels::metrics::axes::Axis;
 use pixels::metrics::check::VectorCheck;
 use pixels::parallel::both;
 
+const HOW_TO_READ: &str =
+    "name(parameter least..greatest unit = default): what it does; ! = whole frame only, no mask";
+const HOW_TO_READ_GROUPS: &str = "names (parameter least..greatest unit=default of each); no name = amount; ± = from minus to plus; ! = whole frame only, no mask. query, axis, tag or module: what moves do, and the ranges that are missing here";
+/// Matches that are shown.
+const FOUND: usize = 12;
+
 fn fault<E: Coded>(error: E) -> Fault {
     Fault::from(&error)
 }
@@ -26,9 +33,23 @@ pub fn read_context(context: &mut ToolContext<'_>, args: args::ReadContext) -> R
     let mut data =
         serde_json::to_value(&found).map_err(|e| Fault::new(ErrorCode::StateError, e.to_string()))?;
     if let Some(object) = data.as_object_mut() {
-        // The brief and criteria of this very session come first, whatever the photo's own files say.
-        object.insert("session_brief".into(), context.view.start.brief.clone().into());
-        object.insert("criteria".into(), context.view.start.criteria.clone().into());
+        let done = |line: &engine::photo::OpLine| {
+            let by = if line.by == "person" { "a person" } else { "a session" };
+            format!("{} by {by}: {}", line.reference.trim_start_matches("refs/heads/"), line.op)
+        };
+        let ingest =
+            |line: &&engine::photo::OpLine| matches!(line.op, engine::photo::Operation::Ingest { .. });
+        let recent: Vec<String> =
+            found.recent_operations.iter().filter(|line| !ingest(line)).map(done).collect();
+        object.insert("recent_operations".into(), json!(recent));
+        if found.notes.text.is_empty() {
+            object.remove("notes");
+        }
+        // The session's own brief is in the system prompt; the photo's is told where it is another.
+        object.retain(|name, value| {
+            let nothing = value.is_null() || value == "" || value.as_array().is_some_and(Vec::is_empty);
+            !(nothing || (name == "brief" && found.brief.trim() == context.view.start.brief.trim()))
+        });
     }
     Ok(data.into())
 }
@@ -39,15 +60,12 @@ pub fn get_state(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer
     let standing = context.standing(&place.commit)?;
     let moves: Vec<String> =
         context.moves(&place.commit)?.iter().map(|applied| standing.words(applied)).collect();
-    let changes = context.changes(&baseline, &place)?;
-    Ok(json!({
-        "at": place.name,
-        "commit": place.commit,
-        "state": place.state_hash,
-        "moves": moves,
-        "difference_from_baseline": changes,
-    })
-    .into())
+    let mut answer = Answer::from(json!({ "at": place.name, "state": place.commit, "moves": moves }));
+    // Moves say it all, but for spots and the like.
+    if moves.is_empty() && place.state != baseline.state {
+        answer.add("difference_from_baseline", json!(context.changes(&baseline, &place)?));
+    }
+    Ok(answer)
 }
 
 pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary) -> Result<Answer, Fault> {
@@ -58,23 +76,54 @@ pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary
     })?;
     let filter = Filter { tag: args.tag.as_deref(), axis, module: args.module.as_deref() };
     let engine = context.engine;
-    let version = engine.darktable_version();
-    let moves = engine.vocabulary.list(&filter, &engine.layouts, version).map_err(fault)?;
-    let looks = engine.vocabulary.list_looks(&filter, &engine.layouts, version).map_err(fault)?;
-    let narrowed = args.tag.is_some() || args.axis.is_some() || args.module.is_some();
-    if narrowed || args.details {
+    let (vocabulary, layouts, version) = (&engine.vocabulary, &engine.layouts, engine.darktable_version());
+    let narrowed = args.tag.is_some() || args.axis.is_some() || args.module.is_some() || args.query.is_some();
+    if !narrowed && !args.details {
+        if args.looks {
+            let looks = vocabulary.list_looks(&filter, layouts, version).map_err(fault)?;
+            let lines: Vec<String> = looks.iter().map(ListedMove::line).collect();
+            return Ok(json!({ "how_to_read": HOW_TO_READ, "looks": lines }).into());
+        }
+        let moves = vocabulary.list(&filter, layouts, version).map_err(fault)?;
+        let masks: Vec<&str> = vocabulary.masks().iter().map(|mask| mask.name.as_str()).collect();
+        let data = json!({
+            "how_to_read": HOW_TO_READ_GROUPS,
+            "count": moves.len(),
+            "moves": vocabulary.by_group(&moves),
+            "named_masks": masks,
+        });
+        return Ok(data.into());
+    }
+    let found = vocabulary.search(&filter, args.query.as_deref(), layouts, version).map_err(fault)?;
+    let (looks, moves): (Vec<_>, Vec<_>) = found.into_iter().partition(|listed| listed.kind == "look");
+    if args.details {
         return Ok(json!({ "count": moves.len(), "moves": moves, "looks": looks }).into());
     }
-    let lines = |listed: Vec<ListedMove<'_>>| listed.iter().map(ListedMove::line).collect::<Vec<_>>();
-    let data = json!({
-        "how_to_read": "name(parameter least..greatest unit = default): what it does; ! = whole frame only, no mask",
-        "count": moves.len(),
-        "moves": lines(moves),
-        "looks": lines(looks),
-        // Who looks for one kind of move does not look for masks.
-        "named_masks": engine.vocabulary.masks().list(),
-    });
-    Ok(data.into())
+    let lines = |listed: &[ListedMove<'_>], most: usize| -> Vec<String> {
+        let line = |one: &ListedMove<'_>| {
+            let may = if one.maskable { "may be masked" } else { "whole frame only" };
+            format!("{} [{may}]", one.line())
+        };
+        listed.iter().take(most).map(line).collect()
+    };
+    let mut answer = Answer::from(json!({ "count": moves.len(), "moves": lines(&moves, FOUND) }));
+    if args.looks {
+        answer.add("looks", json!(lines(&looks, FOUND)));
+    } else if !looks.is_empty() {
+        let names: Vec<&str> = looks.iter().take(FOUND).map(|look| look.name).collect();
+        answer.add("looks", json!(names));
+    }
+    if let Some(query) = &args.query {
+        let masks: Vec<_> =
+            vocabulary.masks().list().into_iter().filter(|mask| mask.is_meant(query)).collect();
+        if !masks.is_empty() {
+            answer.add("named_masks", json!(masks));
+        }
+    }
+    if moves.is_empty() {
+        answer.add("tags", json!(vocabulary.tags()));
+    }
+    Ok(answer)
 }
 
 pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) -> Result<Answer, Fault> {
@@ -95,7 +144,8 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
         // A picture of the step before costs nothing when it was looked at; otherwise it is not worth a render.
         if let Some(before) = context.looked_at(&before.state, edge, Quality::Preview) {
             let now = context.render(&place.state, edge, Quality::Preview)?;
-            answer.add("versus_parent", json!(context.difference(&before, &now)?));
+            let difference = json!(context.difference(&before, &now)?);
+            answer.add_figure("versus_parent", difference);
         }
     }
     Ok(answer)
@@ -135,7 +185,7 @@ fn mask_on(
     let percent = (shown.covered() * 1000.0).round() / 10.0;
     let data = json!({
         "at": place.name,
-        "commit": place.commit,
+        "state": place.commit,
         "mask": words,
         "covered_percent": percent,
         "size": [drawn.width, drawn.height],
@@ -167,7 +217,7 @@ pub fn image_stats(context: &mut ToolContext<'_>, args: args::At) -> Result<Answ
     let place = context.place(args.r#ref.as_deref())?;
     let edge = context.view.start.preview_edge;
     let rendered = context.render(&place.state, edge, Quality::Preview)?;
-    Ok(json!({ "at": place.name, "commit": place.commit, "stats": context.stats(&rendered) }).into())
+    Ok(json!({ "at": place.name, "state": place.commit, "stats": context.stats(&rendered) }).into())
 }
 
 pub fn compare(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer, Fault> {
@@ -180,19 +230,23 @@ pub fn compare(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Ans
     let difference = context.difference(left, right)?;
     let branch =
         context.view.branches.iter().find(|branch| branch.tip == b.commit).map(|branch| branch.name.clone());
-    let check = VectorCheck::of(&context.view.axes(branch.as_ref()), &left_stats, &right_stats, &difference);
+    let axes = context.view.axes(branch.as_ref());
+    let check = VectorCheck::of(&axes, &left_stats, &right_stats, &difference);
     let mut images = Vec::new();
     for (place, rendered, side) in [(&a, left, "a"), (&b, right, "b")] {
         let caption = format!("{side}: {} at {}", place.name, place.commit.short());
         images.push(context.blobs.put_picture(&rendered.picture, caption).map_err(|e| io_fault(&e))?);
     }
-    let data = json!({
-        "a": {"at": a.name, "commit": a.commit, "stats": left_stats},
-        "b": {"at": b.name, "commit": b.commit, "stats": right_stats},
-        "difference": difference,
-        "vector": check,
-    });
-    Ok(Answer { data, images, head: None })
+    let mut data = Map::new();
+    for (side, place) in [("a", &a), ("b", &b)] {
+        data.insert(side.into(), json!({ "at": place.name, "state": reply::short(&place.commit) }));
+    }
+    data.insert("changed".into(), json!(context.changes(&a, &b)?));
+    data.insert("numbers".into(), reply::numbers(Some(&left_stats), &right_stats));
+    reply::add_distance(&mut data, &difference);
+    reply::add_check(&mut data, &axes, &check, (&left_stats, &right_stats));
+    data.insert(FIGURES.into(), json!({ "difference": difference, "vector": check }));
+    Ok(Answer { data: data.into(), images, head: None })
 }
 
 /// The picture of a place with its numbers, and the JPEG for the model.
@@ -210,24 +264,33 @@ fn picture_of(
         || context.versus_baseline(branch.as_ref(), &rendered, edge, Quality::Preview),
     );
     let (versus, image) = (versus?, image.map_err(|e| io_fault(&e))?);
-    let data = json!({
-        "at": place.name,
+    let stats = context.stats(&rendered);
+    let mut data = Map::new();
+    data.insert("at".into(), json!(place.name));
+    data.insert("state".into(), reply::short(&place.commit).into());
+    data.insert("size".into(), json!([rendered.picture.width, rendered.picture.height]));
+    if place.commit == context.view.start.baseline {
+        data.insert("numbers".into(), reply::numbers(None, &stats));
+    } else {
+        data.insert("changed".into(), json!(reply::changed(&context.moves(&place.commit)?)));
+        data.insert("numbers".into(), reply::numbers(Some(&versus.base_stats), &stats));
+        reply::add_check(&mut data, &versus.axes, &versus.check, (&versus.base_stats, &stats));
+    }
+    let figures = json!({
         "branch": branch,
         "commit": place.commit,
-        "state": place.state_hash,
-        "size": [rendered.picture.width, rendered.picture.height],
         "pixel_hash": rendered.pixel_hash,
-        "stats": context.stats(&rendered),
+        "stats": stats,
         "versus_baseline": versus.to_json(),
     });
-    Ok((data, image))
+    data.insert(FIGURES.into(), figures);
+    Ok((data.into(), image))
 }
 
 pub fn diff(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Answer, Fault> {
     let a = context.place(Some(args.a.as_deref().unwrap_or("baseline")))?;
     let b = context.place(args.b.as_deref())?;
-    let changes = context.changes(&a, &b)?;
-    Ok(json!({ "a": a.name, "b": b.name, "changes": changes }).into())
+    Ok(json!({ "a": a.name, "b": b.name, "changes": context.changes(&a, &b)? }).into())
 }
 
 pub fn log(context: &mut ToolContext<'_>, args: args::Log) -> Result<Answer, Fault> {

@@ -18,6 +18,7 @@ mod look;
 mod measures;
 mod pictures;
 mod placed;
+mod reply;
 
 use serde_json::Value;
 
@@ -132,7 +133,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPerRegion,
         edit::apply_per_region,
         r#"{"primitive_name": "exposure", "regions": [{"mask": {"shape": "ellipse", "center": [0.4, 0.3], "radius": [0.1, 0.06]}, "parameter_values": {"ev": 0.3}}, {"mask": {"shape": "circle", "center": [0.7, 0.6], "radius": 0.1}, "parameter_values": {"ev": -0.3}}]}"#,
-        "Dodge and burn, or any move on 1 to 32 places at once, as one step and one snapshot. Either one primitive_name for all regions, or `ops` in each region (64 moves together). One bad region refuses the whole batch and is named, counted from 0. The same region at its neutral value takes it back."
+        "Dodge and burn: moves on 1 to 32 places as one step. One primitive_name for all, or `ops` in each (64 moves together). One bad region, counted from 0, refuses all. The same region at its neutral value takes it back."
     ),
     tool!(
         "apply_primitive",
@@ -143,7 +144,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPrimitive,
         edit::apply_primitive,
         r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.6}}"#,
-        "Apply one move of the vocabulary to the current branch. Values are set, not added: the same move with the same value changes nothing. The same move with another mask makes another instance beside the first. The reply names the instance by its id, `exposure#2`: as primitive_name it gives that one other values, and replace_mask and remove_module take it. Makes a snapshot. Look at the result with render_preview afterwards."
+        "Apply one move to the current branch. Values are set, not added: the same move with the same value changes nothing; with another mask it makes another instance beside the first. The reply names the instance by its id, `exposure#2`: as primitive_name it gives that one other values. Look at the result with render_preview."
     ),
     tool!(
         "apply_spot",
@@ -154,7 +155,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplySpot,
         edit::apply_spot,
         r#"{"spots": [{"action": "heal", "x": 0.31, "y": 0.22, "radius": 0.015}]}"#,
-        "Retouch: heal or clone away blemishes (dust, litter; wires and scratches by `path`), fill or blur a place, or take such spots back. Many spots in one call are one step; the same spot again changes nothing."
+        "Retouch blemishes (dust, litter; wires and scratches by `path`), or take spots back. Many spots in one call are one step."
     ),
     tool!(
         "ask_clarification",
@@ -165,7 +166,7 @@ pub static TOOLS: &[Tool] = &[
         args::AskClarification,
         lifecycle::ask_clarification,
         r#"{"question": "Should the sky stay untouched?"}"#,
-        "Ask the photographer one question before you confirm, only if the plan cannot be followed without the answer. If nobody is there, the session ends and waits."
+        "Ask one question before you confirm, only if the plan cannot be followed without the answer. If nobody is there, the session ends and waits."
     ),
     tool!(
         "bind_layers",
@@ -187,7 +188,7 @@ pub static TOOLS: &[Tool] = &[
         args::Branch,
         edit::branch,
         r#"{"name": "branch_b_tone"}"#,
-        "Make a branch (its name starts with branch_b_) from the baseline or from another commit of this session, and stand on it. Each branch counts against the branch cap; asking for one more than the cap ends exploration."
+        "Make a branch and stand on it. Asking for one more than the cap ends exploration."
     ),
     tool!(
         CHECKOUT,
@@ -209,7 +210,7 @@ pub static TOOLS: &[Tool] = &[
         args::Compare,
         look::compare,
         r#"{"a": "baseline", "b": "branch_b_tone"}"#,
-        "Render two states and get both pictures and the measured difference between them. Without arguments: the baseline against where you stand."
+        "Two states: both pictures, the six numbers before → after, and how far apart they are. Without arguments: the baseline against where you stand."
     ),
     tool!(
         CONFIRM_SESSION,
@@ -231,7 +232,7 @@ pub static TOOLS: &[Tool] = &[
         args::Compare,
         look::diff,
         r#"{"a": "baseline", "b": "branch_b_tone"}"#,
-        "The differences between two states, parameter by parameter. Without arguments: the baseline against where you stand."
+        "The differences between two states, move by move. Without arguments: the baseline against where you stand."
     ),
     tool!(
         END_SESSION,
@@ -253,7 +254,7 @@ pub static TOOLS: &[Tool] = &[
         args::At,
         look::get_state,
         r#"{"ref": "branch_b_tone"}"#,
-        "Where you stand: branch, commit, the moves that make it, and its difference from the baseline in words."
+        "Where you stand: branch, state, and all moves that make it."
     ),
     tool!(
         "grey_card",
@@ -275,7 +276,7 @@ pub static TOOLS: &[Tool] = &[
         args::At,
         look::image_stats,
         r#"{"ref": "baseline"}"#,
-        "Measured numbers of a state's picture without the picture itself."
+        "All measured numbers of a state's picture, without the picture."
     ),
     tool!(
         "list_vocabulary",
@@ -286,7 +287,7 @@ pub static TOOLS: &[Tool] = &[
         args::ListVocabulary,
         look::list_vocabulary,
         r#"{"axis": "shadows"}"#,
-        "The moves you may use, with their parameters, units, ranges and the axes that they push. Filter by tag, axis or module."
+        "The moves you may use, by group, with units, ranges and defaults. With query, axis, tag or module: the best matches, what they do and whether they may be masked."
     ),
     tool!(
         "log",
@@ -355,7 +356,7 @@ pub static TOOLS: &[Tool] = &[
         args::ReadContext,
         look::read_context,
         r#"{}"#,
-        "The photographer's tastes, the brief, the notes, recent edits and recent gaps. Read it first."
+        "The photographer's tastes, the notes, recent edits and recent gaps. Read it first."
     ),
     tool!(
         "read_session_transcript",
@@ -377,7 +378,7 @@ pub static TOOLS: &[Tool] = &[
         args::RecordJudgment,
         judge::record_judgment,
         r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Shadows opened without flattening the cup.", "comparable_to_baseline": true, "key_moves": ["shadows_lift amount=0.6"], "abandoned": false}"#,
-        "Judge a branch: 1 worse than the baseline, 2 weak, 3 neither better nor worse, 4 better, 5 clearly better and in the photographer's voice. The engine adds what it measures and checks key_moves against what was really done. Set abandoned to true when nothing beat the baseline: the branch goes back to it and the attempts stay on record."
+        "Judge a branch. key_moves are checked against what was done. With abandoned the branch goes back to the baseline; its attempts stay on record, and it has no score."
     ),
     tool!(
         "remove_module",
@@ -388,7 +389,7 @@ pub static TOOLS: &[Tool] = &[
         args::RemoveModule,
         placed::remove_module,
         r#"{"module": "exposure#2"}"#,
-        "Undo on the current branch what was done with one move, look or darktable module, everywhere and under every mask: back to how the baseline has it. By its id (`exposure#2`, as apply_primitive and get_state name it) it takes back one placed move only, `exposure#0` the one without a mask. Module retouch takes back every spot. Says what it took."
+        "Undo on the current branch what was done with one move, look or darktable module. By id (`exposure#2`; `exposure#0` is the one without a mask) it takes back one placed move only; module retouch takes back every spot. Says what it took."
     ),
     tool!(
         "render_preview",
@@ -399,7 +400,7 @@ pub static TOOLS: &[Tool] = &[
         args::RenderPreview,
         look::render_preview,
         r#"{"size": 1024}"#,
-        "Render where you stand (or another ref) and look: the picture, its numbers, and what changed against the baseline and the step before. With show_mask: where a mask acts, before you use it, and how much of the picture it covers."
+        "Render where you stand (or another ref) and look: the picture, the moves in it, and six numbers, baseline → now. With show_mask: where a mask acts, and how much of the picture it covers."
     ),
     tool!(
         "replace_mask",
@@ -421,7 +422,7 @@ pub static TOOLS: &[Tool] = &[
         args::Nothing,
         edit::reset,
         r#"{}"#,
-        "Set the current branch back to the baseline's state, as a new snapshot. What was tried stays in its history."
+        "Set the current branch back to the baseline. What was tried stays in its history."
     ),
     tool!(
         "snapshot",
@@ -476,6 +477,11 @@ pub static STEERED: &[Tool] = &[
 
 /// Standing on another branch.
 const CHECKOUT: &str = "checkout";
+/// Tools that are left out of a session's list where it cannot need them. A call is answered nevertheless, for prompts
+/// that name them.
+pub const DISPENSABLE: [&str; 7] =
+    ["bind_layers", "checkout", "diff", "log", "read_session_transcript", "snapshot", "tag"];
+
 /// The model's word that it has understood the plan.
 pub const CONFIRM_SESSION: &str = "confirm_session";
 /// The model's word that the session is over.
@@ -546,5 +552,10 @@ pub fn steered_specs() -> Vec<ToolSpec> {
 
 /// The specs of all tools, in order.
 pub fn specs() -> Vec<ToolSpec> {
-    TOOLS.iter().map(Tool::spec).collect()
+    specs_without(&[])
+}
+
+/// The specs of the tools of a session that has no use for some of [`DISPENSABLE`], in order.
+pub fn specs_without(unneeded: &[&str]) -> Vec<ToolSpec> {
+    TOOLS.iter().filter(|tool| !unneeded.contains(&tool.name)).map(Tool::spec).collect()
 }

@@ -364,7 +364,7 @@ fn a_protocol_is_an_arm_of_its_own_and_a_changed_one_is_a_new_cell() {
     assert_eq!(status, 0, "{done:#}");
     let first = Manifest::read(Path::new(done["folder"].as_str().unwrap())).unwrap();
     let [free, steered] = first.arms().try_into().unwrap();
-    assert_eq!((free.protocol, free.referee, free.prompt.as_str()), (None, None, "mode_b/system@v1"));
+    assert_eq!((free.protocol, free.referee, free.prompt.as_str()), (None, None, "mode_b/system@v3"));
     assert_eq!(steered.prompt, "mode_b/protocol@v1");
     let named = steered.protocol.unwrap();
     assert!(named.starts_with("mode_b_explore@") && first.protocols[0].protocol == named);

@@ -115,6 +115,7 @@ fn result(call: &ToolCall, text: &str, images: Vec<ImageRef>) -> ToolResult {
         text: text.to_owned(),
         images,
         is_error: false,
+        figures: serde_json::Map::new(),
     }
 }
 

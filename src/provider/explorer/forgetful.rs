@@ -48,7 +48,8 @@ mod tests {
         let moves: Vec<Value> = (0..60).map(|n| json!({ "name": format!("move_{n}") })).collect();
         let text = format!("{}\nleft: 3", json!({ "data": { "moves": moves }, "ok": true }));
         let (call_id, name) = ("c".to_owned(), name.to_owned());
-        let result = ToolResult { call_id, name, text, images: Vec::new(), is_error: false };
+        let (images, figures) = (Vec::new(), serde_json::Map::new());
+        let result = ToolResult { call_id, name, text, images, is_error: false, figures };
         let plan = Message::User { text: plan.into(), images: Vec::new() };
         vec![plan, Message::Results { results: vec![result] }]
     }

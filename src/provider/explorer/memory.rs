@@ -170,7 +170,12 @@ impl Answer {
             .unwrap_or_default();
         let mut take = |at: &str| read.pointer_mut(at).map(Value::take).unwrap_or_default();
         if take("/ok") == true {
-            return Self::Good(take("/data"));
+            let mut data = take("/data");
+            // What was measured in full is no part of what a model reads.
+            if let (Some(data), Some(result)) = (data.as_object_mut(), found) {
+                data.extend(result.figures.clone());
+            }
+            return Self::Good(data);
         }
         let code = take("/error/code").as_str().unwrap_or("unreadable").to_owned();
         Self::Bad { code, details: take("/error/details") }

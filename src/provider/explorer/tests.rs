@@ -163,7 +163,14 @@ impl World {
         };
         self.seconds = self.seconds.saturating_sub(7);
         let text = format!("{body}\n[budget: {} s, {} iterations left]", self.seconds, self.cap - self.used);
-        ToolResult { call_id: call.id.clone(), name: call.name.clone(), text, images: Vec::new(), is_error }
+        ToolResult {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            text,
+            images: Vec::new(),
+            is_error,
+            figures: serde_json::Map::new(),
+        }
     }
 
     fn run_tool(&mut self, name: &str, arguments: &Value) -> Result<Value, (&'static str, Value)> {

@@ -1,6 +1,8 @@
 //! The vocabulary as an agent reads it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -49,6 +51,9 @@ pub struct ListedMove<'a> {
     /// darktable's module; empty, and left out, for a look.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub module: &'a str,
+    /// What it is listed under: the name of its file.
+    #[serde(skip)]
+    pub group: &'a str,
     /// The moves of a look with their values at full strength; empty, and left out, for a move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves: Option<&'a BTreeMap<String, BTreeMap<String, f64>>>,
@@ -153,6 +158,7 @@ impl<'a> ListedMove<'a> {
                 .map(|(name, p)| (name.as_str(), ListedParameter::of(p)))
                 .collect(),
             module: &entry.module,
+            group: group(&entry.file),
             moves: None,
             maskable,
             tags: &entry.tags,
@@ -167,6 +173,7 @@ impl<'a> ListedMove<'a> {
             axes: named(&look.axes),
             parameters: BTreeMap::from([(STRENGTH, ListedParameter::strength())]),
             module: "",
+            group: group(&look.file),
             moves: Some(&look.moves),
             maskable,
             tags: &look.tags,
@@ -176,10 +183,37 @@ impl<'a> ListedMove<'a> {
     /// One line: `name(parameter least..greatest unit = default): what it does`. A `!` after the name says that it
     /// takes no mask.
     pub fn line(&self) -> String {
-        let parameters: Vec<String> = self.parameters.iter().map(|(name, p)| p.words(name)).collect();
-        let whole_frame = if self.maskable { "" } else { "!" };
-        format!("{}{whole_frame}({}): {}", self.name, parameters.join(", "), self.description)
+        format!("{}({}): {}", self.marked(), self.choices(), self.description)
     }
+
+    /// The name, with a `!` if it takes no mask.
+    pub(super) fn marked(&self) -> String {
+        format!("{}{}", self.name, if self.maskable { "" } else { "!" })
+    }
+
+    /// The same in fewer words, `±` for a range about 0 and without the name `amount`.
+    pub(super) fn choices_in_short(&self) -> String {
+        let words = |(name, p): (&&str, &ListedParameter<'_>)| {
+            let mut words = p.words(name);
+            if p.choices.is_none() && p.min == -p.max {
+                words = words.replace(&format!("{}..{}", p.min, p.max), &format!("±{}", p.max));
+            }
+            let words = words.replace(" = ", "=");
+            words.strip_prefix("amount ").unwrap_or(&words).to_owned()
+        };
+        self.parameters.iter().map(words).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The parameters with range and default.
+    pub(super) fn choices(&self) -> String {
+        let parameters: Vec<String> = self.parameters.iter().map(|(name, p)| p.words(name)).collect();
+        parameters.join(", ")
+    }
+}
+
+/// The name of a file without folder and ending.
+fn group(file: &str) -> &str {
+    Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or(file)
 }
 
 fn named(axes: &BTreeMap<Axis, i8>) -> BTreeMap<&'static str, i8> {

@@ -12,6 +12,7 @@ use crate::vocabulary::geometry::WorkedOut;
 use crate::vocabulary::looks::{Look, LookEntry};
 use crate::vocabulary::mask::NamedMasks;
 use crate::vocabulary::moves::{Constant, Fixed, ModuleRules, Move, Parameter};
+use crate::vocabulary::search::Words;
 use crate::vocabulary::styles::{self, SavedStyle};
 use base::assets::{Origin, Overlay};
 use darktable::blend::Layer;
@@ -30,6 +31,7 @@ pub struct Vocabulary {
     masks: NamedMasks,
     pub(super) styles: BTreeMap<String, SavedStyle>,
     pub(super) bindings: Vec<Binding>,
+    pub(super) words: Words,
 }
 
 #[derive(Deserialize)]
@@ -125,6 +127,7 @@ impl Vocabulary {
         }
         vocabulary.styles = styles::load(assets)?;
         vocabulary.bindings = bindings::load(assets)?;
+        vocabulary.words = Words::load(assets)?;
         for style in vocabulary.styles.values() {
             let entry = vocabulary.moves.get(&style.name).map(|entry| &entry.file);
             let look = vocabulary.looks.get(&style.name).map(|look| &look.file);

@@ -37,6 +37,7 @@ mod mask;
 mod moves;
 mod propagate;
 mod regions;
+mod search;
 mod spots;
 pub mod styles;
 pub mod table;

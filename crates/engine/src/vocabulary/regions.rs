@@ -26,14 +26,14 @@ const MOST_MOVES: usize = 64;
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Region {
-    /// Where: an object as `mask` of apply_primitive.
+    /// As `mask` of apply_primitive.
     #[serde(alias = "mask_spec")]
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub mask: MaskSpec,
-    /// The values of the batch's one move here.
+    /// Of the one move.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
-    /// Only without a top-level primitive_name: the moves of this region.
+    /// The moves here, without the one move for all.
     #[serde(default)]
     pub ops: Vec<RegionOp>,
 }
@@ -42,9 +42,9 @@ pub struct Region {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegionOp {
-    /// Name of a move.
+    /// A move.
     pub primitive_name: String,
-    /// Its values; left out = its defaults.
+    /// Left out = its defaults.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
 }

@@ -99,26 +99,26 @@ impl SpotAction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spot {
-    /// heal takes the source's texture and keeps the light around the spot, clone copies the source, fill paints its mean colour, blur takes the spot's own detail away, remove takes a spot back.
+    /// heal: the source's texture in the light around the spot; clone: a copy of it; fill: its mean colour; blur: without detail; remove: takes a spot back.
     #[serde(default)]
     pub action: SpotAction,
-    /// Centre of a circle, from the left, 0..1 of the displayed picture.
+    /// Centre of a circle, share of the width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
-    /// The same from the top.
+    /// Share of the height.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<f64>,
-    /// Radius of a circle, as a share of the picture's shorter side: a little more than the blemish. 0.02 if left out.
+    /// Of a circle, share of the shorter side, a little more than the blemish; left out = 0.02.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.002, max = 0.25))]
     pub radius: Option<f64>,
-    /// Instead of a circle: the corners [x, y] of an outline, for wires, scratches and odd shapes.
+    /// Instead of a circle: the corners [x, y] of an outline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<[f64; 2]>>,
     /// Centre [x, y] of the place to take from; left out = a free place beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<[f64; 2]>,
-    /// How far a blur reaches, as a share of the picture's shorter side. 0.01 if left out.
+    /// Reach of a blur, share of the shorter side; left out = 0.01.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0005, max = 0.1))]
     pub blur_radius: Option<f64>,

@@ -18,6 +18,8 @@ const MAIN: [Axis; 8] = [
     Axis::Chroma,
 ];
 
+/// A picture of less mean chroma is black and white: that it is far from one in colour is no news.
+const GREY: f64 = 1.0;
 /// Movement below this many steps is none.
 const STILL: f64 = 0.5;
 
@@ -110,7 +112,7 @@ fn warnings(base: &ImageStats, now: &ImageStats, diff: &Difference) -> Vec<Strin
         warnings.push("the pictures differ in size, so that the distance between them tells little".into());
     } else if diff.mean < 0.3 {
         warnings.push(format!("nobody will see this edit: mean ΔE is {:.2}", diff.mean));
-    } else if diff.mean > 12.0 {
+    } else if diff.mean > 12.0 && now.chroma_mean >= GREY {
         warnings.push(format!("a very large edit: mean ΔE is {:.1}", diff.mean));
     }
     // Below half a step of the axis, a ratio would compare rounding errors.
@@ -263,6 +265,8 @@ mod tests {
         assert!(blown.contains("clipped highlights") && blown.contains("very large"), "{blown}");
         let crushed = check(&[], &scene(), &curve(|x| x - 0.3)).warnings.join("; ");
         assert!(crushed.contains("clipped shadows"), "{crushed}");
+        let grey = check(&[], &map(&scene(), |[r, g, b]| [r, 0.2 * g, 0.1 * b]), &saturated(0.0));
+        assert!(!grey.warnings.iter().any(|warning| warning.contains("very large")), "{grey:?}");
         let noisy = check(&[], &blurred(), &scene()).warnings.join("; ");
         assert!(noisy.contains("noise"), "{noisy}");
     }

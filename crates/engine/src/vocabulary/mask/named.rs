@@ -38,6 +38,16 @@ pub struct ListedMask<'a> {
     pub description: &'a str,
 }
 
+impl ListedMask<'_> {
+    /// Whether a wish has a word of its name.
+    pub fn is_meant(&self, query: &str) -> bool {
+        let words = || query.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+        self.name
+            .split('_')
+            .any(|part| words().any(|word| word.trim_end_matches('s') == part.trim_end_matches('s')))
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MaskFile {

@@ -273,13 +273,13 @@ impl JsonSchema for MaskSpec {
                 },
                 "range": {
                     "enum": ["luminance", "chroma", "hue"],
-                    "description": "With from, to, softness: luminance 0..100; chroma 0 grey..100 vivid; hue in degrees, 0 red, 60 yellow, 120 green, 240 blue, may wrap: from 340 to 20. Example: {\"range\":\"luminance\",\"from\":0,\"to\":30}"
+                    "description": "With from, to, softness: luminance is L*, 0..100; chroma 0 grey..100 vivid; hue in degrees, 0 red, 60 yellow, 120 green, 240 blue, may wrap: from 340 to 20."
                 },
                 "named": { "type": "string", "description": "A named mask of list_vocabulary" },
                 "union": { "type": "array", "items": { "type": "object" }, "description": "Masks like this one: where any is" },
                 "intersection": { "type": "array", "items": { "type": "object" }, "description": "Where all are" },
                 "difference": { "type": "array", "items": { "type": "object" }, "description": "The first without the others" },
-                "center": place("[x, y] in 0..1 of the displayed picture, from its upper left; so are all points"),
+                "center": place("[x, y], shares of width and height from the upper left; so are all points"),
                 "radius": {
                     "type": ["number", "array"],
                     "items": { "type": "number" },
@@ -290,7 +290,7 @@ impl JsonSchema for MaskSpec {
                 "angle": { "type": "number", "description": "Side with the effect: 0 top, 90 right, 180 bottom, 270 left" },
                 "width": {
                     "type": "number",
-                    "description": "gradient: transition, share of the diagonal; brush: share of the shorter side"
+                    "description": "gradient: from full effect to none, share of the diagonal; brush: share of the shorter side"
                 },
                 "from": {
                     "type": ["number", "array"],
@@ -302,15 +302,15 @@ impl JsonSchema for MaskSpec {
                 "strokes": { "type": "array", "items": points },
                 "hardness": { "type": "number", "description": "0..1" },
                 "density": { "type": "number", "description": "0..1" },
-                "feather": { "type": "number", "description": "Softness of the edge, 0..1" },
+                "feather": { "type": "number", "description": "The soft edge, which grows outward: circle, ellipse: share of the radius; rectangle, path: of the shorter side. 0..1" },
                 "softness": { "type": "number", "description": "Fading beyond both ends, in the range's unit" },
                 "invert": { "type": "boolean", "description": "Everywhere else" },
                 "opacity": { "type": "number", "description": "0..1" },
                 "refine": {
                     "type": "number",
-                    "description": "Follow edges of the picture within this share of the shorter side, such as 0.01"
+                    "description": "For the whole mask: follow edges within this share of the shorter side, such as 0.01"
                 },
-                "blur": { "type": "number", "description": "Soften the whole, share of the shorter side" }
+                "blur": { "type": "number", "description": "Softens the whole mask, never one part of it; share of the shorter side, to 0.05" }
             }
         })
     }
