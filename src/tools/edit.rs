@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
-use crate::tools::{Answer, ToolContext};
+use crate::tools::{Answer, ToolContext, show};
 use crate::transcript::{Event, HeadState};
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, RefName};
@@ -31,7 +31,13 @@ pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive
     let (state, operation) =
         Operation::apply(&request, &engine.vocabulary, &place.state, &engine.facts, &engine.layouts, version)
             .map_err(|e| Fault::from(&e))?;
-    commit(context, &branch, &state, operation, args.label.as_deref())
+    let shown = args.show_mask.then(|| show::before_commit(context, &state, &operation)).transpose()?;
+    let mut answer = commit(context, &branch, &state, operation, args.label.as_deref())?;
+    if let Some((data, images)) = shown {
+        answer.add("shown", data);
+        answer.images = images;
+    }
+    Ok(answer)
 }
 
 pub fn remove_module(context: &mut ToolContext<'_>, args: args::RemoveModule) -> Result<Answer, Fault> {
@@ -166,6 +172,7 @@ pub fn balance_grey(context: &mut ToolContext<'_>, args: args::GreyCard) -> Resu
         parameter_values: values,
         mask: None,
         label: Some("grey card".to_owned()),
+        show_mask: false,
     };
     apply_primitive(context, args)
 }

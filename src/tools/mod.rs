@@ -15,6 +15,7 @@ mod lifecycle;
 mod look;
 mod measures;
 mod pictures;
+mod show;
 
 use serde_json::Value;
 
@@ -394,7 +395,7 @@ pub static TOOLS: &[Tool] = &[
         args::RenderPreview,
         look::render_preview,
         r#"{"size": 1024}"#,
-        "Render where you stand (or another ref) and look: the picture, its numbers, and what changed against the baseline and the step before. With show_mask: where a mask acts, before you use it, and how much of the picture it covers."
+        "Render where you stand (or another ref) and look: the picture, its numbers, and what changed against the baseline and the step before. With show_mask: where a mask acts, before or after you use it, and how much of the picture it covers; soft_percent is the share of what it reaches that it covers only in part: 0 is a hard edge. With crop, grid, beside or difference: that picture without the numbers."
     ),
     tool!(
         "reset",
