@@ -78,7 +78,8 @@ pub fn grid(picture: &mut Picture, part: Part) {
     let marks = |from: f64, to: f64, size: u32| -> Vec<(u32, String)> {
         let inside = (1..100).filter(|at| at % hundredths == 0).map(|at| f64::from(at) / 100.0);
         let inside = inside.filter(|at| *at > from + 1e-6 && *at < to - 1e-6);
-        let place = |at: f64| ((at - from) / (to - from) * f64::from(size)).round() as u32;
+        let last = size.saturating_sub(1);
+        let place = |at: f64| (((at - from) / (to - from) * f64::from(size)).round() as u32).min(last);
         let name = |at: f64| if hundredths == 10 { format!("{at:.1}") } else { format!("{at:.2}") };
         inside.map(|at| (place(at), name(at))).collect()
     };
