@@ -19,6 +19,7 @@ use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
 use base::ids::{PhotoId, RefName};
 use darktable::proxy::Choice;
 use pixels::metrics::axes::Axis;
+use pixels::overlay::Part;
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -223,7 +224,7 @@ pub enum Verb {
     },
     /// Render an edit to an image file
     #[command(
-        after_help = "Examples:\n  chemigram render iguana branch_b_tone -o tone.jpg --size 2048\n  chemigram render iguana -o sky.jpg --show-mask '{\"named\":\"sky\"}'"
+        after_help = "Examples:\n  chemigram render iguana branch_b_tone -o tone.jpg --size 2048\n  chemigram render iguana -o eye.jpg --crop 0.4,0.3,0.6,0.5 --grid\n  chemigram render iguana branch_b_tone -o both.jpg --beside baseline\n  chemigram render iguana branch_b_tone -o changed.png --difference\n  chemigram render iguana -o sky.jpg --show-mask '{\"named\":\"sky\"}'\n\nA part is cut from the whole frame, rendered so large that the part has --size pixels, or the photo's own if they are fewer: the edit looks as it does in the whole picture."
     )]
     Render {
         /// The photo's id
@@ -246,6 +247,21 @@ pub enum Verb {
         /// Draw a mask over the picture, in red: JSON, or @FILE
         #[arg(long, value_name = "JSON|@FILE")]
         show_mask: Option<String>,
+        /// With --show-mask, the move that the mask is meant for [default: exposure]
+        #[arg(long, value_name = "MOVE", requires = "show_mask")]
+        mask_for: Option<String>,
+        /// Only this part, in 0..1 of the picture
+        #[arg(long, value_name = "LEFT,TOP,RIGHT,BOTTOM", value_parser = part)]
+        crop: Option<Part>,
+        /// Draw lines with their coordinates, every 0.1; closer in a small crop
+        #[arg(long)]
+        grid: bool,
+        /// Put another edit into the same picture
+        #[arg(long, value_name = "REF", conflicts_with = "show_mask")]
+        beside: Option<String>,
+        /// Write a heat map of how far it is (CIEDE2000) from --beside, or from the baseline
+        #[arg(long, conflicts_with = "show_mask")]
+        difference: bool,
         /// Overwrite an existing file
         #[arg(long)]
         force: bool,
@@ -536,6 +552,14 @@ pub(super) fn point(text: &str) -> Result<[f64; 2], String> {
     let number =
         |part: &str| part.trim().parse::<f64>().map_err(|_| format!("`{part}` is not a number: {example}"));
     Ok([number(x)?, number(y)?])
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    let numbers: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse::<f64>()).collect();
+    match numbers.as_deref() {
+        Ok([left, top, right, bottom]) => Part::new([*left, *top, *right, *bottom]),
+        _ => Err("write it like 0.3,0.2,0.6,0.5".into()),
+    }
 }
 
 /// `name=value` with a number.

@@ -19,7 +19,9 @@ use darktable::checks;
 use darktable::proxy::Choice;
 use darktable::render::{ByHand, Picture, Quality, RenderRequest};
 use darktable::state::EditState;
-use engine::vocabulary::{ApplyRequest, MaskSpec};
+use engine::vocabulary::{ApplyRequest, MaskProbe, MaskSpec, PhotoFacts};
+use pixels::metrics::difference::Difference;
+use pixels::overlay::{self, Part};
 
 const JPEG_QUALITY: u8 = 95;
 /// Long edge of the pictures on which a grey card, or the colour to fill with, is measured.
@@ -58,9 +60,17 @@ pub struct PreviewRequest<'a> {
     pub proxy: Choice,
     /// A mask to draw over it, as JSON or @FILE.
     pub mask: Option<&'a String>,
+    /// The move that the mask is meant for.
+    pub mask_for: Option<&'a str>,
+    pub part: Part,
+    pub grid: bool,
+    /// Another state to show in the same picture.
+    pub beside: Option<&'a str>,
+    /// To show only how far the two are apart.
+    pub difference: bool,
 }
 
-/// Renders a state into a file, with a mask drawn over it if one is given.
+/// Renders a state into a file, as `look` says.
 pub fn render(
     app: &App,
     photo: &PhotoId,
@@ -75,6 +85,8 @@ pub fn render(
     let workspace = app.photo(photo)?;
     let commit = workspace.resolve(at)?;
     let state = workspace.state_of(&commit)?;
+    let facts = workspace.facts(&commit)?;
+    let beside = look.beside.map(|at| workspace.state_of(&workspace.resolve(at)?)).transpose()?;
     let raw = workspace.raw();
     let quality = match look.quality {
         Care::Preview => Quality::Preview,
@@ -90,13 +102,18 @@ pub fn render(
         })?;
     let (_heard, cancel) = signals::cancelling()?;
     let develop = |state: &EditState| {
-        let request = RenderRequest { raw: &raw, state, long_edge: look.size, quality };
+        let long_edge = match look.part == Part::WHOLE {
+            true => look.size,
+            false => {
+                let shown = facts.shown(state);
+                look.part.whole_edge(look.size, [shown.width, shown.height])
+            }
+        };
+        let request = RenderRequest { raw: &raw, state, long_edge, quality };
         renderer.render(&request, &interactive_deadline().with_cancel(cancel.clone()), &ByHand)
     };
     let probe = match &mask {
-        Some(mask) => {
-            Some(app.vocabulary()?.mask_probe(mask, &state, &workspace.facts(&commit)?, &app.layouts())?)
-        }
+        Some(mask) => Some(probe(app, mask, look.mask_for, &state, &facts)?),
         None => None,
     };
     let rendered = develop(&state)?;
@@ -104,36 +121,87 @@ pub fn render(
         Some(probe) => {
             let drawn = probe
                 .read(&develop(&probe.without)?.picture, &develop(&probe.with)?.picture)
-                .and_then(|shown| Some((shown.over(&rendered.picture)?, shown.covered())));
+                .and_then(|shown| Some((shown.over(&rendered.picture)?, shown)));
             let other = "the mask and the photo differ in size";
             Some(drawn.ok_or_else(|| Failure::new(ErrorCode::MaskingError, other))?)
         }
         None => None,
     };
-    let picture = shown.as_ref().map_or(&*rendered.picture, |(drawn, _)| drawn);
-    write_new(file, &encode(picture, format)?, force)?;
-    let Picture { width, height, .. } = *picture;
+    let whole = shown.as_ref().map_or(&*rendered.picture, |(drawn, _)| drawn);
+    let mut picture = look.part.cut(whole);
+    let mut more = Map::new();
+    let other = match &beside {
+        Some(beside) => Some(look.part.cut(&develop(beside)?.picture)),
+        None => None,
+    };
+    let mut apart = None;
+    if let Some(other) = other.as_ref().filter(|_| look.difference) {
+        apart = Some(Difference::between(other, &picture)?);
+        picture = overlay::heat_map(other, &picture).ok_or_else(|| {
+            Failure::input("the two pictures have different sizes, because one is cropped or turned")
+                .remedy("use --beside without --difference")
+        })?;
+    }
+    if look.grid {
+        overlay::grid(&mut picture, look.part);
+    }
+    let picture = match other {
+        Some(_) if look.difference => overlay::with_scale(&picture),
+        Some(mut other) => {
+            if look.grid {
+                overlay::grid(&mut other, look.part);
+            }
+            overlay::beside((&other, look.beside.unwrap_or_default()), (&picture, at))
+        }
+        None => picture,
+    };
+    write_new(file, &encode(&picture, format)?, force)?;
+    let Picture { width, height, .. } = picture;
     let mut result = json!({
         "file": file, "commit": commit, "width": width, "height": height,
         "pixel_hash": rendered.pixel_hash, "seconds": rendered.elapsed.as_secs_f64(), "cached": rendered.cached,
         "proxy": proxy,
     });
-    let mut more = Map::new();
     if let Some(blank) = checks::blank(&rendered.picture) {
         app.output.remark(&photos::as_untouched(file, blank));
         more.insert("blank".into(), blank.to_string().into());
     }
-    let covered = shown.as_ref().map(|(_, covered)| covered * 100.0);
-    if let (Some(covered), Some(mask)) = (covered, &mask) {
-        let covered = (covered * 10.0).round() / 10.0;
-        more.insert("mask".into(), json!({ "summary": mask.summary(), "covered_percent": covered }));
+    let percent = |share: f64| (share * 1000.0).round() / 10.0;
+    let covered = shown.as_ref().map(|(_, shown)| [shown.covered(), shown.soft()].map(percent));
+    if let (Some([covered, soft]), Some(mask)) = (covered, &mask) {
+        let about = json!({ "summary": mask.summary(), "covered_percent": covered, "soft_percent": soft });
+        more.insert("mask".into(), about);
+    }
+    if let Some(apart) = &apart {
+        more.insert("delta_e".into(), json!({ "mean": apart.mean, "p95": apart.p95, "max": apart.max }));
     }
     if let Some(result) = result.as_object_mut() {
         result.append(&mut more);
     }
     app.output.result(&result, || {
-        let covered = covered.map(|covered| format!("  mask: {covered:.1} %")).unwrap_or_default();
-        format!("{}  {width}×{height}  {:.1} s{covered}\n", file.display(), rendered.elapsed.as_secs_f64())
+        let covered =
+            covered.map(|[covered, soft]| format!("  mask: {covered:.1} %, soft: {soft:.1} % of it"));
+        let apart = apart.map(|apart| format!("  ΔE {:.1} (95 %: {:.1})", apart.mean, apart.p95));
+        let remarks = [covered, apart].into_iter().flatten().collect::<String>();
+        format!("{}  {width}×{height}  {:.1} s{remarks}\n", file.display(), rendered.elapsed.as_secs_f64())
+    })
+}
+
+/// The edits that show a mask on a state.
+fn probe(
+    app: &App,
+    mask: &MaskSpec,
+    mask_for: Option<&str>,
+    state: &EditState,
+    facts: &PhotoFacts,
+) -> Result<MaskProbe, Failure> {
+    let (vocabulary, layouts) = (app.vocabulary()?, app.layouts());
+    Ok(match mask_for {
+        Some(name) => {
+            let darktable = app.darktable()?;
+            vocabulary.mask_probe_for(name, mask, state, facts, &layouts, darktable.version())?
+        }
+        None => vocabulary.mask_probe(mask, state, facts, &layouts)?,
     })
 }
 

@@ -42,6 +42,7 @@ use serde_json::json;
 use args::{Cli, Globals, Verb};
 use failure::Failure;
 use output::Output;
+use pixels::overlay::Part;
 use setup::App;
 
 /// Runs the program with the process's own arguments and returns its exit status.
@@ -122,12 +123,31 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Reset(arg) => done(history::reset(app, &arg.photo)),
         Verb::Fsck { photo, .. } => history::fsck(app, photo.as_ref()),
         Verb::Gc { photo, yes } => done(history::gc(app, photo, *yes)),
-        Verb::Render { photo, at, output, size, quality, proxy, show_mask, force } => {
+        Verb::Render {
+            photo,
+            at,
+            output,
+            size,
+            quality,
+            proxy,
+            show_mask,
+            mask_for,
+            crop,
+            grid,
+            beside,
+            difference,
+            force,
+        } => {
             let look = edit::PreviewRequest {
                 size: *size,
                 quality: *quality,
                 proxy: proxy.unwrap_or_default(),
                 mask: show_mask.as_ref(),
+                mask_for: mask_for.as_deref(),
+                part: crop.unwrap_or(Part::WHOLE),
+                grid: *grid,
+                beside: beside.as_deref().or(difference.then_some("baseline")),
+                difference: *difference,
             };
             done(edit::render(app, photo, at, output, &look, *force))
         }

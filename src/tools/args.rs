@@ -28,6 +28,9 @@ pub struct ApplyPrimitive {
     pub mask: Option<MaskSpec>,
     #[serde(default)]
     pub label: Option<String>,
+    /// With a mask: get the result's picture and the mask over it in the reply.
+    #[serde(default)]
+    pub show_mask: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -328,6 +331,44 @@ pub struct RenderPreview {
     #[serde(default)]
     #[schemars(schema_with = "mask_or_name")]
     pub show_mask: Option<ShowMask>,
+    /// With show_mask: the move that the mask is meant for, because each module sees its own tones and colours; left out = exposure.
+    #[serde(default)]
+    pub mask_for: Option<String>,
+    /// With show_mask: points [x, y] and masks, up to 8; get the mask's effect at each point, and the share of it that lies on each mask.
+    #[serde(default)]
+    #[schemars(schema_with = "places")]
+    pub inside: Option<Vec<Place>>,
+    /// Only this part, [left, top, right, bottom] in 0..1, developed at `size` up to the photo's own pixels.
+    #[serde(default)]
+    #[schemars(schema_with = "edges")]
+    pub crop: Option<[f64; 4]>,
+    /// Draw lines with their coordinates, every 0.1; closer in a small crop.
+    #[serde(default)]
+    pub grid: bool,
+    /// Another ref, such as `baseline`, in the same picture.
+    #[serde(default)]
+    pub beside: Option<String>,
+    /// Instead of the picture, a heat map of how far it is from `beside` or the baseline, in CIEDE2000.
+    #[serde(default)]
+    pub difference: bool,
+}
+
+/// Where a mask may or may not lie.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Place {
+    /// A point of the displayed picture.
+    Point([f64; 2]),
+    /// A mask, or the name of a masked move.
+    Mask(ShowMask),
+}
+
+fn places(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "array", "items": { "type": ["array", "object", "string"] }, "maxItems": 8 })
+}
+
+fn edges(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "array", "items": { "type": "number" }, "minItems": 4, "maxItems": 4 })
 }
 
 /// A mask to look at.

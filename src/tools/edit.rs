@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::tools::args;
 use crate::tools::lifecycle::{fatal, text};
-use crate::tools::{Answer, ToolContext, placed};
+use crate::tools::{Answer, ToolContext, placed, show};
 use crate::transcript::{Event, HeadState};
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, RefName};
@@ -30,9 +30,14 @@ pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive
     let (state, operation) = standing
         .apply(&request, &place.state, context.engine.layer_context())
         .map_err(|e| Fault::from(&e))?;
+    let shown = args.show_mask.then(|| show::before_commit(context, &state, &operation)).transpose()?;
     let made = operation.clone();
     let mut answer = commit(context, &branch, &state, operation, args.label.as_deref())?;
     placed::say_made(context, &mut answer, &made, &standing)?;
+    if let Some((data, images)) = shown {
+        answer.add("shown", data);
+        answer.images = images;
+    }
     Ok(answer)
 }
 

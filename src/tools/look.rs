@@ -6,13 +6,13 @@ use crate::tools::args;
 use crate::tools::context::ResolvedRef;
 use crate::tools::learn::word;
 use crate::tools::reply::{self, FIGURES};
-use crate::tools::{Answer, ToolContext};
+use crate::tools::{Answer, ToolContext, show};
 use crate::transcript::{Event, file_remedy};
 use base::error::{Coded, ErrorCode, Fault};
 use base::files;
 use darktable::render::Quality;
-use engine::photo::{AppliedMove, read_context as read_photo_context};
-use engine::vocabulary::{Filter, ListedMove, MaskSpec};
+use engine::photo::read_context as read_photo_context;
+use engine::vocabulary::{Filter, ListedMove};
 use pixels::metrics::axes::Axis;
 use pixels::metrics::check::VectorCheck;
 use pixels::parallel::both;
@@ -132,10 +132,10 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
         return Err(Fault::new(ErrorCode::InvalidInput, format!("size {edge} is not in 128..2048"))
             .with("field", "size"));
     }
-    let place = context.place(args.r#ref.as_deref())?;
-    if let Some(mask) = &args.show_mask {
-        return mask_on(context, &place, mask, edge);
+    if show::is_wanted(&args) {
+        return show::render(context, &args, edge);
     }
+    let place = context.place(args.r#ref.as_deref())?;
     let (data, image) = picture_of(context, &place, edge)?;
     let mut answer = Answer { data, images: vec![image], head: None };
     let parent = context.photo.workspace().commit(&place.commit).map_err(fault)?.parents.first().cloned();
@@ -151,66 +151,9 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
     Ok(answer)
 }
 
-/// The picture of a place with a mask drawn over it.
-fn mask_on(
-    context: &mut ToolContext<'_>,
-    place: &ResolvedRef,
-    mask: &args::ShowMask,
-    edge: u32,
-) -> Result<Answer, Fault> {
-    let of_move;
-    let mask: &MaskSpec = match mask {
-        args::ShowMask::Mask(mask) => mask,
-        args::ShowMask::Move(name) => {
-            of_move = mask_of(&context.moves(&place.commit)?, name)?;
-            &of_move
-        }
-    };
-    let engine = context.engine;
-    let probe = engine
-        .vocabulary
-        .mask_probe(mask, &place.state, &engine.facts, &engine.layouts)
-        .map_err(|error| fault(error).with("field", "show_mask"))?;
-    let states = [&place.state, &probe.without, &probe.with];
-    let rendered = context.render_all(&states, edge, Quality::Preview)?;
-    let [picture, without, with] = rendered.as_slice() else { return Err(missing()) };
-    let shown = probe.read(&without.picture, &with.picture);
-    let (shown, drawn) =
-        shown.and_then(|shown| shown.over(&picture.picture).map(|drawn| (shown, drawn))).ok_or_else(
-            || Fault::new(ErrorCode::MaskingError, "the mask's picture has another size than the photo's"),
-        )?;
-    let words = mask.summary();
-    let caption = format!("mask over {} at {}: {words}", place.name, place.commit.short());
-    let image = context.blobs.put_picture(&drawn, caption).map_err(|e| io_fault(&e))?;
-    let percent = (shown.covered() * 1000.0).round() / 10.0;
-    let data = json!({
-        "at": place.name,
-        "state": place.commit,
-        "mask": words,
-        "covered_percent": percent,
-        "size": [drawn.width, drawn.height],
-    });
-    Ok(Answer { data, images: vec![image], head: None })
-}
-
 /// Fewer pictures came back than were asked for, which no renderer does.
 fn missing() -> Fault {
     Fault::new(ErrorCode::StateError, "a picture did not come back")
-}
-
-/// The mask of the last move of that name that is in effect.
-fn mask_of(moves: &[AppliedMove], name: &str) -> Result<MaskSpec, Fault> {
-    let masked = || moves.iter().filter(|applied| applied.mask.is_some());
-    let found = masked().rev().find(|applied| applied.name == name);
-    let mask = found.and_then(|applied| serde_json::from_value(applied.mask.clone()?).ok());
-    mask.ok_or_else(|| {
-        let mut names: Vec<&str> = masked().map(|applied| applied.name.as_str()).collect();
-        names.dedup();
-        let present = if names.is_empty() { "none".into() } else { names.join(", ") };
-        Fault::new(ErrorCode::NotFound, format!("no masked move `{name}` stands here; there is {present}"))
-            .with("field", "show_mask")
-            .with("example", r#"{"show_mask": {"named": "highlights"}}"#)
-    })
 }
 
 pub fn image_stats(context: &mut ToolContext<'_>, args: args::At) -> Result<Answer, Fault> {
@@ -268,7 +211,7 @@ fn picture_of(
     let mut data = Map::new();
     data.insert("at".into(), json!(place.name));
     data.insert("state".into(), reply::short(&place.commit).into());
-    data.insert("size".into(), json!([rendered.picture.width, rendered.picture.height]));
+    data.insert("size".into(), show::size(edge, &rendered.picture));
     if place.commit == context.view.start.baseline {
         data.insert("numbers".into(), reply::numbers(None, &stats));
     } else {

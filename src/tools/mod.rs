@@ -19,6 +19,7 @@ mod measures;
 mod pictures;
 mod placed;
 mod reply;
+mod show;
 
 use serde_json::Value;
 
@@ -400,7 +401,7 @@ pub static TOOLS: &[Tool] = &[
         args::RenderPreview,
         look::render_preview,
         r#"{"size": 1024}"#,
-        "Render where you stand (or another ref) and look: the picture, the moves in it, and six numbers, baseline → now. With show_mask: where a mask acts, and how much of the picture it covers."
+        "Render where you stand (or another ref) and look: the picture, the moves in it, and six numbers, baseline → now. With show_mask: where a mask acts, before or after you use it, and how much it covers; soft_percent is the share that it covers only in part. With crop, grid, beside or difference: that picture without the numbers."
     ),
     tool!(
         "replace_mask",

@@ -128,6 +128,54 @@ fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated()
 }
 
 #[test]
+fn a_closer_look_at_parts_differences_and_masks_has_its_numbers() {
+    let studio = Studio::new();
+    let look = |arguments: &str| reply(&[("render_preview", arguments)]);
+    let half = r#"{"shape": "rectangle", "from": [0, 0], "to": [0.5, 1], "feather": 0}"#;
+    let apply =
+        r#"{"primitive_name": "exposure", "parameter_values": {"ev": -1}, "mask": HALF, "show_mask": true}"#;
+    let script = [
+        confirm(&["tone"]),
+        reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]),
+        look(r#"{"beside": "baseline", "difference": true}"#),
+        reply(&[("apply_primitive", &apply.replace("HALF", half))]),
+        look(r#"{"difference": true, "grid": true}"#),
+        look(r#"{"beside": "baseline"}"#),
+        look(r#"{"crop": [0.1, 0.1, 0.2, 0.2], "size": 1024, "grid": true}"#),
+        look(r#"{"crop": [0.2, 0.1, 0.1, 0.2]}"#),
+        look(
+            r#"{"show_mask": "exposure", "inside": [[0.25, 0.5], [0.75, 0.5], {"named": "left_half"}, "exposure#1"]}"#,
+        ),
+        look(r#"{"show_mask": "exposure", "beside": "baseline"}"#),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Looked closely."}"#)]),
+    ]
+    .concat();
+    let (_, lines) =
+        studio.run(&script, &request("time=5m,iterations=30,branches=1", &[("tone", "darken the left")]));
+    let data = |text: &str| {
+        let answer: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        answer["data"].clone()
+    };
+    let applied = data(results(&lines, "apply_primitive")[0].1);
+    let near = |value: &serde_json::Value, wanted: f64| (value.as_f64().unwrap() - wanted).abs() < 2.0;
+    assert!(near(&applied["shown"]["covered_percent"], 50.0), "{applied}");
+    assert!(near(&applied["shown"]["soft_percent"], 0.0), "{applied}");
+    let looks = results(&lines, "render_preview");
+    assert_eq!(data(looks[0].1)["delta_e"]["max"], 0.0);
+    let changed = data(looks[1].1);
+    assert!(changed["delta_e"]["mean"].as_f64().unwrap() > 2.0, "{changed}");
+    assert_eq!(data(looks[2].1)["beside"], "baseline");
+    let size = data(looks[3].1)["size"].as_str().unwrap().to_owned();
+    assert!(size.starts_with("1024 asked, the photo has "), "{size}");
+    assert_eq!(looks[4].0, Some(ErrorCode::InvalidInput));
+    let inside = data(looks[5].1)["inside"].clone();
+    assert!(near(&inside[0]["effect_percent"], 100.0) && near(&inside[1]["effect_percent"], 0.0), "{inside}");
+    assert!(inside[2]["share_percent"].as_f64().unwrap() > 70.0, "{inside}");
+    assert!(near(&inside[3]["share_percent"], 100.0), "{inside}");
+    assert_eq!(looks[6].0, Some(ErrorCode::InvalidInput));
+}
+
+#[test]
 fn a_mask_is_shown_before_it_is_used_and_its_renders_are_counted() {
     let studio = Studio::new();
     let show = |mask: &str| reply(&[("render_preview", &format!(r#"{{"show_mask": {mask}}}"#))]);

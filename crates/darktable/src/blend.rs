@@ -120,6 +120,11 @@ pub fn normal(space: BlendSpace) -> Blend {
     }
 }
 
+/// The same mask over a result that simply takes the picture's place.
+pub fn plain(blend: &Blend) -> Blend {
+    Blend { fulcrum: 0.0, mode: MODE_NORMAL, ..blend.clone() }
+}
+
 /// Holds a new blend to the bounds of darktable's controls; [`encode`] itself refuses only what is not finite
 /// or has no place in the block.
 ///

@@ -267,17 +267,21 @@ pub fn sort(state: &mut EditState) {
 
 /// The whole `iop_order_list`; `None` when nothing in the state needs it.
 pub fn list(state: &EditState) -> Option<String> {
-    let slots = match state.sequence.is_empty() {
-        true if state.modules.iter().all(|m| m.instance == 0) => return None,
-        true => built_in(state),
-        false => sequence(state),
-    };
+    if state.sequence.is_empty() && state.modules.iter().all(|m| m.instance == 0) {
+        return None;
+    }
+    let slots = slots(state);
     let mut text = String::with_capacity(1600);
     for (op, instance) in slots {
         let comma = if text.is_empty() { "" } else { "," };
         let _ = write!(text, "{comma}{op},{instance}");
     }
     Some(text)
+}
+
+/// Module instances in the order in which they run, with those of the built-in order that the state does not have.
+pub fn slots(state: &EditState) -> Vec<(String, u32)> {
+    if state.sequence.is_empty() { built_in(state) } else { sequence(state) }
 }
 
 /// The slots of the state's built-in order: further instances right after their base, and what the order does

@@ -9,11 +9,13 @@ mod distance;
 pub mod lab;
 pub mod metrics;
 mod moments;
+pub mod overlay;
 pub mod parallel;
 mod picture;
 pub mod planes;
 pub mod srgb;
 mod structure;
 mod tally;
+pub mod text;
 
 pub use picture::Picture;

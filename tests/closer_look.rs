@@ -1,0 +1,101 @@
+//! `render --crop`, `--beside` and `--difference`, held against whole renders by the real darktable.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "support/frames.rs"]
+mod frames;
+
+use darktable::dng::{self, DngOptions, write_dng};
+use darktable::render::Picture;
+use frames::{Home, stored};
+use pixels::metrics::difference::{Difference, distances};
+use pixels::overlay::{Part, with_scale};
+
+/// The demo photo, taken lying or upright, with a vignette, which goes by the frame, on `main`.
+fn home(orientation: u16) -> Home {
+    let home = Home::new();
+    let photo = dng::demo_photo().unwrap();
+    let upright = if orientation > 4 { stored(&photo, 5) } else { photo };
+    let options = DngOptions { noise: 0.0, orientation, ..DngOptions::default() };
+    home.file("photo.dng", &write_dng(&stored(&upright, orientation), &options).unwrap());
+    home.ingest("photo.dng", "photo");
+    home.ok(&["apply", "photo", "vignette"]);
+    home
+}
+
+fn render(home: &Home, more: &[&str]) -> Picture {
+    let mut arguments = vec!["render", "photo", "-o", "shown.png", "--force"];
+    arguments.extend(more);
+    home.ok(&arguments);
+    let shown = image::open(home.path("shown.png")).unwrap().to_rgb8();
+    Picture { width: shown.width(), height: shown.height(), rgb: shown.into_raw() }
+}
+
+/// Each pixel the mean of four.
+fn halved(picture: &Picture) -> Picture {
+    let (width, height) = (picture.width / 2, picture.height / 2);
+    let value = |x: u32, y: u32, c: u32| u32::from(picture.rgb[(3 * (y * picture.width + x) + c) as usize]);
+    let mean = |x: u32, y: u32, c: u32| {
+        let four = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(dx, dy)| value(2 * x + dx, 2 * y + dy, c));
+        ((four.iter().sum::<u32>() + 2) / 4) as u8
+    };
+    let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let rgb = places.flat_map(|(x, y)| [0, 1, 2].map(|c| mean(x, y, c))).collect();
+    Picture { width, height, rgb }
+}
+
+#[test]
+fn a_crop_has_the_pixels_of_the_whole_picture() {
+    for orientation in [1, 6] {
+        let home = home(orientation);
+        let whole = render(&home, &["--size", "600", "--quality", "preview"]);
+        assert_eq!(whole.height > whole.width, orientation > 4);
+        let part = Part::new([0.25, 0.2, 0.75, 0.8]).unwrap();
+        // More is asked than there is: at 1:1, not enlarged.
+        let near = render(&home, &["--size", "2000", "--quality", "preview", "--crop", "0.25,0.2,0.75,0.8"]);
+        assert_eq!(near, part.cut(&whole));
+        // At half the size, against the mean of every four pixels of the whole, and of the whole a bit further on.
+        let whole = render(&home, &["--size", "600"]);
+        let edge = (near.width.max(near.height) / 2).to_string();
+        let small = render(&home, &["--size", &edge, "--crop", "0.25,0.2,0.75,0.8"]);
+        let halved = part.cut(&self::halved(&whole));
+        assert_eq!((small.width, small.height), (halved.width, halved.height));
+        let beside = Part::new([0.26, 0.21, 0.76, 0.81]).unwrap().cut(&self::halved(&whole));
+        let apart = [&halved, &beside].map(|other| Difference::between(&small, other).unwrap().mean);
+        println!("orientation {orientation}: mean ΔE {apart:.2?}");
+        // darktable scales by another filter, which alone makes about 1.5.
+        assert!(apart[0] < 2.0 && apart[1] > 4.0 * apart[0], "{apart:?}");
+    }
+}
+
+#[test]
+fn halves_are_the_previews_and_equal_states_differ_by_nothing() {
+    for orientation in [1, 8] {
+        let home = home(orientation);
+        let [before, now] = ["baseline", "main"].map(|at| render(&home, &[at, "--size", "300"]));
+        let both = render(&home, &["--size", "300", "--beside", "baseline"]);
+        let (width, height) = (f64::from(both.width), f64::from(both.height));
+        let at = |x: u32, y: u32, picture: &Picture| {
+            let [x0, y0] = [f64::from(x), f64::from(y)];
+            let [x1, y1] = [f64::from(x + picture.width), f64::from(y + picture.height)];
+            Part::new([x0 / width, y0 / height, x1 / width, y1 / height]).unwrap().cut(&both)
+        };
+        // A label of 11 rows above each half, a gap of 2 pixels between them.
+        let second = if orientation > 4 { [before.width + 2, 11] } else { [0, before.height + 24] };
+        assert_eq!(at(0, 11, &before), before);
+        assert_eq!(at(second[0], second[1], &now), now);
+
+        let same = render(&home, &["main", "--size", "300", "--beside", "main", "--difference"]);
+        assert_eq!(same, with_scale(&Picture { rgb: vec![0; now.rgb.len()], ..now }));
+        let map = render(&home, &["main", "--size", "300", "--difference"]);
+        // The vignette darkens the corners, and the map is the brighter the further apart.
+        let apart = distances(&before, &now).unwrap();
+        let bright: Vec<u32> =
+            map.rgb.chunks_exact(3).map(|p| p.iter().map(|v| u32::from(*v)).sum()).collect();
+        let mean = |picked: &dyn Fn(f32) -> bool| {
+            let picked: Vec<u32> =
+                apart.iter().zip(&bright).filter(|(a, _)| picked(**a)).map(|(_, b)| *b).collect();
+            picked.iter().sum::<u32>() as f64 / picked.len().max(1) as f64
+        };
+        assert!(mean(&|apart| apart > 4.0) > 200.0 && mean(&|apart| apart < 0.2) < 20.0);
+    }
+}
