@@ -12,6 +12,7 @@ mod moments;
 pub mod parallel;
 mod picture;
 pub mod planes;
+pub mod sheet;
 pub mod srgb;
 mod structure;
 mod tally;
