@@ -10,11 +10,13 @@ use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::layers::BindArgs;
 use super::made::{LensArgs, MarkArgs, VocabImportArgs};
+use super::measure::{self, MeasureArgs};
 use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::places::{self, RegionsArgs, RemoveArgs, SpotArgs};
 use super::propagate::{self, PropagateArgs};
 use super::protocol::ProtocolVerb;
 use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
+use super::try_moves::{self, TryArgs};
 use base::ids::{PhotoId, RefName};
 use darktable::proxy::Choice;
 use engine::vocabulary::grey_card::RADIUS;
@@ -272,6 +274,12 @@ pub enum Verb {
         #[arg(long)]
         label: Option<String>,
     },
+    /// Measure the colours under masks and at points, beside the baseline's
+    #[command(after_help = measure::MEASURE_EXAMPLES)]
+    Measure(MeasureArgs),
+    /// Compare strengths of a move, or several moves, on one labelled picture
+    #[command(after_help = try_moves::TRY_EXAMPLES)]
+    Try(TryArgs),
     /// Apply moves to several regions as one commit
     #[command(after_help = places::REGIONS_EXAMPLES)]
     ApplyRegions(RegionsArgs),
@@ -533,7 +541,7 @@ pub enum CacheVerb {
     Clear,
 }
 
-fn point(text: &str) -> Result<[f64; 2], String> {
+pub(super) fn point(text: &str) -> Result<[f64; 2], String> {
     let example = "write it like 0.42,0.6";
     let (x, y) = text.split_once(',').ok_or_else(|| example.to_owned())?;
     let number =
@@ -542,7 +550,7 @@ fn point(text: &str) -> Result<[f64; 2], String> {
 }
 
 /// `name=value` with a number.
-fn setting(text: &str) -> Result<(String, f64), String> {
+pub(super) fn setting(text: &str) -> Result<(String, f64), String> {
     let example = "write it like ev=0.5";
     let (name, value) = text.split_once('=').ok_or_else(|| example.to_owned())?;
     let value = value.trim().parse().map_err(|_| format!("`{value}` is not a number: {example}"))?;

@@ -24,7 +24,7 @@ use engine::vocabulary::grey_card::{self as card, Patch};
 use engine::vocabulary::{ApplyRequest, MaskSpec};
 
 const JPEG_QUALITY: u8 = 95;
-/// Long edge of the pictures on which a grey card, or the colour to fill with, is measured.
+/// Long edge of the pictures on which something is measured.
 pub(super) const MEASURED_EDGE: u32 = 1024;
 
 /// Applies one move or look to the branch that HEAD follows.
@@ -78,7 +78,7 @@ pub fn grey_card(app: &App, photo: &PhotoId, center: [f64; 2], radius: f64) -> R
     apply(app, photo, card::MOVE, &values, None, Some("grey card"))
 }
 
-fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
+pub(super) fn mask_spec(text: &str) -> Result<MaskSpec, Failure> {
     serde_json::from_str(text).map_err(|e| {
         Failure::new(ErrorCode::InvalidInput, format!("invalid mask: {e}"))
             .remedy(r#"write it like {"shape":"circle","center":[0.5,0.4],"radius":0.2}"#)
@@ -173,7 +173,7 @@ pub fn render(
     })
 }
 
-fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
+pub(super) fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
     let extension = file.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
     match extension.as_str() {
         "jpg" | "jpeg" => Ok(ImageFormat::Jpeg),
@@ -184,7 +184,7 @@ fn format_of(file: &Path) -> Result<ImageFormat, Failure> {
     }
 }
 
-fn encode(picture: &Picture, format: ImageFormat) -> Result<Vec<u8>, Failure> {
+pub(super) fn encode(picture: &Picture, format: ImageFormat) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let (rgb, width, height) = (picture.rgb.as_slice(), picture.width, picture.height);
     let written = match format {
