@@ -274,10 +274,10 @@ pub enum Verb {
         #[arg(long)]
         label: Option<String>,
     },
-    /// Measure the colours under masks and at points, beside the baseline's
+    /// Measure colours under masks and at points
     #[command(after_help = measure::MEASURE_EXAMPLES)]
     Measure(MeasureArgs),
-    /// Compare strengths of a move, or several moves, on one labelled picture
+    /// Compare strengths of a move, or moves, on one sheet
     #[command(after_help = try_moves::TRY_EXAMPLES)]
     Try(TryArgs),
     /// Apply moves to several regions as one commit

@@ -117,7 +117,11 @@ fn table(places: &[Place], compared: &str) -> String {
                 format!("{}/{}", number(stats.clip_low_pct, 1), number(stats.clip_high_pct, 1)),
             ]
         };
-        text += &row("now", cells(now, format!("{} %", number(now.covered_pct, 1))));
+        let covered = match place.kind {
+            "mask" => format!("{} %", number(now.covered_pct, 1)),
+            _ => String::new(),
+        };
+        text += &row("now", cells(now, covered));
         let Some(baseline) = &place.baseline else { continue };
         text += &row("baseline", cells(baseline, String::new()));
         let signed = |change: f64| match number(change, 1) {

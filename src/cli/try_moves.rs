@@ -21,7 +21,7 @@ pub(super) const TRY_EXAMPLES: &str = "\
 Examples:
   chemigram try iguana exposure --values -0.5,0.5,1 -o sheet.jpg
   chemigram try iguana golden_hour --values 0.3,0.6,0.9 -o sheet.jpg
-  chemigram try iguana clarity local_contrast texture -o sheet.jpg
+  chemigram try iguana clarity contrast vibrance -o sheet.jpg
 
 The photo is not changed; `chemigram apply` makes the one you choose.";
 
