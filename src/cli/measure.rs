@@ -157,9 +157,9 @@ mod tests {
         let text = table(&all, "baseline→now");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[2][..4], ["now", "100.0", "%", "81.4"]);
+        assert_eq!(rows[2][..4], ["now", "100.0", "%", "82.3"]);
         assert_eq!(rows[3][..2], ["baseline", "32.3"]);
-        assert_eq!(rows[4][..2], ["difference", "+49.1"]);
+        assert_eq!(rows[4][..2], ["difference", "+50.0"]);
         assert_eq!(rows[4][5..], ["ΔE", "3.00"]);
         assert!(text.ends_with("sky\n  covers nothing\n"), "{text}");
         let turned = difference(

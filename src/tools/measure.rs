@@ -265,10 +265,10 @@ mod tests {
     fn a_line_has_what_changed_before_and_after_and_the_rest_once() {
         let place =
             |now, baseline, delta_e| Place { name: "sky".into(), kind: "mask", now, baseline, delta_e };
-        let changed = place(Some(stats(140)), Some(stats(119)), Some(7.456));
+        let changed = place(Some(stats(160)), Some(stats(119)), Some(7.456));
         assert_eq!(
             changed.line(),
-            "sky, 50.0 %: L* 50.0→58.3 (+8.2) (5–95 %: 50–50→58–58), a* 0.0, b* 0.0, C* 0.0, ΔE 7.46"
+            "sky, 50.0 %: L* 50.0→65.9 (+15.8) (5–95 %: 50–50→66–66), a* 0.0, b* 0.0, C* 0.0, ΔE 7.46"
         );
         let same = place(Some(stats(255)), Some(stats(255)), Some(0.0));
         assert_eq!(
