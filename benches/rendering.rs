@@ -1,7 +1,7 @@
 //! How long pictures take, and how much of that a session waits for: `cargo bench --bench rendering`.
 //!
-//! With a word behind `--`, only that part: `previews`, `measuring`, `thinking`, `kept`, `kills`, `together`. Every ratio is
-//! of medians or sums taken in one run, the things compared taking turns.
+//! With a word behind `--`, only that part: `previews`, `measuring`, `thinking`, `strengths`, `kept`, `kills`,
+//! `together`. Every ratio is of medians or sums taken in one run, the things compared taking turns.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 #[path = "../tests/support/demo.rs"]
@@ -40,10 +40,11 @@ const SIZES: [(&str, u32, u32); 3] = [("0.24", 600, 400), ("6", 3000, 2000), ("2
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let parts: [(&str, fn()); 6] = [
+    let parts: [(&str, fn()); 7] = [
         ("previews", previews),
         ("measuring", measuring),
         ("thinking", thinking),
+        ("strengths", strengths),
         ("kept", kept),
         ("kills", kills),
         ("together", together),
@@ -312,6 +313,54 @@ fn thinking() {
             hits.1,
             hits.0.iter().max().unwrap()
         );
+    }
+}
+
+/// Four strengths on one sheet, against four changes of which each is looked at, in turns within one session.
+fn strengths() {
+    const ROUNDS: usize = 6;
+    let raw = write_dng(&photo(3000, 2000), &DngOptions::default()).unwrap();
+    let mut script =
+        confirm(&["tone"]) + &reply(&[("branch", r#"{"name": "branch_b_tone"}"#), ("render_preview", "{}")]);
+    for round in 0..ROUNDS {
+        let value = |at: usize| 0.05 + (8 * round + at) as f64 / 50.0;
+        let values: Vec<String> = (0..4).map(|at| format!("{:.3}", value(at))).collect();
+        let values = values.join(", ");
+        let sheet = format!(r#"{{"primitive_name": "shadows_lift", "values": [{values}]}}"#);
+        script += &reply(&[("try_strengths", &sheet)]);
+        for at in 4..8 {
+            script += &reply(&[("apply_primitive", &lift(value(at))), ("render_preview", "{}")]);
+        }
+    }
+    script += &ending();
+    for renderers in [1, 2] {
+        let studio = studio(&raw);
+        let eyes = eyes(&studio, worker(&studio));
+        let (lines, _) = run(&studio, begin(&studio, eyes, renderers, &script, 1024));
+        let (mut sheets, mut looks, mut begun) = (vec![], vec![], None);
+        for line in &lines {
+            let at = Duration::from_millis(line.mono_ms);
+            match &line.event {
+                Event::ToolCall(intent) => match intent.call.name.as_str() {
+                    "try_strengths" | "apply_primitive" => begun = Some(at),
+                    _ => {}
+                },
+                Event::ToolResult { result, code, .. } => {
+                    assert!(code.is_none(), "{}", result.text);
+                    match (result.name.as_str(), begun) {
+                        ("try_strengths", Some(begun)) => sheets.push(at - begun),
+                        ("render_preview", Some(begun)) => looks.push(at - begun),
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert_eq!((sheets.len(), looks.len()), (ROUNDS, 4 * ROUNDS));
+        // The first round warms darktable up.
+        let (sheet, look) = (median(sheets.split_off(1)), median(looks.split_off(4)));
+        println!("{renderers} renderer(s): a sheet of four {sheet:.2?}, a change and its preview {look:.2?}");
+        println!("ratio to four of them    {:.2}", sheet.as_secs_f64() / (4.0 * look.as_secs_f64()));
     }
 }
 

@@ -11,11 +11,13 @@ use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::layers::BindArgs;
 use super::made::{LensArgs, MarkArgs, VocabImportArgs};
+use super::measure::{self, MeasureArgs};
 use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::places::{self, RegionsArgs, RemoveArgs, ReplaceMaskArgs, SpotArgs};
 use super::propagate::{self, PropagateArgs};
 use super::protocol::ProtocolVerb;
 use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
+use super::try_moves::{self, TryArgs};
 use base::ids::{PhotoId, RefName};
 use darktable::proxy::Choice;
 use pixels::metrics::axes::Axis;
@@ -288,6 +290,12 @@ pub enum Verb {
         #[arg(long)]
         label: Option<String>,
     },
+    /// Measure colours under masks and at points
+    #[command(after_help = measure::MEASURE_EXAMPLES)]
+    Measure(MeasureArgs),
+    /// Compare strengths of a move, or moves, on one sheet
+    #[command(after_help = try_moves::TRY_EXAMPLES)]
+    Try(TryArgs),
     /// Apply moves to several regions as one commit
     #[command(after_help = places::REGIONS_EXAMPLES)]
     ApplyRegions(RegionsArgs),
@@ -563,7 +571,7 @@ fn part(text: &str) -> Result<Part, String> {
 }
 
 /// `name=value` with a number.
-fn setting(text: &str) -> Result<(String, f64), String> {
+pub(super) fn setting(text: &str) -> Result<(String, f64), String> {
     let example = "write it like ev=0.5";
     let (name, value) = text.split_once('=').ok_or_else(|| example.to_owned())?;
     let value = value.trim().parse().map_err(|_| format!("`{value}` is not a number: {example}"))?;

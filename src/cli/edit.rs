@@ -24,7 +24,7 @@ use pixels::metrics::difference::Difference;
 use pixels::overlay::{self, Part};
 
 const JPEG_QUALITY: u8 = 95;
-/// Long edge of the pictures on which a grey card, or the colour to fill with, is measured.
+/// Long edge of the pictures on which something is measured.
 pub(super) const MEASURED_EDGE: u32 = 1024;
 
 /// Applies one move or look to the branch that HEAD follows.

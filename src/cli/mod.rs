@@ -19,6 +19,7 @@ mod layers;
 mod learn;
 mod logging;
 mod made;
+mod measure;
 mod mode_b;
 mod output;
 mod overnight;
@@ -33,6 +34,7 @@ mod run;
 mod setup;
 mod signals;
 mod stores;
+mod try_moves;
 
 use std::path::Path;
 
@@ -155,6 +157,8 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Apply { photo, name, values, mask, label } => {
             done(edit::apply(app, photo, name, values, mask.as_ref(), label.as_deref()))
         }
+        Verb::Measure(args) => done(measure::measure(app, args)),
+        Verb::Try(args) => done(try_moves::try_moves(app, args)),
         Verb::ApplyRegions(args) => done(places::apply_regions(app, args)),
         Verb::Spot(args) => done(places::spot(app, args)),
         Verb::ReplaceMask(args) => done(places::replace_mask(app, args)),

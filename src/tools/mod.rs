@@ -15,11 +15,13 @@ mod judge;
 mod learn;
 mod lifecycle;
 mod look;
+pub(crate) mod measure;
 mod measures;
 mod pictures;
 mod placed;
 mod reply;
 mod show;
+pub(crate) mod strengths;
 
 use serde_json::Value;
 
@@ -312,6 +314,17 @@ pub static TOOLS: &[Tool] = &[
         r#"{"description": "No move darkens only the sky's blues.", "intent_category": "color", "satisfaction": -1}"#,
         "Report a move that was missing, and how well you could work around it."
     ),
+    tool!(
+        "measure",
+        Render,
+        LOOK,
+        Free,
+        Target::Nothing,
+        measure::Measure,
+        measure::measure,
+        r#"{"masks": [{"named": "sky"}], "points": [[0.42, 0.6]]}"#,
+        "The colours under masks and at points, beside the baseline's: mean L* (0..100), a* (+ magenta, - green), b* (+ yellow, - blue), chroma C*, hue in degrees, the 5th to 95th percentile of L*, clipping and the mean ΔE. `58.1→62.3` is baseline→now; ΔE 0.00 proves that a place did not change. No iteration; renders only what was not rendered yet: the state, and two pictures for the first mask, one for each other."
+    ),
     Tool {
         repeatable: true,
         ..tool!(
@@ -446,6 +459,17 @@ pub static TOOLS: &[Tool] = &[
         edit::tag,
         r#"{"name": "branch_b_tone_pick"}"#,
         "Tag a commit of this session; the name starts with branch_b_."
+    ),
+    tool!(
+        "try_strengths",
+        Render,
+        LOOK,
+        Iteration,
+        Target::Nothing,
+        strengths::TryStrengths,
+        strengths::try_strengths,
+        r#"{"primitive_name": "exposure", "values": [-0.5, 0.5, 1.0], "mask": {"named": "sky"}}"#,
+        "See 2 to 6 values of one move or look, or 2 to 6 alternatives at their defaults, on where you stand: one picture with numbered tiles, and a line of numbers for each; ΔE is from where you stand. Changes nothing: apply the one you choose. One iteration, and a render for each tile, as far as renders are left."
     ),
 ];
 

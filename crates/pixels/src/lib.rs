@@ -13,6 +13,7 @@ pub mod overlay;
 pub mod parallel;
 mod picture;
 pub mod planes;
+pub mod sheet;
 pub mod srgb;
 mod structure;
 mod tally;

@@ -3,9 +3,25 @@
 //! What is read back is rounded to a millionth of the picture, so that a shape that was drawn with round numbers has
 //! these numbers again, and lands on the other photo as if it had been drawn there.
 
+use crate::vocabulary::apply::PhotoFacts;
 use crate::vocabulary::mask::{Drawn, Ellipse, Frame};
 use darktable::frame::DisplayedSize;
-use darktable::state::{BrushPoint, MaskForm, PathPoint, Shape};
+use darktable::state::{BrushPoint, EditState, MaskForm, Module, PathPoint, Shape};
+
+/// What is put around the picture, or cut off, besides what a [`Frame`] knows of.
+const AROUND: [&str; 3] = ["clipping", "enlargecanvas", "borders"];
+
+/// Whether a place of the displayed picture is the same place of the photo in both states. Corrections of the lens
+/// and warps, which move it a little, are disregarded.
+pub fn same_frame(one: &EditState, other: &EditState, facts: &PhotoFacts) -> bool {
+    let around = |state: &EditState| -> Vec<Module> {
+        let there =
+            state.modules.iter().filter(|module| module.enabled && AROUND.contains(&module.op.as_str()));
+        there.cloned().collect()
+    };
+    around(one) == around(other)
+        && Transfer::between(Frame::of(one, facts), Frame::of(other, facts)).is_none()
+}
 
 /// A point of the raw frame, in 0…1 of the displayed picture, rounded: see above.
 pub(super) fn seen(frame: &Frame, raw: [f32; 2]) -> [f64; 2] {

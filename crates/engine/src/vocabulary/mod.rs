@@ -49,6 +49,7 @@ mod white_balance;
 pub use apply::{Applied, ApplyRequest, PhotoFacts, PlacedInstance, Selector};
 pub use error::VocabularyError;
 pub use form::{Form, Target};
+pub use frames::same_frame;
 pub use geometry::WorkedOut;
 pub use lens::Shot;
 pub use list::{Filter, ListedMove, ListedParameter};

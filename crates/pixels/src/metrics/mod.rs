@@ -8,7 +8,8 @@ pub mod check;
 pub mod difference;
 pub mod intensity;
 pub mod likeness;
-mod resize;
+pub mod region;
+pub(crate) mod resize;
 pub mod stats;
 #[cfg(test)]
 mod synthetic;

@@ -6,7 +6,7 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use crate::Picture;
 
 /// Scales to `width` x `height`. Fails where the picture has not as many pixels as its size says.
-pub(super) fn to(picture: &Picture, width: u32, height: u32) -> Result<Picture, String> {
+pub(crate) fn to(picture: &Picture, width: u32, height: u32) -> Result<Picture, String> {
     let source = ImageRef::new(picture.width, picture.height, &picture.rgb, PixelType::U8x3);
     let source = source.map_err(|e| e.to_string())?;
     let mut scaled = Image::new(width, height, PixelType::U8x3);
