@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::history::current_branch;
 use super::photos::{self, refuse_existing, write_new};
 use super::setup::{App, interactive_deadline, optional_text};
-use super::signals;
+use super::{signals, sought};
 use crate::launch;
 use base::error::ErrorCode;
 use base::ids::PhotoId;
@@ -45,7 +45,9 @@ pub fn apply(
     let state = writer.workspace().state_of(&parent)?;
     let facts = writer.workspace().facts(&parent)?;
     let values = values.iter().cloned().collect();
-    let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
+    let found =
+        mask.map(|mask| sought::find(app, &writer.workspace().raw(), &state, &facts, mask)).transpose()?;
+    let request = ApplyRequest { move_name: name, values: &values, mask: found.as_ref() };
     let (new, operation) = Operation::apply(&request, &vocabulary, &state, &facts, &app.layouts(), &version)?;
     let words = operation.to_string();
     let info = writer.record_edit(&branch, &parent, &new, operation, label.unwrap_or_default())?;
@@ -112,6 +114,8 @@ pub fn render(
     let commit = workspace.resolve(at)?;
     let state = workspace.state_of(&commit)?;
     let raw = workspace.raw();
+    let facts = workspace.facts(&commit)?;
+    let mask = mask.map(|mask| sought::find(app, &raw, &state, &facts, mask)).transpose()?;
     let quality = match look.quality {
         Care::Preview => Quality::Preview,
         Care::Judge => Quality::Judge,
@@ -130,9 +134,7 @@ pub fn render(
         renderer.render(&request, &interactive_deadline().with_cancel(cancel.clone()), &ByHand)
     };
     let probe = match &mask {
-        Some(mask) => {
-            Some(app.vocabulary()?.mask_probe(mask, &state, &workspace.facts(&commit)?, &app.layouts())?)
-        }
+        Some(mask) => Some(app.vocabulary()?.mask_probe(mask, &state, &facts, &app.layouts())?),
         None => None,
     };
     let rendered = develop(&state)?;

@@ -31,6 +31,7 @@ mod protocol;
 mod run;
 mod setup;
 mod signals;
+mod sought;
 mod stores;
 
 use std::path::Path;

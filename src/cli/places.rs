@@ -9,6 +9,7 @@ use super::edit::MEASURED_EDGE;
 use super::failure::Failure;
 use super::history::current_branch;
 use super::setup::{App, interactive_deadline, text};
+use super::sought;
 use base::ids::PhotoId;
 use darktable::render::{ByHand, Quality, RenderRequest};
 use darktable::state::EditState;
@@ -163,10 +164,12 @@ pub struct RemoveArgs {
 /// Applies a batch.
 pub fn apply_regions(app: &App, args: &RegionsArgs) -> Result<(), Failure> {
     let regions = regions(&text(&args.regions)?)?;
-    let request = RegionsRequest { move_name: args.name.as_deref(), regions: &regions };
     let vocabulary = app.vocabulary()?;
     let version = app.darktable()?.version().to_owned();
+    let raw = app.photo(&args.photo)?.raw();
     edit(app, &args.photo, "apply-regions", args.label.as_deref(), |state, facts| {
+        let regions = sought::find_regions(app, &raw, state, facts, &regions)?;
+        let request = RegionsRequest { move_name: args.name.as_deref(), regions: &regions };
         let applied = vocabulary.apply_regions(&request, state, facts, &app.layouts(), &version)?;
         let operation = Operation::of_regions(&request, &applied, &vocabulary);
         Ok((applied.state, operation))

@@ -115,10 +115,11 @@ fn mask_on(
             &of_move
         }
     };
+    let mask = context.find_mask(mask, &place.state)?;
     let engine = context.engine;
     let probe = engine
         .vocabulary
-        .mask_probe(mask, &place.state, &engine.facts, &engine.layouts)
+        .mask_probe(&mask, &place.state, &engine.facts, &engine.layouts)
         .map_err(|error| fault(error).with("field", "show_mask"))?;
     let states = [&place.state, &probe.without, &probe.with];
     let rendered = context.render_all(&states, edge, Quality::Preview)?;

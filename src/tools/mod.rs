@@ -15,6 +15,7 @@ mod lifecycle;
 mod look;
 mod measures;
 mod pictures;
+mod sought;
 
 use serde_json::Value;
 

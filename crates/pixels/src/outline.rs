@@ -38,7 +38,7 @@ impl Outline {
             .collect();
         rings.sort_by(|(a, _), (b, _)| b.abs().total_cmp(&a.abs()));
         let place = |ring: &Ring| -> Ring {
-            let mut tolerance = 0.6;
+            let mut tolerance = 0.8;
             let mut simple = simplified(ring, tolerance);
             while simple.len() > most {
                 tolerance *= 1.3;
@@ -49,7 +49,8 @@ impl Outline {
             simple.iter().map(|[x, y]| [rounded(share(*x, width)), rounded(share(*y, height))]).collect()
         };
         let mut outline = Self::default();
-        let around: Vec<Ring> = rings.iter().filter(|(area, _)| *area < 0.0).map(|(_, ring)| ring.clone()).collect();
+        let around: Vec<Ring> =
+            rings.iter().filter(|(area, _)| *area < 0.0).map(|(_, ring)| ring.clone()).collect();
         for (area, ring) in &rings {
             let simple = place(ring);
             if simple.len() < 3 {
@@ -79,12 +80,21 @@ fn distances(region: &Region, pad: usize) -> (Vec<f32>, usize) {
     let mask: Vec<bool> = (0..wide * high).map(inside).collect();
     let to = |value: bool| squared(&mask, value, wide, high);
     let (outer, inner) = (to(true), to(false));
-    let signed = outer
+    let steps: Vec<f32> = outer
         .iter()
         .zip(&inner)
         // Half a pixel lies between a pixel's middle and the edge.
         .map(|(outer, inner)| if *outer > 0.0 { outer.sqrt() - 0.5 } else { 0.5 - inner.sqrt() })
         .collect();
+    // A slanted edge of whole pixels is a staircase.
+    let mut signed = steps.clone();
+    for y in 1..high - 1 {
+        for x in 1..wide - 1 {
+            let at = y * wide + x;
+            let row = |at: usize| steps[at - 1] + 2.0 * steps[at] + steps[at + 1];
+            signed[at] = (row(at - wide) + 2.0 * row(at) + row(at + wide)) / 16.0;
+        }
+    }
     (signed, pad)
 }
 
@@ -157,7 +167,8 @@ fn rings(values: &[f32], width: usize, height: usize, level: f32) -> Vec<Ring> {
             // Walking round the square, the line comes in where it gets inside, and goes out where it leaves.
             let enters: Vec<usize> = (0..4).filter(|i| !inside[*i] && inside[(i + 1) % 4]).collect();
             for enter in enters {
-                let leave = (1..4).map(|step| (enter + step) % 4).find(|i| inside[*i] && !inside[(i + 1) % 4]);
+                let leave =
+                    (1..4).map(|step| (enter + step) % 4).find(|i| inside[*i] && !inside[(i + 1) % 4]);
                 if let Some(leave) = leave {
                     follows.insert(sides[leave], sides[enter]);
                 }
@@ -193,14 +204,19 @@ fn area(ring: &Ring) -> f64 {
 
 fn encloses(ring: &Ring, [x, y]: [f64; 2]) -> bool {
     let sides = ring.iter().zip(ring.iter().cycle().skip(1));
-    sides.filter(|([ax, ay], [bx, by])| (*ay > y) != (*by > y) && x < (bx - ax) * (y - ay) / (by - ay) + ax).count() % 2 == 1
+    sides
+        .filter(|([ax, ay], [bx, by])| (*ay > y) != (*by > y) && x < (bx - ax) * (y - ay) / (by - ay) + ax)
+        .count()
+        % 2
+        == 1
 }
 
 /// A ring with the corners left out that lie within `tolerance` of the line without them (Douglas-Peucker).
 fn simplified(ring: &Ring, tolerance: f64) -> Ring {
     let apart = |[ax, ay]: [f64; 2], [bx, by]: [f64; 2]| (ax - bx).hypot(ay - by);
     // Its two halves begin at a corner and at the one farthest from it.
-    let farthest = (0..ring.len()).max_by(|a, b| apart(ring[0], ring[*a]).total_cmp(&apart(ring[0], ring[*b])));
+    let farthest =
+        (0..ring.len()).max_by(|a, b| apart(ring[0], ring[*a]).total_cmp(&apart(ring[0], ring[*b])));
     let Some(half) = farthest else { return Vec::new() };
     let mut line = ring.clone();
     line.push(ring[0]);
@@ -266,7 +282,13 @@ mod tests {
         });
         let outline = Outline::of(&ring, 0.0, 100, 0.001);
         assert_eq!([outline.pieces.len(), outline.holes.len(), outline.islands.len()], [2, 1, 1]);
-        for (at, inside) in [([0.4, 0.5], true), ([0.5, 0.5], false), ([0.62, 0.5], true), ([0.9, 0.5], true), ([0.75, 0.5], false)] {
+        for (at, inside) in [
+            ([0.4, 0.5], true),
+            ([0.5, 0.5], false),
+            ([0.62, 0.5], true),
+            ([0.9, 0.5], true),
+            ([0.75, 0.5], false),
+        ] {
             assert_eq!(within(&outline, at), inside, "{at:?}");
         }
         let coarse = Outline::of(&ring, 0.0, 100, 0.03);

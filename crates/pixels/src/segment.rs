@@ -64,7 +64,9 @@ pub fn segment(picture: &Picture, inside: &[[f64; 2]], outside: &[[f64; 2]]) -> 
     let chosen = choose(&parts, &inside_parts, &outside_parts);
     let coarse: Vec<bool> = parts.labels.iter().map(|label| chosen[*label as usize]).collect();
     let full = if factor == 1 { small } else { Plane::of(picture, 1) };
-    let scale = |x: usize, y: usize| coarse[(y / factor).min(parts.height - 1) * parts.width + (x / factor).min(parts.width - 1)];
+    let scale = |x: usize, y: usize| {
+        coarse[(y / factor).min(parts.height - 1) * parts.width + (x / factor).min(parts.width - 1)]
+    };
     let rough: Vec<bool> =
         (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| scale(x, y)).collect();
     let mut found = Region { width, height, inside: edge::settle(&full, &rough, 2 + 2 * factor) };
@@ -107,7 +109,8 @@ impl Plane {
     /// One binomial pass, 1 2 1 across and down.
     fn smooth(&mut self) {
         let (width, height) = (self.width, self.height);
-        let mix = |a: [f32; 3], b: [f32; 3], c: [f32; 3]| [0, 1, 2].map(|i| 0.25 * (a[i] + c[i]) + 0.5 * b[i]);
+        let mix =
+            |a: [f32; 3], b: [f32; 3], c: [f32; 3]| [0, 1, 2].map(|i| 0.25 * (a[i] + c[i]) + 0.5 * b[i]);
         let mut across = self.lab.clone();
         for y in 0..height {
             let row = &self.lab[y * width..(y + 1) * width];
@@ -142,7 +145,7 @@ fn choose(parts: &Superpixels, inside: &[usize], outside: &[usize]) -> Vec<bool>
     let mut reached: Vec<f32> =
         (0..count).filter(|part| parts.touching[*part]).map(|part| near[part]).collect();
     reached.sort_by(f32::total_cmp);
-    let typical = reached.get(reached.len() / 2).copied().unwrap_or(0.0);
+    let typical = reached.get(reached.len() / 4).copied().unwrap_or(0.0);
     // The frame's border is outside, the more so the farther it is from the inside points.
     let border = (0..count)
         .filter(|part| parts.touching[*part])
@@ -173,14 +176,16 @@ fn choose(parts: &Superpixels, inside: &[usize], outside: &[usize]) -> Vec<bool>
     connected(parts, &chosen, inside)
 }
 
-/// How much the border between neighbours, colour and distance weigh; how often the cut is made again with what it
-/// found; how large a step between neighbours is an edge.
+/// How much the border between neighbours weighs, and what is alike in colour, and what is near.
 const SMOOTH: f32 = 1.2;
 const COLOUR: f32 = 1.0;
 const PLACE: f32 = 0.7;
+/// How often the cut is made again with the colours that it found, at most.
 const ROUNDS: usize = 5;
-const CONTRAST: f32 = 1.0;
-const BORDER: f32 = 1.0;
+/// How many usual steps between neighbours are an edge.
+const CONTRAST: f32 = 1.6;
+/// How much of its nearness to the inside points keeps the frame's border from being outside.
+const BORDER: f32 = 0.5;
 
 /// The distance of every superpixel from the nearest source, which starts at its own distance.
 fn geodesic(parts: &Superpixels, usual: f32, sources: impl Iterator<Item = (usize, f32)>) -> Vec<f32> {
@@ -246,17 +251,24 @@ impl Likeness {
         (0..count)
             .map(|part| {
                 let row = &self.0[part * count..(part + 1) * count];
-                let seen =
-                    row.iter().zip(&weight).fold([0.0; 2], |s: [f32; 2], (k, w)| [s[0] + k * w[0], s[1] + k * w[1]]);
+                let seen = row
+                    .iter()
+                    .zip(&weight)
+                    .fold([0.0; 2], |s: [f32; 2], (k, w)| [s[0] + k * w[0], s[1] + k * w[1]]);
                 let [inner, outer] = [seen[0] / sums[0], seen[1] / sums[1]];
-                (outer - inner) / (outer + inner + 1e-6)
+                // What looks like neither is more likely outside.
+                (outer - inner + UNKNOWN) / (outer + inner + UNKNOWN)
             })
             .collect()
     }
 }
 
+/// The difference in Lab at which two parts are a quarter alike.
 const KERNEL: f32 = 7.0;
+/// The share of the picture that a part counts for if a point lies in it.
 const POINTED: f32 = 0.01;
+/// How alike something has to be to what is inside, at least.
+const UNKNOWN: f32 = 0.02;
 
 fn difference(a: &Feature, b: &Feature) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt()

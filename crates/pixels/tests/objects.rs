@@ -19,7 +19,9 @@ struct Case {
 
 /// Noise that is the same every time, -1…1.
 fn noise(x: f64, y: f64, seed: u32) -> f64 {
-    let mut hash = (x as u32).wrapping_mul(0x9e37_79b1) ^ (y as u32).wrapping_mul(0x85eb_ca6b) ^ seed.wrapping_mul(0xc2b2_ae35);
+    let mut hash = (x as u32).wrapping_mul(0x9e37_79b1)
+        ^ (y as u32).wrapping_mul(0x85eb_ca6b)
+        ^ seed.wrapping_mul(0xc2b2_ae35);
     for _ in 0..2 {
         hash = (hash ^ (hash >> 15)).wrapping_mul(0x2c1b_3c6d);
     }
@@ -29,7 +31,14 @@ fn noise(x: f64, y: f64, seed: u32) -> f64 {
 type Paint = fn(f64, f64) -> [f64; 3];
 type Shape = fn(f64, f64) -> bool;
 
-fn scene(name: &str, (width, height): (u32, u32), shape: Shape, (object, ground): (Paint, Paint), grain: f64, points: [&[Point]; 2]) -> Case {
+fn scene(
+    name: &str,
+    (width, height): (u32, u32),
+    shape: Shape,
+    (object, ground): (Paint, Paint),
+    grain: f64,
+    points: [&[Point]; 2],
+) -> Case {
     let mut picture = Picture { width, height, rgb: Vec::new() };
     let mut truth = Vec::new();
     let short = f64::from(width.min(height));
@@ -81,7 +90,9 @@ fn star(x: f64, y: f64) -> bool {
 }
 
 fn figure(x: f64, y: f64) -> bool {
-    ellipse(x, y, 0.7, 0.3, 0.11, 0.15) || (x - 0.7).abs() < 0.05 && (0.3..0.6).contains(&y) || ellipse(x, y, 0.7, 1.0, 0.36, 0.47)
+    ellipse(x, y, 0.7, 0.3, 0.11, 0.15)
+        || (x - 0.7).abs() < 0.05 && (0.3..0.6).contains(&y)
+        || ellipse(x, y, 0.7, 1.0, 0.36, 0.47)
 }
 
 fn disc(x: f64, y: f64) -> bool {
@@ -125,10 +136,17 @@ fn photo(name: &str, file: &str, outlines: &[&[Point]], points: [&[Point]; 2]) -
     let path = format!("{}/tests/objects/{file}.jpg", env!("CARGO_MANIFEST_DIR"));
     let read = image::open(path).unwrap().to_rgb8();
     let (width, height) = read.dimensions();
-    let outline = Outline { pieces: outlines.iter().map(|ring| ring.to_vec()).collect(), ..Outline::default() };
+    let outline =
+        Outline { pieces: outlines.iter().map(|ring| ring.to_vec()).collect(), ..Outline::default() };
     let truth = drawn(&outline, width, height);
     let [inside, outside] = points.map(<[Point]>::to_vec);
-    Case { name: name.into(), picture: Picture { width, height, rgb: read.into_raw() }, truth, inside, outside }
+    Case {
+        name: name.into(),
+        picture: Picture { width, height, rgb: read.into_raw() },
+        truth,
+        inside,
+        outside,
+    }
 }
 
 #[rustfmt::skip]
@@ -160,7 +178,9 @@ fn drawn(outline: &Outline, width: u32, height: u32) -> Vec<bool> {
     let within = |rings: &[Ring], x: f64, y: f64| {
         rings.iter().any(|ring| {
             let sides = ring.iter().zip(ring.iter().cycle().skip(1));
-            let crossed = |([ax, ay], [bx, by]): &(&Point, &Point)| (*ay > y) != (*by > y) && x < (bx - ax) * (y - ay) / (by - ay) + ax;
+            let crossed = |([ax, ay], [bx, by]): &(&Point, &Point)| {
+                (*ay > y) != (*by > y) && x < (bx - ax) * (y - ay) / (by - ay) + ax
+            };
             sides.filter(crossed).count() % 2 == 1
         })
     };
@@ -175,7 +195,8 @@ fn drawn(outline: &Outline, width: u32, height: u32) -> Vec<bool> {
 
 fn agreement(found: &[bool], truth: &[bool]) -> f64 {
     let pairs = || found.iter().zip(truth);
-    pairs().filter(|(a, b)| **a && **b).count() as f64 / pairs().filter(|(a, b)| **a || **b).count().max(1) as f64
+    pairs().filter(|(a, b)| **a && **b).count() as f64
+        / pairs().filter(|(a, b)| **a || **b).count().max(1) as f64
 }
 
 /// Intersection over union of what the simplified outline encloses, case by case.
@@ -188,7 +209,11 @@ fn measured(cases: &[Case]) -> Vec<f64> {
             let outline = Outline::of(&region, 0.0, 200, 0.0005);
             let found = drawn(&outline, case.picture.width, case.picture.height);
             let shared = agreement(&found, &case.truth);
-            let corners: usize = [&outline.pieces, &outline.holes, &outline.islands].iter().flat_map(|rings| rings.iter()).map(Vec::len).sum();
+            let corners: usize = [&outline.pieces, &outline.holes, &outline.islands]
+                .iter()
+                .flat_map(|rings| rings.iter())
+                .map(Vec::len)
+                .sum();
             println!("{:28} {shared:.2}  {corners} corners", case.name);
             if let Some(folder) = std::env::var_os("OBJECTS_SHOWN") {
                 show(case, &found, std::path::Path::new(&folder));
@@ -231,14 +256,19 @@ fn four_points_find_most_things() {
     assert!(drawn.len() + photographed.len() >= 30);
     let all = median([drawn.as_slice(), photographed.as_slice()].concat());
     let found = drawn.iter().chain(&photographed).filter(|shared| **shared >= 0.7).count();
-    println!("median {all:.3}: drawn {:.3}, photographed {:.3}; {found} at 0.7 or more", median(drawn.clone()), median(photographed.clone()));
+    println!(
+        "median {all:.3}: drawn {:.3}, photographed {:.3}; {found} at 0.7 or more",
+        median(drawn.clone()),
+        median(photographed.clone())
+    );
     assert!(all >= 0.85, "{all}");
     assert!(median(drawn) >= 0.9 && median(photographed.clone()) >= 0.8);
 }
 
 #[test]
 fn the_same_points_find_the_same_pixels() {
-    let [case] = <[Case; 1]>::try_from(scenes().into_iter().skip(12).take(1).collect::<Vec<_>>()).ok().unwrap();
+    let [case] =
+        <[Case; 1]>::try_from(scenes().into_iter().skip(12).take(1).collect::<Vec<_>>()).ok().unwrap();
     let once = segment(&case.picture, &case.inside, &case.outside);
     assert_eq!(once, segment(&case.picture, &case.inside, &case.outside));
     assert!(once.covered() > 0.05);

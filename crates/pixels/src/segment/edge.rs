@@ -32,12 +32,13 @@ pub(super) fn settle(plane: &Plane, rough: &[bool], reach: usize) -> Vec<bool> {
     // A thing too thin to have certain pixels keeps what it had.
     keep_thin(&mut label, rough, width, height);
     let mut buckets: Vec<Vec<(usize, bool)>> = vec![Vec::new(); STEPS];
-    let push = |buckets: &mut Vec<Vec<(usize, bool)>>, label: &[Option<bool>], at: usize, inside, least: usize| {
-        for near in around(at, width, height).filter(|near| label[*near].is_none()) {
-            let step = (contrast(plane, near) as usize).clamp(least, STEPS - 1);
-            buckets[step].push((near, inside));
-        }
-    };
+    let push =
+        |buckets: &mut Vec<Vec<(usize, bool)>>, label: &[Option<bool>], at: usize, inside, least: usize| {
+            for near in around(at, width, height).filter(|near| label[*near].is_none()) {
+                let step = (contrast(plane, near) as usize).clamp(least, STEPS - 1);
+                buckets[step].push((near, inside));
+            }
+        };
     for at in 0..width * height {
         if let Some(inside) = label[at] {
             push(&mut buckets, &label, at, inside, 0);
