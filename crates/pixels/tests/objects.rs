@@ -2,10 +2,11 @@
 //! known, and photographs of `golden_v1` as darktable shows them, with outlines drawn by hand.
 
 #![allow(missing_docs)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-use pixels::Picture;
-use pixels::outline::{Outline, Ring};
-use pixels::segment::segment;
+use chemigram_pixels::Picture;
+use chemigram_pixels::outline::{Outline, Ring};
+use chemigram_pixels::segment::segment;
 
 type Point = [f64; 2];
 
@@ -102,8 +103,6 @@ fn disc(x: f64, y: f64) -> bool {
 #[rustfmt::skip]
 fn scenes() -> Vec<Case> {
     let s = (720, 480);
-    let grey = |l: f64| [l, l, l];
-    let _ = grey;
     vec![
         scene("disc on grey", s, disc, (|_, _| [190., 60., 50.], |_, _| [120., 120., 125.]), 4., [&[[0.5, 0.5]], &[]]),
         scene("disc at 1024", (1024, 683), disc, (|_, _| [60., 90., 170.], |_, y| [90. + 80. * y, 130., 90.]), 8., [&[[0.5, 0.5]], &[]]),
