@@ -14,6 +14,9 @@ use darktable::layout::Layouts;
 use darktable::state::{EditState, Module, Params, Value};
 use darktable::{order, params, xmp};
 use engine::vocabulary::{ApplyRequest, Filter, MaskSpec, PhotoFacts, Vocabulary};
+use pixels::Picture;
+use pixels::outline::Outline;
+use pixels::segment::segment;
 
 const VERSION: &str = "4.2.1";
 const INSTANCES: usize = 40;
@@ -109,5 +112,27 @@ fn main() {
     println!("hashing the state         {hash:.2?}");
     println!("these three               {:.2?}", encode + decode + hash);
     println!("one more move on it       {apply:.2?}");
+    println!("finding a thing           {:.2?} at 1024 px", found());
     println!("reading the vocabulary    {first:.2?} the first time, {listed} moves listed");
+}
+
+/// The time in which a thing and its outline are found in a noisy picture.
+fn found() -> Duration {
+    let (width, height) = (1024_u32, 683_u32);
+    let colour = |at: u32| {
+        let (x, y) = (at % width, at / width);
+        let noise = (at.wrapping_mul(0x9e37_79b1) >> 28) as u8;
+        match (f64::from(x) - 512.0).hypot(f64::from(y) - 340.0) < 200.0 + f64::from(x % 90) {
+            true => [170 + noise, 90 + noise, 60 + noise],
+            false => [60 + noise, 100 + (x / 16) as u8 + noise, 90 + noise],
+        }
+    };
+    let picture = Picture { width, height, rgb: (0..width * height).flat_map(colour).collect() };
+    let started = Instant::now();
+    let rounds = 10;
+    for _ in 0..rounds {
+        let region = segment(&picture, &[[0.5, 0.5]], &[[0.1, 0.1]]);
+        black_box(Outline::of(&region, 0.0, 160, 0.0005));
+    }
+    started.elapsed() / rounds
 }

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::photos::{self, refuse_existing, write_new};
 use super::places;
 use super::setup::{App, interactive_deadline, optional_text};
-use super::signals;
+use super::{signals, sought};
 use crate::launch;
 use base::error::ErrorCode;
 use base::ids::PhotoId;
@@ -38,8 +38,10 @@ pub fn apply(
 ) -> Result<(), Failure> {
     let mask = optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let values = values.iter().cloned().collect();
-    let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
+    let raw = app.photo(photo)?.raw();
     places::placed(app, photo, "apply", label, None, |standing, state, with| {
+        let mask = mask.map(|mask| sought::find(app, &raw, state, with.facts, mask)).transpose()?;
+        let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
         Ok(standing.apply(&request, state, with)?)
     })
 }
@@ -88,6 +90,7 @@ pub fn render(
     let facts = workspace.facts(&commit)?;
     let beside = look.beside.map(|at| workspace.state_of(&workspace.resolve(at)?)).transpose()?;
     let raw = workspace.raw();
+    let mask = mask.map(|mask| sought::find(app, &raw, &state, &facts, mask)).transpose()?;
     let quality = match look.quality {
         Care::Preview => Quality::Preview,
         Care::Judge => Quality::Judge,

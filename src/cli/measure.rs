@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::args::point;
+use super::sought;
 use super::edit::{MEASURED_EDGE, mask_spec};
 use super::failure::Failure;
 use super::setup::{App, interactive_deadline, text};
@@ -43,6 +44,8 @@ pub fn measure(app: &App, args: &MeasureArgs) -> Result<(), Failure> {
     let (state, facts) = (workspace.state_of(&commit)?, workspace.facts(&commit)?);
     let baseline = workspace.state_of(workspace.baseline())?;
     let (vocabulary, layouts) = (app.vocabulary()?, app.layouts());
+    let found = |mask| sought::find(app, &workspace.raw(), &state, &facts, mask);
+    let masks = masks.into_iter().map(found).collect::<Result<Vec<_>, _>>()?;
     let plan = Plan::new((&masks, &args.points), (&state, &baseline), &vocabulary, &facts, &layouts)?;
     let (renderer, raw) = (app.steady_renderer()?, workspace.raw());
     let look = |state| {

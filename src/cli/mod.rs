@@ -33,6 +33,7 @@ mod protocol;
 mod run;
 mod setup;
 mod signals;
+mod sought;
 mod stores;
 mod try_moves;
 

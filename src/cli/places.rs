@@ -10,6 +10,7 @@ use super::edit::{MEASURED_EDGE, mask_spec};
 use super::failure::Failure;
 use super::history::current_branch;
 use super::setup::{App, interactive_deadline, text};
+use super::sought;
 use crate::tools;
 use base::error::Fault;
 use base::ids::{Hash, PhotoId};
@@ -186,10 +187,12 @@ pub struct ReplaceMaskArgs {
 /// Applies a batch.
 pub fn apply_regions(app: &App, args: &RegionsArgs) -> Result<(), Failure> {
     let regions = regions(&text(&args.regions)?)?;
-    let request = RegionsRequest { move_name: args.name.as_deref(), regions: &regions };
     let vocabulary = app.vocabulary()?;
     let version = app.darktable()?.version().to_owned();
+    let raw = app.photo(&args.photo)?.raw();
     edit(app, &args.photo, "apply-regions", args.label.as_deref(), None, |state, facts| {
+        let regions = sought::find_regions(app, &raw, state, facts, &regions)?;
+        let request = RegionsRequest { move_name: args.name.as_deref(), regions: &regions };
         let applied = vocabulary.apply_regions(&request, state, facts, &app.layouts(), &version)?;
         let operation = Operation::of_regions(&request, &applied, &vocabulary);
         Ok((applied.state, operation))
@@ -233,7 +236,9 @@ pub fn spot(app: &App, args: &SpotArgs) -> Result<(), Failure> {
 /// Gives a placed move another mask.
 pub fn replace_mask(app: &App, args: &ReplaceMaskArgs) -> Result<(), Failure> {
     let mask = mask_spec(&text(&args.mask)?)?;
+    let raw = app.photo(&args.photo)?.raw();
     placed(app, &args.photo, "replace-mask", args.label.as_deref(), None, |standing, state, with| {
+        let mask = sought::find(app, &raw, state, with.facts, mask)?;
         Ok(standing.replace_mask(&args.id, &mask, state, with)?)
     })
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::args::setting;
+use super::sought;
 use super::edit::{MEASURED_EDGE, encode, format_of, mask_spec};
 use super::failure::Failure;
 use super::photos::{refuse_existing, write_new};
@@ -63,6 +64,7 @@ pub fn try_moves(app: &App, args: &TryArgs) -> Result<(), Failure> {
     let workspace = app.photo(&args.photo)?;
     let commit = workspace.resolve(&args.at)?;
     let (state, facts) = (workspace.state_of(&commit)?, workspace.facts(&commit)?);
+    let mask = mask.map(|mask| sought::find(app, &workspace.raw(), &state, &facts, mask)).transpose()?;
     let renderer = app.steady_renderer()?;
     let others = args.set.iter().cloned().collect();
     let asked = Asked {

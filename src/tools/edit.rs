@@ -21,10 +21,11 @@ fn ref_name(field: &str, name: &str) -> Result<RefName, Fault> {
 pub fn apply_primitive(context: &mut ToolContext<'_>, args: args::ApplyPrimitive) -> Result<Answer, Fault> {
     let branch = context.branch()?;
     let place = context.place(None)?;
+    let mask = args.mask.as_ref().map(|mask| context.find_mask(mask, &place.state)).transpose()?;
     let request = ApplyRequest {
         move_name: &args.primitive_name,
         values: &args.parameter_values,
-        mask: args.mask.as_ref(),
+        mask: mask.as_deref(),
     };
     let standing = context.standing(&place.commit)?;
     let (state, operation) = standing
@@ -99,8 +100,9 @@ pub fn tag(context: &mut ToolContext<'_>, args: args::Tag) -> Result<Answer, Fau
 pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegion) -> Result<Answer, Fault> {
     let branch = context.branch()?;
     let place = context.place(None)?;
+    let regions = context.find_regions(&args.regions, &place.state)?;
     let engine = context.engine;
-    let request = RegionsRequest { move_name: args.primitive_name.as_deref(), regions: &args.regions };
+    let request = RegionsRequest { move_name: args.primitive_name.as_deref(), regions: &regions };
     let version = engine.darktable_version();
     let applied = engine
         .vocabulary

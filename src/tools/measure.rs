@@ -5,6 +5,8 @@
 //! are drawn on the edited picture, and nothing is compared.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::json;
 
@@ -48,10 +50,12 @@ fn masks(_: &mut SchemaGenerator) -> Schema {
 pub fn measure(context: &mut ToolContext<'_>, args: Measure) -> Result<Answer, Fault> {
     let place = context.place(args.r#ref.as_deref())?;
     let baseline = context.place(Some("baseline"))?;
+    let found = |mask| context.find_mask(mask, &place.state).map(Cow::into_owned);
+    let masks = args.masks.iter().map(found).collect::<Result<Vec<_>, _>>()?;
     let engine = context.engine;
     let states = (&place.state, &baseline.state);
     let plan =
-        Plan::new((&args.masks, &args.points), states, &engine.vocabulary, &engine.facts, &engine.layouts)?;
+        Plan::new((&masks, &args.points), states, &engine.vocabulary, &engine.facts, &engine.layouts)?;
     let edge = context.view.start.preview_edge;
     let rendered = context.render_all(&plan.states(), edge, Quality::Preview)?;
     let pictures: Vec<&Picture> = rendered.iter().map(|rendered| &*rendered.picture).collect();

@@ -21,6 +21,7 @@ mod pictures;
 mod placed;
 mod reply;
 mod show;
+mod sought;
 pub(crate) mod strengths;
 
 use serde_json::Value;

@@ -10,10 +10,11 @@ use engine::photo::{AppliedMove, MoveId, Operation, Standing};
 pub fn replace_mask(context: &mut ToolContext<'_>, args: args::ReplaceMask) -> Result<Answer, Fault> {
     let branch = context.branch()?;
     let place = context.place(None)?;
+    let mask = context.find_mask(&args.mask, &place.state)?;
     let standing = context.standing(&place.commit)?;
     let with = context.engine.layer_context();
     let (state, operation) =
-        standing.replace_mask(&args.instance, &args.mask, &place.state, with).map_err(|e| Fault::from(&e))?;
+        standing.replace_mask(&args.instance, &mask, &place.state, with).map_err(|e| Fault::from(&e))?;
     let made = operation.clone();
     let mut answer = edit::commit(context, &branch, &state, operation, args.label.as_deref())?;
     say_made(context, &mut answer, &made, &standing)?;

@@ -273,17 +273,21 @@ fn other_size() -> Fault {
 
 /// The edits that show a mask at a place, and the mask in words.
 fn probe_of(
-    context: &ToolContext<'_>,
+    context: &mut ToolContext<'_>,
     place: &ResolvedRef,
     mask: &ShowMask,
     mask_for: Option<&str>,
 ) -> Result<(MaskProbe, String), Fault> {
+    let found = match mask {
+        ShowMask::Mask(mask) => Some(context.find_mask(mask, &place.state)?),
+        ShowMask::Move(_) => None,
+    };
     let engine = context.engine;
     let (vocabulary, facts, layouts) = (&engine.vocabulary, &engine.facts, &engine.layouts);
     let state = &place.state;
     let (name, mask) = match mask {
         ShowMask::Move(name) => (name, None),
-        ShowMask::Mask(mask) => (&String::new(), Some(mask)),
+        ShowMask::Mask(_) => (&String::new(), found.as_deref()),
     };
     let probe = match (mask, name.rsplit_once('#')) {
         (Some(mask), _) => {

@@ -66,14 +66,15 @@ pub fn try_strengths(context: &mut ToolContext<'_>, args: TryStrengths) -> Resul
             return Err(input("alternatives", "give primitive_name with values, or alternatives, not both"));
         }
     };
+    let place = context.place(None)?;
+    let mask = args.mask.as_ref().map(|mask| context.find_mask(mask, &place.state)).transpose()?;
     let asked = Asked {
         names: &names,
         parameter: args.parameter.as_deref(),
         values: &args.values,
         others: &args.parameter_values,
-        mask: args.mask.as_ref(),
+        mask: mask.as_deref(),
     };
-    let place = context.place(None)?;
     let engine = context.engine;
     let version = engine.darktable_version();
     let mut trials =

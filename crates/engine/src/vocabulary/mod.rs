@@ -55,7 +55,9 @@ pub use lens::Shot;
 pub use list::{Filter, ListedMove, ListedParameter};
 pub use load::Vocabulary;
 pub use looks::{AppliedLook, Look, STRENGTH};
-pub use mask::{ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, ShownMask};
+pub use mask::{
+    ListedMask, MaskProbe, MaskSpec, NamedMask, NamedMasks, OBJECT_EDGE, ObjectSpec, ShownMask, sought_in,
+};
 pub use moves::{Fixed, ModuleRules, Move, Parameter};
 pub use propagate::{Edits, Extra, PhotoEdit, PropagateError, Selection};
 pub use regions::{

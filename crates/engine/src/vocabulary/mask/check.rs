@@ -91,6 +91,12 @@ impl MaskSpec {
             let mask = named.get(name)?.spec.part(named, depth + 1, parts)?;
             nodes.push(mask);
         }
+        if self.object.is_some() || self.similar_to.is_some() {
+            let found = self.found.as_deref().ok_or_else(|| {
+                wrong("`object` and `similar_to` are found in a photo's picture, and cannot be used here")
+            })?;
+            nodes.push(found.part(named, depth + 1, parts)?);
+        }
         if let Some(kind) = self.range {
             *parts += 1;
             nodes.push(whole(Node::Range(self.range(kind)?)));
@@ -158,13 +164,24 @@ impl MaskSpec {
                 return Err(wrong(format!("a {name} needs `{missing}`, as in {}", form.example)));
             }
         }
-        let common: &[&str] =
-            &["shape", "range", "named", "union", "intersection", "difference", "invert", "opacity"];
+        let common: &[&str] = &[
+            "shape",
+            "range",
+            "object",
+            "named",
+            "union",
+            "intersection",
+            "difference",
+            "invert",
+            "opacity",
+        ];
         for key in given.keys().map(String::as_str) {
             let known = common.contains(&key)
                 || forms.iter().any(|(_, form)| form.needed.contains(&key) || form.optional.contains(&key));
             match (key, forms.as_slice()) {
                 _ if known => {}
+                ("similar_to" | "tolerance" | "found", _)
+                    if self.object.is_some() || self.similar_to.is_some() => {}
                 ("refine" | "blur", _) if depth == 0 => {}
                 ("refine" | "blur", _) => {
                     return Err(wrong(format!("`{key}` is of the whole mask: put it outside of the lists")));
@@ -286,7 +303,7 @@ impl MaskSpec {
                 }
             }
             (ShapeKind::Path, _) => Drawn::Polygon {
-                corners: points("points", self.points.as_deref().unwrap_or_default(), 3, 64)?,
+                corners: points("points", self.points.as_deref().unwrap_or_default(), 3, 256)?,
                 feather: feather(0.05)?,
             },
             (ShapeKind::Brush, _) => return self.brush(points),

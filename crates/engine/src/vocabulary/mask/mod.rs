@@ -2,13 +2,14 @@
 //!
 //! [`spec`](MaskSpec) is the written mask, `check` checks its ranges, `combine` turns it into what one module
 //! instance can do, `shapes`, `ellipse` and `frame` bring what is drawn to the raw frame, through a `projection` that `tilt` has a part in, `ranges` and `tone` bring tones
-//! and colours to a module's channels, `named` are the masks of the vocabulary, `shown` makes one visible. `docs/masks.md` is the manual.
+//! and colours to a module's channels, `object` finds things in a picture, `named` are the masks of the vocabulary, `shown` makes one visible. `docs/masks.md` is the manual.
 
 mod check;
 mod combine;
 mod ellipse;
 mod frame;
 mod named;
+mod object;
 mod projection;
 mod ranges;
 mod shapes;
@@ -20,6 +21,7 @@ mod tone;
 pub(crate) use ellipse::Ellipse;
 pub(crate) use frame::Frame;
 pub use named::{ListedMask, NamedMask, NamedMasks};
+pub use object::{OBJECT_EDGE, ObjectSpec, sought_in};
 pub(crate) use projection::Projection;
 pub(crate) use shapes::Drawn;
 pub use shown::{MaskProbe, ShownMask};

@@ -10,6 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::vocabulary::mask::object::ObjectSpec;
+
 /// A mask: where a move acts. `docs/masks.md` shows every form.
 ///
 /// Points are `[x, y]` in 0…1 of the displayed picture, from its upper left corner; angles are degrees, clockwise.
@@ -22,6 +24,18 @@ pub struct MaskSpec {
     /// A range of tones or colours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<RangeKind>,
+    /// A thing in the picture, by a few points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectSpec>,
+    /// Colours like the one at this point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub similar_to: Option<[f64; 2]>,
+    /// How far a similar colour may be from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
+    /// What was found in the picture for `object` and `similar_to`: written by chemigram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<Box<MaskSpec>>,
     /// A mask of the vocabulary, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
@@ -178,6 +192,8 @@ impl MaskSpec {
         let lists = [(&self.union, " or "), (&self.intersection, " and "), (&self.difference, " without ")];
         let mut parts: Vec<String> = Vec::new();
         parts.extend(self.range.map(|range| self.range_words(range)));
+        parts.extend(self.object.as_ref().map(ObjectSpec::words));
+        parts.extend(self.similar_to.map(|[x, y]| format!("colours as at {x:.2}, {y:.2}")));
         parts.extend(self.named.clone());
         parts.extend(lists.iter().filter_map(|(masks, word)| Some(list(masks.as_deref()?, word))));
         parts.extend(self.shape.map(|shape| self.shape_words(shape)));
@@ -275,6 +291,12 @@ impl JsonSchema for MaskSpec {
                     "enum": ["luminance", "chroma", "hue"],
                     "description": "With from, to, softness: luminance is L*, 0..100; chroma 0 grey..100 vivid; hue in degrees, 0 red, 60 yellow, 120 green, 240 blue, may wrap: from 340 to 20."
                 },
+                "object": {
+                    "type": "object",
+                    "description": "A thing found in the picture: {\"inside\":[[x,y]…] one on each differing part, \"outside\":[[x,y]…] on what is beside it, \"grow\": share of the shorter side, \"feather\"}"
+                },
+                "similar_to": place("Colours like the one at this point"),
+                "tolerance": { "type": "number", "description": "Of similar_to: 1..40, usually 10" },
                 "named": { "type": "string", "description": "A named mask of list_vocabulary" },
                 "union": { "type": "array", "items": { "type": "object" }, "description": "Masks like this one: where any is" },
                 "intersection": { "type": "array", "items": { "type": "object" }, "description": "Where all are" },
@@ -345,14 +367,15 @@ mod tests {
         // An unknown key makes serde list those that it knows.
         let error = serde_json::from_str::<MaskSpec>(r#"{"":0}"#).unwrap_err().to_string();
         let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
-        assert_eq!(known.len(), keys.len(), "{error}");
+        // `found` is for chemigram to write.
+        assert_eq!(known.len(), keys.len() + 1, "{error}");
         assert!(keys.iter().all(|key| known.contains(&key.as_str())), "{keys:?}");
     }
 
     #[test]
     fn the_schema_is_short_since_it_goes_with_every_request() {
         let length = MaskSpec::json_schema(&mut SchemaGenerator::default()).to_value().to_string().len();
-        assert!(length < 3100, "{length}");
+        assert!(length < 3650, "{length}");
     }
 
     #[test]
