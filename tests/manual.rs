@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::clock::ManualClock;
-use chemigram::provider::Provider as _;
 use chemigram::provider::manual::Manual;
 use chemigram::session::driver::{Session, Unwatched};
 use chemigram::session::start::{self, Resume, Setup};
