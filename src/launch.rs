@@ -10,7 +10,7 @@ use crate::budget::Budget;
 use crate::prompts::Store;
 use crate::protocol::schema::Trust;
 use crate::protocol::store;
-use crate::provider::{Choice, Provider, Registry, connect};
+use crate::provider::{self, Choice, Provider, Registry, connect};
 use crate::session::SessionError;
 use crate::session::driver::{Host, Session};
 use crate::session::listing;
@@ -132,7 +132,11 @@ pub struct Launch {
 impl Launcher {
     /// Connects a provider.
     pub fn connect(&self, choice: &Choice) -> Result<Arc<dyn Provider>, Fault> {
-        connect(&self.registry, choice).map_err(|e| Fault::from(&e))
+        let provider = connect(&self.registry, choice).map_err(|e| Fault::from(&e))?;
+        if let Some(notice) = provider.notice() {
+            (self.remark)(&notice);
+        }
+        Ok(provider)
     }
 
     /// Connects a referee: `offline`, or `PROVIDER[:MODEL]`; nobody where none is named.
@@ -294,6 +298,7 @@ pub(crate) fn choice(provider: Option<String>, model: Option<String>, seed: u64)
     let named = provider.is_some();
     match provider.or_else(|| env("CHEMIGRAM_PROVIDER")) {
         Some(provider) => {
+            let (provider, model) = provider::named(provider, model);
             let model = model.or_else(|| (!named).then(|| env("CHEMIGRAM_MODEL")).flatten());
             Choice { provider, model, base_url: env(BASE_URL_ENV), seed }
         }

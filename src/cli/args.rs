@@ -540,7 +540,7 @@ pub enum ProviderVerb {
     Check {
         /// The provider
         name: String,
-        /// The model; for `script`, a file
+        /// The model; for `script`, a file, for `manual`, a folder
         #[arg(long)]
         model: Option<String>,
     },

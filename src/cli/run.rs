@@ -158,10 +158,10 @@ pub struct RunOptions {
 /// Which provider and model.
 #[derive(Args, Clone, Debug)]
 pub struct ChoiceArgs {
-    /// The provider of the model; `explorer` needs no key [default: explorer]
-    #[arg(long, value_name = "NAME")]
+    /// The provider of the model; `explorer` needs no key, `manual:DIR` asks you through files in a folder [default: explorer]
+    #[arg(long, value_name = "NAME[:MODEL]")]
     pub provider: Option<String>,
-    /// The provider's model; for `script`, a file
+    /// The provider's model; for `script`, a file, for `manual`, a folder
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
 }

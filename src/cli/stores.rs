@@ -11,7 +11,7 @@ use super::made;
 use super::setup::App;
 use crate::launch::{BASE_URL_ENV, Runner, env, read_text};
 use crate::provider::profile::{Profile, SetupError};
-use crate::provider::{Choice, connect};
+use crate::provider::{Choice, connect, named};
 use crate::review::line;
 use crate::session::check::check;
 use base::assets::Origin;
@@ -159,10 +159,13 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
             app.output.result(&result, || provider_text(profile, ready))?;
         }
         ProviderVerb::Check { name, model } => {
-            let (provider, model) = (name.clone(), model.clone());
+            let (provider, model) = named(name.clone(), model.clone());
             let choice = Choice { provider, model, base_url: env(BASE_URL_ENV), seed: 0 };
             let provider = connect(&registry, &choice)?;
             let info = provider.info().clone();
+            if let Some(notice) = provider.notice() {
+                app.output.remark(&line(&notice));
+            }
             app.output.remark(&format!("calling {} ({}) once", line(&info.provider), line(&info.model)));
             let report = Runner::new()?.block_on(check(provider.as_ref(), &app.redactor))?;
             if let Some(fault) = report.fault {

@@ -174,11 +174,14 @@ impl Resolver<'_> {
         Some(session)
     }
 
-    /// The model as named; of `script` the file, relative to the plan's folder.
+    /// The model as named; of `script` the file, of `manual` the folder, relative to the plan's folder.
     fn model(&self, wanted: &Wanted) -> Option<String> {
         let model = wanted.value("model")?;
-        let script = wanted.value("provider").is_some_and(|provider| provider == "script");
-        Some(self.file(&model).filter(|_| script).unwrap_or(model))
+        match wanted.value("provider").as_deref() {
+            Some("script") => Some(self.file(&model).unwrap_or(model)),
+            Some("manual") => Some(self.folder.join(model).to_string_lossy().into_owned()),
+            _ => Some(model),
+        }
     }
 
     /// The path of a file, relative to the plan's folder, if there is one.

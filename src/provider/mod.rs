@@ -6,6 +6,7 @@ pub mod explorer;
 mod fenced;
 mod json;
 mod key;
+pub mod manual;
 pub mod openai_chat;
 pub mod profile;
 mod registry;
@@ -14,7 +15,7 @@ pub mod script;
 pub mod sse;
 pub mod wire;
 
-pub use registry::{Choice, Registry, connect};
+pub use registry::{Choice, Registry, connect, named};
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -59,6 +60,8 @@ pub struct ModelRequest<'a> {
     pub seed: Option<u64>,
     /// Bytes of the pictures.
     pub blobs: &'a dyn Blobs,
+    /// How long the reply is waited for, where that is known.
+    pub time_left: Option<Duration>,
     /// Called with each sign of life (total tokens or characters so far), for progress.
     pub on_progress: &'a (dyn Fn(usize) + Send + Sync),
 }
@@ -161,6 +164,11 @@ pub type Attempt<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ProviderFa
 pub trait Provider: Send + Sync {
     /// Facts about the model.
     fn info(&self) -> &ModelInfo;
+
+    /// What a person has to know, or to do, for it to answer.
+    fn notice(&self) -> Option<String> {
+        None
+    }
 
     /// Makes one attempt, which uses up the permit.
     fn attempt<'a>(&'a self, permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a>;

@@ -26,7 +26,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// The largest body that is read. A reply is text, and has at most a few thousand tokens; a stream needs some
 /// hundred bytes for each.
-const BODY: usize = 4 << 20;
+pub(super) const BODY: usize = 4 << 20;
 
 /// Statuses of a gateway that waited in vain: the model behind it may have worked all the same.
 const GAVE_UP: [u16; 2] = [504, 524];

@@ -95,6 +95,14 @@ pub enum SetupError {
         /// Where and why.
         cause: String,
     },
+    /// The folder of requests and replies is missing from the choice, or is something else.
+    #[error("provider `{provider}` needs a folder{cause}")]
+    Folder {
+        /// The provider.
+        provider: String,
+        /// `, and PATH is not one`, or nothing.
+        cause: String,
+    },
     /// A key for another machine, and no encryption on the way.
     #[error("provider `{provider}`: the key would go to {host} over plain http, where others can read it")]
     Insecure {
@@ -123,6 +131,7 @@ impl Coded for SetupError {
             | Self::BadProfile { .. }
             | Self::BadUrl { .. }
             | Self::Insecure { .. }
+            | Self::Folder { .. }
             | Self::Script { .. } => ErrorCode::InvalidInput,
             Self::MissingKey { .. } | Self::BadKey { .. } | Self::KeyCommand { .. } | Self::Client { .. } => {
                 ErrorCode::ProviderError
@@ -137,6 +146,7 @@ impl Coded for SetupError {
                 "choose one of: {}; or add the model to your own copy of the provider's file",
                 known.join(", ")
             )),
+            Self::Folder { .. } => Some("name one, as in `--provider manual:DIR`".to_owned()),
             Self::NoModel { .. } => Some("add --model NAME".to_owned()),
             Self::MissingKey { env, .. } => {
                 Some(format!("set {env}, or use --provider explorer, which needs no key"))
@@ -167,6 +177,8 @@ pub enum Dialect {
     Explorer,
     /// Replies from a file; the model is the file's path.
     Script,
+    /// Requests and replies as files; the model is their folder.
+    Manual,
     /// OpenAI Chat Completions and what imitates it.
     OpenaiChat,
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::explorer::Explorer;
+use super::manual::Manual;
 use super::openai_chat::{OpenAiChat, is_loopback};
 use super::profile::{Dialect, Profile, SetupError};
 use super::script::Script;
@@ -31,12 +32,20 @@ struct Entry {
     profile: Result<Profile, SetupError>,
 }
 
+/// A provider as it is named, `PROVIDER[:MODEL]`, and its model; the one that was named apart comes first.
+pub fn named(provider: String, model: Option<String>) -> (String, Option<String>) {
+    match provider.split_once(':') {
+        Some((name, own)) if !own.is_empty() => (name.to_owned(), model.or_else(|| Some(own.to_owned()))),
+        _ => (provider, model),
+    }
+}
+
 /// Which provider and model a person wants.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// The provider's name.
     pub provider: String,
-    /// The model; else the provider's default. For `script` the path of its file.
+    /// The model; else the provider's default. For `script` the path of its file, for `manual` of its folder.
     pub model: Option<String>,
     /// Another address than the file's. It is this provider's and no other's: the key goes there.
     pub base_url: Option<String>,
@@ -185,6 +194,13 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
                 .ok_or_else(|| SetupError::NoModel { provider: profile.name.clone() })?;
             Ok(Arc::new(Script::open(Path::new(path))?))
         }
+        Dialect::Manual => {
+            let folder = choice
+                .model
+                .as_deref()
+                .ok_or_else(|| SetupError::Folder { provider: profile.name.clone(), cause: String::new() })?;
+            Ok(Arc::new(Manual::new(&profile.name, Path::new(folder))?))
+        }
         Dialect::OpenaiChat => {
             let info = registry.model_info(choice)?;
             let url = registry.base_url(profile, choice)?;
@@ -226,7 +242,7 @@ mod tests {
     fn every_embedded_file_is_sound_and_its_default_model_is_known() {
         let registry = registry(None, &[]);
         let names: Vec<&str> = registry.list().map(|(name, ..)| name).collect();
-        assert_eq!(names, ["explorer", "llamacpp", "ollama", "openai", "openrouter", "script"]);
+        assert_eq!(names, ["explorer", "llamacpp", "manual", "ollama", "openai", "openrouter", "script"]);
         for (name, origin, profile) in registry.list() {
             let profile = profile.unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(*origin, Origin::Embedded);
@@ -254,7 +270,7 @@ mod tests {
         let none = registry(None, &[]);
         let error = refusal(&none, &choice("opnai", None));
         assert_eq!(error.to_string(), "there is no provider `opnai`; did you mean `openai`?");
-        assert!(error.remedy().unwrap().contains("llamacpp, ollama"));
+        assert!(error.remedy().unwrap().contains("llamacpp, manual, ollama"));
         let error = refusal(&none, &choice("openai", None));
         assert_eq!(error.to_string(), "provider `openai` needs a key, and OPENAI_API_KEY is not set");
         assert!(error.remedy().unwrap().starts_with("set OPENAI_API_KEY"));

@@ -331,6 +331,7 @@ mod tests {
             session: "s1",
             seed: None,
             blobs: &NoBlobs,
+            time_left: None,
             on_progress: &|_| {},
         };
         script.attempt(crate::gate::permit(), &request).await

@@ -168,6 +168,7 @@ impl Prompted {
             session,
             seed,
             blobs,
+            time_left: None,
             on_progress,
         }
     }

@@ -116,6 +116,7 @@ pub async fn check(provider: &dyn Provider, redactor: &Redactor) -> Result<Check
         session: "check",
         seed: Some(1),
         blobs: &blobs,
+        time_left: Some(gate.deadline().remaining()),
         on_progress: &|_| {},
     };
     let deadline = gate.deadline();

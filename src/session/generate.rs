@@ -349,6 +349,7 @@ impl Writing<'_> {
             session,
             seed: Some(self.request.seed),
             blobs: &self.blobs,
+            time_left: None,
             on_progress: &|_| {},
         };
         let deadline = self.gate.deadline();

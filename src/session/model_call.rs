@@ -176,6 +176,7 @@ impl Session {
             session: self.state.start.session.as_str(),
             seed: Some(self.state.start.seed),
             blobs: &self.blobs,
+            time_left: Some(self.gate.deadline().remaining()),
             on_progress: &progress,
         };
         let (came, charge) = self.attempt(provider.as_ref(), (permit, &bound), &request).await?;

@@ -85,6 +85,7 @@ async fn ask(
         session: "s1",
         seed: Some(7),
         blobs,
+        time_left: None,
         on_progress: &|_| {},
     };
     provider.attempt(permit(), &request).await
@@ -462,6 +463,7 @@ async fn progress_is_told_while_the_reply_comes() {
         session: "s1",
         seed: None,
         blobs: &Pictures::default(),
+        time_left: None,
         on_progress: &|n| {
             most.fetch_max(n, Ordering::SeqCst);
         },

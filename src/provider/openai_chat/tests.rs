@@ -76,6 +76,7 @@ fn understood(pieces: &[&[u8]]) -> (Result<Option<String>, Classification>, Deco
         session: "s",
         seed: None,
         blobs: &NoBlobs,
+        time_left: None,
         on_progress: &|_| {},
     };
     let verdict = incoming.verdict();
