@@ -6,6 +6,9 @@
 
 #[path = "../tests/support/demo.rs"]
 mod demo;
+
+#[path = "../tests/support/kept.rs"]
+mod kept;
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -8,6 +8,9 @@ mod chroma;
 #[path = "../tests/support/demo.rs"]
 mod demo;
 
+#[path = "../tests/support/kept.rs"]
+mod kept;
+
 fn main() {
     let chart = chroma::Chart::new();
     for about in [false, true] {

@@ -18,6 +18,9 @@ mod contract;
 #[path = "../tests/support/demo.rs"]
 mod demo;
 
+#[path = "../tests/support/kept.rs"]
+mod kept;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

@@ -19,6 +19,9 @@
 #[path = "../tests/support/demo.rs"]
 mod demo;
 
+#[path = "../tests/support/kept.rs"]
+mod kept;
+
 use std::sync::Arc;
 
 use darktable::dng::demo_photo;

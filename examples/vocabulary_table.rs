@@ -14,6 +14,9 @@ mod contract;
 #[path = "../tests/support/demo.rs"]
 mod demo;
 
+#[path = "../tests/support/kept.rs"]
+mod kept;
+
 use std::fs;
 use std::path::Path;
 

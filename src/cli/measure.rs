@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::args::point;
-use super::sought;
 use super::edit::{MEASURED_EDGE, mask_spec};
 use super::failure::Failure;
 use super::setup::{App, interactive_deadline, text};
+use super::sought;
 use crate::tools::measure::{Place, Plan, number};
 use base::ids::PhotoId;
 use darktable::render::{ByHand, Picture, Quality, RenderRequest};

@@ -6,11 +6,11 @@ use clap::Args;
 use serde_json::json;
 
 use super::args::setting;
-use super::sought;
 use super::edit::{MEASURED_EDGE, encode, format_of, mask_spec};
 use super::failure::Failure;
 use super::photos::{refuse_existing, write_new};
 use super::setup::{App, interactive_deadline, optional_text};
+use super::sought;
 use crate::tools::strengths::{Asked, SHEET_EDGE, lines};
 use base::error::ErrorCode;
 use base::ids::PhotoId;

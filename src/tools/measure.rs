@@ -54,8 +54,7 @@ pub fn measure(context: &mut ToolContext<'_>, args: Measure) -> Result<Answer, F
     let masks = args.masks.iter().map(found).collect::<Result<Vec<_>, _>>()?;
     let engine = context.engine;
     let states = (&place.state, &baseline.state);
-    let plan =
-        Plan::new((&masks, &args.points), states, &engine.vocabulary, &engine.facts, &engine.layouts)?;
+    let plan = Plan::new((&masks, &args.points), states, &engine.vocabulary, &engine.facts, &engine.layouts)?;
     let edge = context.view.start.preview_edge;
     let rendered = context.render_all(&plan.states(), edge, Quality::Preview)?;
     let pictures: Vec<&Picture> = rendered.iter().map(|rendered| &*rendered.picture).collect();

@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
+use crate::demo::photos::{aberrated, photo};
 use crate::frames::{Home, LONG, OWN, SHORT, Step, difference};
-use crate::photos::{aberrated, photo};
 use base::error::ErrorCode;
 use darktable::dng::{Camera, DngOptions, demo_photo, write_dng};
 use darktable::render::Picture;

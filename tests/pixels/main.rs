@@ -17,14 +17,15 @@ mod contract;
 mod demo;
 #[path = "../support/frames.rs"]
 mod frames;
+#[path = "../support/kept.rs"]
+mod kept;
 #[path = "../support/photo_files.rs"]
 mod photo_files;
-#[path = "../support/photos.rs"]
-mod photos;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod any_photograph;
+mod closer_look;
 mod demo_raw;
 mod export;
 mod formats;
@@ -36,12 +37,14 @@ mod looks;
 mod luts;
 mod marks;
 mod masks;
+mod measuring;
 mod orientations;
 mod preload;
 mod proxy;
 mod regions;
 mod render;
 mod rendering;
+mod show_mask;
 mod vocabulary;
 mod warps;
 mod worker;

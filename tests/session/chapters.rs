@@ -122,7 +122,9 @@ fn check_growth(seen: &[Sent]) -> usize {
         let grew = after.messages.starts_with(&before.messages);
         if !grew {
             anew += 1;
-            assert!(matches!(&after.messages[..], [Message::User { text, .. }] if text.contains("What has happened")));
+            assert!(
+                matches!(&after.messages[..], [Message::User { text, .. }] if text.contains("What has happened"))
+            );
         }
         assert_eq!(before.tools, after.tools);
     }
@@ -150,7 +152,8 @@ fn two_hundred_calls_in_a_small_context_end_well_over_several_chapters() {
     assert_eq!(check_growth(&model.seen.lock().unwrap()), found.len());
     // What a model needs to go on: the plan, the branch with its moves, where it is.
     let (_, text) = found.last().unwrap();
-    for part in ["lift the shadows", "confirmed `tone`", "`branch_b_tone` at ", "shadows_lift", "You are on"] {
+    for part in ["lift the shadows", "confirmed `tone`", "`branch_b_tone` at ", "shadows_lift", "You are on"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
 

@@ -13,6 +13,8 @@ mod chat_stub;
 mod demo;
 #[path = "../support/home.rs"]
 mod home;
+#[path = "../support/kept.rs"]
+mod kept;
 #[path = "../common/permits.rs"]
 mod permits;
 #[path = "../common/pictures.rs"]
@@ -26,6 +28,7 @@ mod course;
 mod explorer;
 mod golden_metrics;
 mod golden_set;
+mod manual;
 mod money;
 mod photo_recovery;
 mod protocol;
@@ -36,3 +39,4 @@ mod refusals;
 mod replay;
 mod session_wire;
 mod steered;
+mod tokens;

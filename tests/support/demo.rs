@@ -29,12 +29,10 @@ use darktable::xmp;
 use engine::photo::Operation;
 use engine::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
 
-#[path = "kept.rs"]
-mod kept;
 #[path = "photos.rs"]
 pub mod photos;
 
-use kept::Kept;
+use super::kept::Kept;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
 pub const LONG_EDGE: u32 = 600;

@@ -29,10 +29,7 @@ use engine::photo::{Library, Workspace};
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, Vocabulary};
 use pixels::metrics::difference::distances;
 
-#[path = "kept.rs"]
-mod kept;
-
-use kept::Kept;
+use super::kept::Kept;
 
 /// The sides of the scenes.
 pub const LONG: u32 = 1200;

@@ -556,7 +556,7 @@ async fn an_attempt_is_free_and_says_who_answered() {
         session: "s",
         seed: Option::None,
         blobs: &None,
-        time_left: None,
+        time_left: Option::None,
         on_progress: &|_| {},
     };
     let reply = explorer.attempt(crate::gate::permit(), &request).await.unwrap();

@@ -265,7 +265,8 @@ mod tests {
         assert!(blown.contains("clipped highlights") && blown.contains("very large"), "{blown}");
         let crushed = check(&[], &scene(), &curve(|x| x - 0.3)).warnings.join("; ");
         assert!(crushed.contains("clipped shadows"), "{crushed}");
-        let grey = check(&[], &map(&scene(), |[r, g, b]| [r, 0.2 * g, 0.1 * b]), &saturated(0.0));
+        let reddened = map(&scene(), |[r, g, b]| [f64::from(r), 0.2 * f64::from(g), 0.1 * f64::from(b)]);
+        let grey = check(&[], &reddened, &saturated(0.0));
         assert!(!grey.warnings.iter().any(|warning| warning.contains("very large")), "{grey:?}");
         let noisy = check(&[], &blurred(), &scene()).warnings.join("; ");
         assert!(noisy.contains("noise"), "{noisy}");

@@ -1,10 +1,10 @@
 //! What a model has to read, in tokens of a real tokenizer, pictures left out.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use std::sync::{Arc, LazyLock, Mutex};
 
+use crate::support::{Studio, confirm, reply, request, results};
 use base::ids::Hash;
 use chemigram::conversation::Message;
 use chemigram::gate::{ModelCall, Permit};
@@ -14,7 +14,6 @@ use chemigram::session::start;
 use chemigram::tools;
 use chemigram::transcript::{Line, Outcome};
 use serde_json::{Value, json};
-use support::{Studio, confirm, reply, request, results};
 use tiktoken_rs::CoreBPE;
 
 static TOKENIZER: LazyLock<CoreBPE> = LazyLock::new(|| tiktoken_rs::o200k_base().unwrap());

@@ -1,21 +1,20 @@
 //! A person is the model: a session asks through files, on a real raw through real darktable.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
-mod support;
-
+use crate::support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::{Studio, request};
 use base::clock::ManualClock;
 use chemigram::provider::manual::Manual;
 use chemigram::session::driver::{Session, Unwatched};
 use chemigram::session::start::{self, Resume, Setup};
 use chemigram::transcript::{Event, FaultClass, Outcome};
 use serde_json::{Value, json};
-use support::{Studio, request};
 
 const BUDGET: &str = "time=20m,iterations=30,branches=1";
 

@@ -1,12 +1,9 @@
 //! `render --crop`, `--beside` and `--difference`, held against whole renders by the real darktable.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "support/frames.rs"]
-mod frames;
-
+use crate::frames::{Home, stored};
 use darktable::dng::{self, DngOptions, write_dng};
 use darktable::render::Picture;
-use frames::{Home, stored};
 use pixels::metrics::difference::{Difference, distances};
 use pixels::overlay::{Part, with_scale};
 

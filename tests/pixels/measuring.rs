@@ -6,10 +6,10 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod support;
-
+use crate::support;
 use std::sync::Arc;
 
+use crate::support::{EDGE, Studio, confirm, reply, request, results};
 use base::clock::Deadline;
 use base::error::ErrorCode;
 use chemigram::transcript::{Event, Line};
@@ -19,7 +19,6 @@ use darktable::worker::Worker;
 use darktable::xmp;
 use pixels::lab::Lab;
 use serde_json::Value;
-use support::{EDGE, Studio, confirm, reply, request, results};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 const BRANCH: (&str, &str) = ("branch", r#"{"name": "branch_b_tone"}"#);

@@ -3,19 +3,20 @@
 //! Two masks are compared at half effect: intersection over union of the pixels where either reaches a half. A pixel
 //! of the edit has half the effect when it moves as far as under the same move at half strength everywhere; pixels
 //! that hardly move even then say nothing and are left out.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
 
-#[path = "support/demo.rs"]
-mod demo;
-#[path = "support/frames.rs"]
-mod frames;
-
+use crate::demo::Demo;
+use crate::frames::stored;
 use darktable::dng::{self, DngOptions};
 use darktable::render::Picture;
 use darktable::state::EditState;
-use demo::Demo;
 use engine::vocabulary::{MaskProbe, MaskSpec, ShownMask};
-use frames::stored;
 
 /// Least intersection over union.
 const LEAST: f64 = 0.95;
