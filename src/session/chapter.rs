@@ -16,6 +16,31 @@ use crate::transcript::{ChapterCause, Event};
 /// The share of the window, in percent, at which a chapter ends.
 const FULL: u64 = 70;
 
+/// What the host has said to the model that a new chapter says again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Told {
+    /// The plan.
+    pub plan: String,
+    /// The present state of the protocol.
+    pub brief: String,
+    /// That exploration is over.
+    pub closing: String,
+}
+
+impl State {
+    /// Whether the model has said anything in this chapter.
+    pub(super) fn has_replies(&self) -> bool {
+        self.earlier_replies() < self.replies
+    }
+
+    /// How many replies of the model are in chapters before this one.
+    pub(super) fn earlier_replies(&self) -> u64 {
+        let here =
+            self.messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
+        self.replies.saturating_sub(here as u64)
+    }
+}
+
 /// Why the conversation has to begin anew before it is sent, if it has to. A chapter in which the model has said
 /// nothing yet is as short as it can be.
 pub(super) fn due(info: &ModelInfo, state: &State, sent: Input) -> Option<ChapterCause> {

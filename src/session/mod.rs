@@ -18,6 +18,7 @@ pub mod driver;
 mod edges;
 pub mod fsck;
 pub mod generate;
+mod judged;
 pub mod listing;
 mod model_call;
 pub mod next;

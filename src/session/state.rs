@@ -11,12 +11,13 @@ use crate::budget::Exhausted;
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::protocol::Protocol;
 use crate::protocol::machine::Phase as WaitState;
+use crate::session::chapter::Told;
 use crate::session::steering::{self, FoldContext, Opinion, Steering};
 pub use crate::tools::Phase;
 use crate::tools::{self, BranchView, CONFIRM_SESSION, RenderKey, Tool};
 use crate::transcript::{
-    EffectClass, Event, FaultClass, Flag, HeadState, JudgmentSource, Line, ModelIntent, RenderIntent,
-    SessionEnd, SessionStart, ToolIntent, WrapUpReason,
+    EffectClass, Event, FaultClass, Flag, HeadState, Line, ModelIntent, RenderIntent, SessionEnd,
+    SessionStart, ToolIntent, WrapUpReason,
 };
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
@@ -40,17 +41,6 @@ pub(super) enum Retry {
     Again { attempt: u32, pause: Duration },
     /// The provider cannot go on.
     GaveUp(String),
-}
-
-/// What the host has said to the model that a new chapter says again.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Told {
-    /// The plan.
-    pub plan: String,
-    /// The present state of the protocol.
-    pub brief: String,
-    /// That exploration is over.
-    pub closing: String,
 }
 
 /// A change that a reply asked for and that failed.
@@ -118,7 +108,7 @@ pub struct State {
     pub referee_calls: u64,
     opinion: Opinion,
     /// Judged commits that have their second opinion, or cannot have one.
-    opined: BTreeSet<(RefName, Hash)>,
+    pub(super) opined: BTreeSet<(RefName, Hash)>,
     /// Flags that have not been recorded yet.
     owed: VecDeque<(RefName, Flag)>,
     remarks: BTreeMap<RefName, BTreeSet<Flag>>,
@@ -517,18 +507,6 @@ impl State {
         }
     }
 
-    /// Whether the model has said anything in this chapter.
-    pub fn has_replies(&self) -> bool {
-        self.earlier_replies() < self.replies
-    }
-
-    /// How many replies of the model are in chapters before this one.
-    pub fn earlier_replies(&self) -> u64 {
-        let here =
-            self.messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
-        self.replies.saturating_sub(here as u64)
-    }
-
     /// A flag that has not been recorded yet.
     pub fn owed(&self) -> Option<&(RefName, Flag)> {
         self.owed.front()
@@ -547,19 +525,6 @@ impl State {
     fn score(&self, name: &RefName) -> Option<u8> {
         let branch = self.branches.iter().find(|b| &b.name == name)?;
         branch.judgment.as_ref().map(|judgment| judgment.judged_score)
-    }
-
-    /// The next branch, with the commit judged, that the referee has not been asked about; `None` in a session with a
-    /// protocol, which asks by itself.
-    pub fn wants_opinion(&self) -> Option<(RefName, Hash)> {
-        if self.steering.is_some() || self.start.referee.is_none() {
-            return None;
-        }
-        let judged = self.branches.iter().filter_map(|b| Some((&b.name, b.judgment.as_ref()?)));
-        judged
-            .filter(|(_, j)| j.source == JudgmentSource::Agent && !j.abandoned)
-            .map(|(name, j)| (name.clone(), j.hash.clone()))
-            .find(|judged| !self.opined.contains(judged))
     }
 
     /// The progress of the present question to the referee.
@@ -610,15 +575,6 @@ impl State {
         self.open_tool.as_ref().filter(|(_, intent)| intent.call.id == call_id).map(|(seq, _)| *seq)
     }
 
-    /// The branches that nobody has judged, with their tips.
-    pub fn unjudged(&self) -> Vec<(RefName, Hash)> {
-        self.branches
-            .iter()
-            .filter(|b| b.judgment.is_none())
-            .map(|b| (b.name.clone(), b.tip.clone()))
-            .collect()
-    }
-
     /// The calls of the last reply that wait for a result.
     pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
         self.pending.iter()
@@ -633,17 +589,6 @@ impl State {
     /// The tip of a branch of this session.
     pub fn tip(&self, name: &RefName) -> Option<&Hash> {
         self.branches.iter().find(|b| &b.name == name).map(|b| &b.tip)
-    }
-
-    /// Whether the agent itself judged at least one branch. A session that ran out of budget then counts as a success.
-    pub fn has_agent_judgment(&self) -> bool {
-        self.judged_by_agent() > 0
-    }
-
-    /// Branches that the agent itself has judged.
-    pub fn judged_by_agent(&self) -> u64 {
-        let judgments = self.branches.iter().filter_map(|b| b.judgment.as_ref());
-        judgments.filter(|j| j.source == JudgmentSource::Agent).count() as u64
     }
 }
 

@@ -58,9 +58,11 @@ fn a_crop_has_the_pixels_of_the_whole_picture() {
         assert_eq!((small.width, small.height), (halved.width, halved.height));
         let beside = Part::new([0.26, 0.21, 0.76, 0.81]).unwrap().cut(&self::halved(&whole));
         let apart = [&halved, &beside].map(|other| Difference::between(&small, other).unwrap().mean);
-        println!("orientation {orientation}: mean ΔE {apart:.2?}");
-        // darktable scales by another filter, which alone makes about 1.5.
-        assert!(apart[0] < 2.0 && apart[1] > 4.0 * apart[0], "{apart:?}");
+        // darktable scales by another filter, which alone makes 1.5, and 2.9 where it turns the picture afterwards.
+        assert!(apart[1] > 2.5 * apart[0], "orientation {orientation}: {apart:?}");
+        // The same filter, so the same pixels.
+        let whole = render(&home, &["--size", "300"]);
+        assert_eq!(small, part.cut(&whole));
     }
 }
 

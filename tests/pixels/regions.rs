@@ -381,7 +381,8 @@ fn a_batch_is_one_call_one_commit_and_one_line() {
     assert_eq!(payload["regions"][1]["moves"][0]["values"]["ev"]["value"], -0.2);
     let diff = results(&lines, "diff")[0].1;
     assert!(
-        diff.contains("6 regions of exposure: added: ") && diff.contains("retouch: spots none → 2"),
+        diff.contains("exposure ev=0.30 EV on circle at 0.05, 0.50: added")
+            && diff.contains("apply_spot: added"),
         "{diff}"
     );
     // Five of the six regions are left, and the judgment's claims were held against what was done.

@@ -5,9 +5,11 @@ use crate::support;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use crate::support::{Studio, confirm, reply, request, results};
+use base::assets::Overlay;
 use base::ids::Hash;
 use chemigram::conversation::Message;
 use chemigram::gate::{ModelCall, Permit};
+use chemigram::prompts::Store;
 use chemigram::provider::script::Script;
 use chemigram::provider::{Attempt, ModelInfo, ModelRequest, Provider};
 use chemigram::session::start;
@@ -243,4 +245,16 @@ fn a_session_is_offered_what_it_can_need() {
     let made = "exposure ev=0.50 EV on luminance 60–100";
     assert_eq!(answers(&lines, "get_state")[0]["moves"], json!([made]));
     assert_eq!(answers(&lines, "diff")[0]["changes"], json!([format!("{made}: added")]));
+}
+
+#[test]
+fn prompt_and_tool_score_in_the_same_words() {
+    let prompts = Store::new(Overlay::prompts(None)).unwrap();
+    let text = prompts.show("mode_b/system", None).unwrap().source;
+    let scale = "1 worse, 2 no better, 3 a fair alternative, 4 meets the brief, 5 meets it and nothing could be taken away";
+    let judge = tools::find("record_judgment").unwrap().spec();
+    let field = judge.parameters["properties"]["judged_score"]["description"].as_str().unwrap().to_owned();
+    for place in [text, field] {
+        assert!(place.contains(scale), "{place}");
+    }
 }

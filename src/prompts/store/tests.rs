@@ -174,15 +174,9 @@ fn the_standing_orders_name_only_tools_there_are() {
 }
 
 #[test]
-fn the_standing_orders_are_short_and_score_in_the_words_of_the_tool() {
+fn the_standing_orders_are_short() {
     let text = store(None).show("mode_b/system", None).unwrap().source;
     assert!(text.chars().count() <= 8_000, "{} characters", text.chars().count());
-    let scale = "1 worse, 2 no better, 3 a fair alternative, 4 meets the brief, 5 meets it and nothing could be taken away";
-    let judge = crate::tools::find("record_judgment").unwrap().spec();
-    let field = judge.parameters["properties"]["judged_score"]["description"].as_str().unwrap().to_owned();
-    for place in [text, field] {
-        assert!(place.contains(scale), "{place}");
-    }
 }
 
 #[test]
