@@ -19,7 +19,7 @@ pub struct Nothing {}
 pub struct ApplyPrimitive {
     /// A move or look of list_vocabulary, or the id of a placed move, such as `exposure#2`.
     pub primitive_name: String,
-    /// By parameter, in its unit and range; left out = its default, and by id: as it is.
+    /// By parameter, in its unit; left out = default, by id = as it is.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
     /// Where to act; left out = everywhere.
@@ -28,7 +28,7 @@ pub struct ApplyPrimitive {
     pub mask: Option<MaskSpec>,
     #[serde(default)]
     pub label: Option<String>,
-    /// With a mask: get the result's picture and the mask over it in the reply.
+    /// Also show the mask over the result.
     #[serde(default)]
     pub show_mask: bool,
 }
@@ -124,19 +124,18 @@ pub struct At {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GreyCard {
-    /// The place, `[x, y]` in 0..1 of the displayed picture.
+    /// `[x, y]` in 0..1.
     pub center: [f64; 2],
-    /// Its radius, as a share of the shorter side; left out = 0.02.
+    /// Share of the shorter side; left out = 0.02.
     #[serde(default)]
     pub radius: Option<f64>,
-    /// How far towards neutral: 0 stays as it is, 1 (left out) makes the place neutral.
+    /// 0..1; left out = 1, neutral.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1))]
     pub strength: Option<f64>,
-    /// Only measure and show; the edit stays as it is.
+    /// Only measure and show.
     #[serde(default)]
     pub preview: bool,
-    /// Set it even if no light explains the place's colour.
+    /// Even if no light explains the colour.
     #[serde(default)]
     pub force: bool,
 }
@@ -144,13 +143,13 @@ pub struct GreyCard {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListVocabulary {
-    /// A wish in plain words: the moves that fit it best, with what they do.
+    /// A wish in plain words.
     #[serde(default)]
     pub query: Option<String>,
     /// Only moves with this tag.
     #[serde(default)]
     pub tag: Option<String>,
-    /// Only moves that push this axis, those made for it first.
+    /// Only moves that push this axis.
     #[serde(default)]
     pub axis: Option<String>,
     /// Only moves of this darktable module.
@@ -179,7 +178,7 @@ pub struct Log {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gap {
-    /// What was missing, in a sentence.
+    /// In a sentence.
     pub description: String,
     /// What you did instead.
     #[serde(default)]
@@ -191,7 +190,6 @@ pub struct Gap {
     /// tone, wb, color, detail, local, composition or uncategorized.
     #[serde(default)]
     pub intent_category: Option<String>,
-    /// The missing capability in a few words.
     #[serde(default)]
     pub missing_capability: Option<String>,
     /// darktable modules involved.
@@ -276,12 +274,12 @@ pub struct RecordJudgment {
     #[serde(default)]
     #[schemars(with = "u8", range(min = 1, max = 5))]
     pub judged_score: Option<u8>,
-    /// What you set out to do, what you saw, what it costs: two to five sentences.
+    /// Aim, what you saw, what it costs: two to five sentences.
     pub judged_reasoning: String,
     /// Whether a photographer could honestly prefer either.
     #[serde(default = "yes")]
     pub comparable_to_baseline: bool,
-    /// The moves that make it, as the tools returned them.
+    /// As the tools returned them.
     #[serde(default)]
     pub key_moves: Vec<String>,
     /// Nothing beat the baseline.
@@ -307,12 +305,11 @@ pub struct RemoveModule {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceMask {
-    /// The id of the placed move, such as `exposure#2`.
+    /// Its id, such as `exposure#2`.
     pub instance: String,
-    /// The new mask, as in `apply_primitive`.
+    /// As in apply_primitive.
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub mask: MaskSpec,
-    /// A short label for the history.
     #[serde(default)]
     pub label: Option<String>,
 }
@@ -323,32 +320,31 @@ pub struct RenderPreview {
     /// A branch, state or `baseline`; left out = where you stand.
     #[serde(default)]
     pub r#ref: Option<String>,
-    /// Longest side in pixels; left out = the session's preview size.
+    /// Longest side, 128..2048 pixels.
     #[serde(default)]
-    #[schemars(range(min = 128, max = 2048))]
     pub size: Option<u32>,
-    /// Show where this acts, in red: a mask as `apply_primitive` takes it, or the name of a masked move.
+    /// A mask as in apply_primitive, or the name of a masked move: where it acts, in red.
     #[serde(default)]
     #[schemars(schema_with = "mask_or_name")]
     pub show_mask: Option<ShowMask>,
-    /// With show_mask: the move that the mask is meant for, because each module sees its own tones and colours; left out = exposure.
+    /// The move that the mask is for; left out = exposure.
     #[serde(default)]
     pub mask_for: Option<String>,
-    /// With show_mask: points [x, y] and masks, up to 8; get the mask's effect at each point, and the share of it that lies on each mask.
+    /// With show_mask: points and masks; its effect at each point, its share on each mask.
     #[serde(default)]
     #[schemars(schema_with = "places")]
     pub inside: Option<Vec<Place>>,
-    /// Only this part, [left, top, right, bottom] in 0..1, developed at `size` up to the photo's own pixels.
+    /// Only [left, top, right, bottom] in 0..1, up to the photo's own pixels.
     #[serde(default)]
     #[schemars(schema_with = "edges")]
     pub crop: Option<[f64; 4]>,
-    /// Draw lines with their coordinates, every 0.1; closer in a small crop.
+    /// Coordinates every 0.1.
     #[serde(default)]
     pub grid: bool,
-    /// Another ref, such as `baseline`, in the same picture.
+    /// Another ref in the same picture.
     #[serde(default)]
     pub beside: Option<String>,
-    /// Instead of the picture, a heat map of how far it is from `beside` or the baseline, in CIEDE2000.
+    /// A heat map of CIEDE2000 from `beside` or the baseline.
     #[serde(default)]
     pub difference: bool,
 }
@@ -364,11 +360,11 @@ pub enum Place {
 }
 
 fn places(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "array", "items": { "type": ["array", "object", "string"] }, "maxItems": 8 })
+    schemars::json_schema!({ "type": "array", "items": { "type": ["array", "object", "string"] } })
 }
 
 fn edges(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "array", "items": { "type": "number" }, "minItems": 4, "maxItems": 4 })
+    schemars::json_schema!({ "type": "array", "items": { "type": "number" } })
 }
 
 /// A mask to look at.
@@ -418,7 +414,7 @@ pub fn schema<T: JsonSchema>() -> Value {
 }
 
 /// Leaves out what says nothing to a model, which reads every schema at every turn: that an argument may be null as well
-/// as left out, the width of a number, and what each name of an enumeration means, which its field says.
+/// as left out, the width of a number, how many numbers a point has, and what each name of an enumeration means, which its field says.
 fn simplify(schema: &mut Value) {
     if let Value::Array(items) = schema {
         items.iter_mut().for_each(simplify);
@@ -428,6 +424,7 @@ fn simplify(schema: &mut Value) {
     object.retain(|key, value| match key.as_str() {
         "default" => *value == true || value.is_number(),
         "format" => !value.is_string(),
+        "minItems" | "maxItems" => false,
         _ => true,
     });
     let null = serde_json::json!({ "type": "null" });

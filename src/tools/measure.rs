@@ -29,22 +29,21 @@ pub const RADIUS: f64 = 0.01;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// Up to 8 masks, each as `apply_primitive` takes it.
+    /// Up to 8, as in apply_primitive.
     #[serde(default)]
     #[schemars(schema_with = "masks")]
     pub masks: Vec<MaskSpec>,
-    /// Up to 16 points `[x, y]`, each measured over a disc with a radius of 0.01 of the shorter side.
+    /// Up to 16 `[x, y]`, each a disc with a radius of 0.01.
     #[serde(default)]
-    #[schemars(length(max = 16))]
     pub points: Vec<[f64; 2]>,
-    /// A branch, tag, commit or `baseline`; left out = where you stand.
+    /// Left out = where you stand.
     #[serde(default)]
     pub r#ref: Option<String>,
 }
 
 /// Without the schema of a mask once more: it goes to the model with every request.
 fn masks(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": { "type": "object" }, "maxItems": 8 })
+    json_schema!({ "type": "array", "items": { "type": "object" } })
 }
 
 pub fn measure(context: &mut ToolContext<'_>, args: Measure) -> Result<Answer, Fault> {
@@ -61,7 +60,7 @@ pub fn measure(context: &mut ToolContext<'_>, args: Measure) -> Result<Answer, F
     let places: Vec<String> = plan.read(&pictures)?.iter().map(Place::line).collect();
     Ok(json!({
         "at": place.name,
-        "commit": place.commit.short(),
+        "state": place.commit.short(),
         "compared": plan.compared(),
         "places": places,
     })

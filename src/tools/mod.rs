@@ -137,7 +137,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPerRegion,
         edit::apply_per_region,
         r#"{"primitive_name": "exposure", "regions": [{"mask": {"shape": "ellipse", "center": [0.4, 0.3], "radius": [0.1, 0.06]}, "parameter_values": {"ev": 0.3}}, {"mask": {"shape": "circle", "center": [0.7, 0.6], "radius": 0.1}, "parameter_values": {"ev": -0.3}}]}"#,
-        "Dodge and burn: moves on 1 to 32 places as one step. One primitive_name for all, or `ops` in each (64 moves together). One bad region, counted from 0, refuses all. The same region at its neutral value takes it back."
+        "Dodge and burn: moves on 1 to 32 places as one step. One primitive_name for all, or `ops` in each (64 moves together). One bad region refuses all."
     ),
     tool!(
         "apply_primitive",
@@ -148,7 +148,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplyPrimitive,
         edit::apply_primitive,
         r#"{"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.6}}"#,
-        "Apply one move to the current branch. Values are set, not added: the same move with the same value changes nothing; with another mask it makes another instance beside the first. The reply names the instance by its id, `exposure#2`: as primitive_name it gives that one other values. Look at the result with render_preview."
+        "Apply one move to the current branch. Values are set, not added; another mask makes another instance. The reply has its id, `exposure#2`, which as primitive_name changes its values."
     ),
     tool!(
         "apply_spot",
@@ -159,7 +159,7 @@ pub static TOOLS: &[Tool] = &[
         args::ApplySpot,
         edit::apply_spot,
         r#"{"spots": [{"action": "heal", "x": 0.31, "y": 0.22, "radius": 0.015}]}"#,
-        "Retouch blemishes (dust, litter; wires and scratches by `path`), or take spots back. Many spots in one call are one step."
+        "Retouch blemishes (wires and scratches by `path`), or take spots back, as one step."
     ),
     tool!(
         "ask_clarification",
@@ -170,7 +170,7 @@ pub static TOOLS: &[Tool] = &[
         args::AskClarification,
         lifecycle::ask_clarification,
         r#"{"question": "Should the sky stay untouched?"}"#,
-        "Ask one question before you confirm, only if the plan cannot be followed without the answer. If nobody is there, the session ends and waits."
+        "Ask one question, only if the plan cannot be followed without the answer. If nobody is there, the session ends."
     ),
     tool!(
         "bind_layers",
@@ -181,7 +181,7 @@ pub static TOOLS: &[Tool] = &[
         args::BindLayers,
         edit::bind_layers,
         r#"{"look": "quiet_evening", "strength": 0.6}"#,
-        "Start from a look, or, without arguments, from what the photographer bound to this photo's camera and lens. One step, before the moves. Says which camera and lens it is and what was applied; doing it again changes nothing."
+        "Start from a look, or, without arguments, from what the photographer bound to this photo's camera and lens. One step, before the moves. Says what was applied."
     ),
     tool!(
         "branch",
@@ -214,7 +214,7 @@ pub static TOOLS: &[Tool] = &[
         args::Compare,
         look::compare,
         r#"{"a": "baseline", "b": "branch_b_tone"}"#,
-        "Two states: both pictures, the six numbers before → after, and how far apart they are. Without arguments: the baseline against where you stand."
+        "Two states: both pictures, the six numbers, and how far apart they are."
     ),
     tool!(
         CONFIRM_SESSION,
@@ -225,7 +225,7 @@ pub static TOOLS: &[Tool] = &[
         args::ConfirmSession,
         lifecycle::confirm_session,
         r#"{"vectors": [{"name": "tone", "restated": "Deepen contrast while the shadows stay open."}]}"#,
-        "Confirm the plan by restating each vector in one sentence. Nothing can be edited before this."
+        "Restate each vector in one sentence. Nothing can be edited before."
     ),
     tool!(
         "diff",
@@ -247,7 +247,7 @@ pub static TOOLS: &[Tool] = &[
         args::EndSession,
         lifecycle::end_session,
         r#"{"session_summary": "Tone was the strongest axis; the colour attempts all cast yellow and were abandoned."}"#,
-        "End the session with an honest summary across branches. Judge every branch first."
+        "End the session with an honest summary. Judge every branch first."
     ),
     tool!(
         "get_state",
@@ -269,7 +269,7 @@ pub static TOOLS: &[Tool] = &[
         args::GreyCard,
         balance::grey_card,
         r#"{"center": [0.42, 0.6], "strength": 0.7, "preview": true}"#,
-        "White balance by a place that should be neutral grey: measures it on linear light (up to five small renders) and sets the gains. Replaces warmth and tint; a later warmth or tint shifts from there. Returns the place's L*, a*, b* before and after, and the picture with the place marked. Refuses a place whose colour no light explains: it is not grey."
+        "White balance by a place that should be neutral grey, on linear light. Replaces warmth and tint; later ones shift from there. Refuses a colour that no light explains."
     ),
     tool!(
         "image_stats",
@@ -280,7 +280,7 @@ pub static TOOLS: &[Tool] = &[
         args::At,
         look::image_stats,
         r#"{"ref": "baseline"}"#,
-        "All measured numbers of a state's picture, without the picture."
+        "All numbers of a state's picture."
     ),
     tool!(
         "list_vocabulary",
@@ -313,7 +313,7 @@ pub static TOOLS: &[Tool] = &[
         args::Gap,
         learn::log_vocabulary_gap,
         r#"{"description": "No move darkens only the sky's blues.", "intent_category": "color", "satisfaction": -1}"#,
-        "Report a move that was missing, and how well you could work around it."
+        "Report a move that was missing."
     ),
     tool!(
         "measure",
@@ -324,7 +324,7 @@ pub static TOOLS: &[Tool] = &[
         measure::Measure,
         measure::measure,
         r#"{"masks": [{"named": "sky"}], "points": [[0.42, 0.6]]}"#,
-        "The colours under masks and at points, beside the baseline's: mean L* (0..100), a* (+ magenta, - green), b* (+ yellow, - blue), chroma C*, hue in degrees, the 5th to 95th percentile of L*, clipping and the mean ΔE. `58.1→62.3` is baseline→now; ΔE 0.00 proves that a place did not change. No iteration; renders only what was not rendered yet: the state, and two pictures for the first mask, one for each other."
+        "Colours under masks and at points, baseline→now: mean L*, a*, b*, chroma, hue, percentiles of L*, clipping, mean ΔE (0.00: it did not change). No iteration; a render or two for each new mask."
     ),
     Tool {
         repeatable: true,
@@ -337,7 +337,7 @@ pub static TOOLS: &[Tool] = &[
             args::Nothing,
             lifecycle::status,
             r#"{}"#,
-            "What is left of the budget, which branches exist, where you stand. Costs nothing."
+            "What is left, which branches exist, where you stand. Free."
         )
     },
     tool!(
@@ -349,7 +349,7 @@ pub static TOOLS: &[Tool] = &[
         args::ProposeNotes,
         learn::propose_notes,
         r#"{"text": "The white cup clips first: keep whites below +0.3 EV."}"#,
-        "Propose one note about this photo. The photographer decides later."
+        "Propose one note about this photo."
     ),
     tool!(
         "propose_taste_update",
@@ -360,7 +360,7 @@ pub static TOOLS: &[Tool] = &[
         args::ProposeTaste,
         learn::propose_taste,
         r#"{"text": "Prefers open shadows over punchy contrast.", "category": "appearance"}"#,
-        "Propose an observation about the photographer's taste that holds across pictures. The photographer decides later."
+        "Propose an observation about the photographer's taste that holds across pictures."
     ),
     tool!(
         "read_context",
@@ -393,7 +393,7 @@ pub static TOOLS: &[Tool] = &[
         args::RecordJudgment,
         judge::record_judgment,
         r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Shadows opened without flattening the cup.", "comparable_to_baseline": true, "key_moves": ["shadows_lift amount=0.6"], "abandoned": false}"#,
-        "Judge a branch. key_moves are checked against what was done. With abandoned the branch goes back to the baseline; its attempts stay on record, and it has no score."
+        "Judge a branch. key_moves are checked against what was done. With abandoned it goes back to the baseline and has no score."
     ),
     tool!(
         "remove_module",
@@ -404,7 +404,7 @@ pub static TOOLS: &[Tool] = &[
         args::RemoveModule,
         placed::remove_module,
         r#"{"module": "exposure#2"}"#,
-        "Undo on the current branch what was done with one move, look or darktable module. By id (`exposure#2`; `exposure#0` is the one without a mask) it takes back one placed move only; module retouch takes back every spot. Says what it took."
+        "Undo one move, look or darktable module on the current branch; by id (`exposure#2`; `exposure#0` has no mask) one placed move. Module retouch: every spot."
     ),
     tool!(
         "render_preview",
@@ -415,7 +415,7 @@ pub static TOOLS: &[Tool] = &[
         args::RenderPreview,
         look::render_preview,
         r#"{"size": 1024}"#,
-        "Render where you stand (or another ref) and look: the picture, the moves in it, and six numbers, baseline → now. With show_mask: where a mask acts, before or after you use it, and how much it covers; soft_percent is the share that it covers only in part. With crop, grid, beside or difference: that picture without the numbers."
+        "Render where you stand (or another ref) and look: the picture, the moves in it, and six numbers, baseline → now. With show_mask: where a mask acts. With crop, grid, beside or difference: that picture, without the numbers."
     ),
     tool!(
         "replace_mask",
@@ -470,7 +470,7 @@ pub static TOOLS: &[Tool] = &[
         strengths::TryStrengths,
         strengths::try_strengths,
         r#"{"primitive_name": "exposure", "values": [-0.5, 0.5, 1.0], "mask": {"named": "sky"}}"#,
-        "See 2 to 6 values of one move or look, or 2 to 6 alternatives at their defaults, on where you stand: one picture with numbered tiles, and a line of numbers for each; ΔE is from where you stand. Changes nothing: apply the one you choose. One iteration, and a render for each tile, as far as renders are left."
+        "2 to 6 values of one move or look, or 2 to 6 alternatives at their defaults, as numbered tiles of one picture, with numbers. Changes nothing. One iteration, and a render for each tile."
     ),
 ];
 

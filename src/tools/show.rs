@@ -78,7 +78,7 @@ pub fn render(context: &mut ToolContext<'_>, args: &RenderPreview, edge: u32) ->
         let fault = Fault::new(ErrorCode::InvalidInput, format!("{field} goes with show_mask"));
         return Err(fault.with("field", "show_mask").with("example", r#"{"show_mask": {"named": "sky"}}"#));
     }
-    let mut data = json!({ "at": place.name, "commit": place.commit });
+    let mut data = json!({ "at": place.name, "state": place.commit.short() });
     let name = |place: &ResolvedRef| format!("{} at {}", place.name, place.commit.short());
     let (shown, caption) = if args.beside.is_some() || args.difference {
         let other = context.place(Some(args.beside.as_deref().unwrap_or("baseline")))?;
@@ -184,7 +184,7 @@ fn mask_on(
     let drawn = look.finish(&drawn);
     let mut data = numbers(&shown, &words);
     put(&mut data, "at", json!(place.name));
-    put(&mut data, "commit", json!(place.commit));
+    put(&mut data, "state", json!(place.commit.short()));
     put(&mut data, "size", size(look.edge, &drawn));
     let mut masks = others.iter().zip(1..);
     let mut found = Vec::new();

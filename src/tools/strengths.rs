@@ -32,22 +32,22 @@ const TRIED: std::ops::RangeInclusive<usize> = 2..=6;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TryStrengths {
-    /// The move or look of which `values` are tried.
+    /// A move or look.
     #[serde(default)]
     pub primitive_name: Option<String>,
-    /// The parameter that takes the values; left out = the only one, or a look's `strength`.
+    /// Which takes the values; left out = the only one, or a look's `strength`.
     #[serde(default)]
     pub parameter: Option<String>,
     /// 2 to 6 values.
     #[serde(default)]
     pub values: Vec<f64>,
-    /// The other parameters, the same for all; left out = the move's defaults.
+    /// The others; left out = defaults.
     #[serde(default)]
     pub parameter_values: BTreeMap<String, f64>,
-    /// Instead of all these: 2 to 6 moves or looks, each tried at its defaults.
+    /// Instead: 2 to 6 moves or looks.
     #[serde(default)]
     pub alternatives: Vec<String>,
-    /// Where to act, as in `apply_primitive`.
+    /// As in apply_primitive.
     #[serde(default)]
     #[schemars(schema_with = "mask")]
     pub mask: Option<MaskSpec>,
@@ -107,7 +107,7 @@ pub fn try_strengths(context: &mut ToolContext<'_>, args: TryStrengths) -> Resul
     let image = context.blobs.put_picture(&sheet, caption).map_err(|e| io_fault(&e))?;
     let data = json!({
         "at": place.name,
-        "commit": place.commit.short(),
+        "state": place.commit.short(),
         "tried": asked.words(),
         "tiles": lines,
         "note": "nothing was changed: apply the one you choose",

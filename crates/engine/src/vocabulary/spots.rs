@@ -99,7 +99,7 @@ impl SpotAction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spot {
-    /// heal: the source's texture in the light around the spot; clone: a copy of it; fill: its mean colour; blur: without detail; remove: takes a spot back.
+    /// heal: the source's texture in the spot's light; clone: a copy; fill: its mean colour; blur: no detail; remove: takes a spot back.
     #[serde(default)]
     pub action: SpotAction,
     /// Centre of a circle, share of the width.
@@ -108,14 +108,14 @@ pub struct Spot {
     /// Share of the height.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<f64>,
-    /// Of a circle, share of the shorter side, a little more than the blemish; left out = 0.02.
+    /// Share of the shorter side, a little more than the blemish; left out = 0.02.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.002, max = 0.25))]
     pub radius: Option<f64>,
-    /// Instead of a circle: the corners [x, y] of an outline.
+    /// Instead of a circle: corners [x, y].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<[f64; 2]>>,
-    /// Centre [x, y] of the place to take from; left out = a free place beside it.
+    /// Where to take from, [x, y]; left out = beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<[f64; 2]>,
     /// Reach of a blur, share of the shorter side; left out = 0.01.

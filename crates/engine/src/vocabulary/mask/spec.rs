@@ -274,14 +274,14 @@ impl JsonSchema for MaskSpec {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let point = json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
+        let point = json!({ "type": "array", "items": { "type": "number" } });
         let points = json!({ "type": "array", "items": point });
-        let place = |description: &str| json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2, "description": description });
+        let place = |description: &str| json!({ "type": "array", "items": { "type": "number" }, "description": description });
         // The fields beside `shape` and `range`: a field's own message replaces that of the whole.
         json_schema!({
             "type": "object",
             "additionalProperties": false,
-            "description": "A shape, a range, a name or a list of masks; several in one: where all hold",
+            "description": "Several keys in one: where all hold",
             "properties": {
                 "shape": {
                     "enum": ["circle", "ellipse", "gradient", "rectangle", "path", "brush"],
@@ -289,14 +289,14 @@ impl JsonSchema for MaskSpec {
                 },
                 "range": {
                     "enum": ["luminance", "chroma", "hue"],
-                    "description": "With from, to, softness: luminance is L*, 0..100; chroma 0 grey..100 vivid; hue in degrees, 0 red, 60 yellow, 120 green, 240 blue, may wrap: from 340 to 20."
+                    "description": "With from, to, softness: luminance is L*, 0..100; chroma 0 grey..100 vivid; hue in degrees, 0 red, 120 green, 240 blue, may wrap"
                 },
                 "object": {
                     "type": "object",
-                    "description": "A thing found in the picture: {\"inside\":[[x,y]…] one on each differing part, \"outside\":[[x,y]…] on what is beside it, \"grow\": share of the shorter side, \"feather\"}"
+                    "description": "A thing: {\"inside\":[[x,y]…] on each part of it, \"outside\":[[x,y]…] beside it, \"grow\": share of the shorter side, \"feather\"}"
                 },
-                "similar_to": place("Colours like the one at this point"),
-                "tolerance": { "type": "number", "description": "Of similar_to: 1..40, usually 10" },
+                "similar_to": place("Colours as at this point"),
+                "tolerance": { "type": "number", "description": "Of similar_to: 1..40" },
                 "named": { "type": "string", "description": "A named mask of list_vocabulary" },
                 "union": { "type": "array", "items": { "type": "object" }, "description": "Masks like this one: where any is" },
                 "intersection": { "type": "array", "items": { "type": "object" }, "description": "Where all are" },
@@ -330,9 +330,9 @@ impl JsonSchema for MaskSpec {
                 "opacity": { "type": "number", "description": "0..1" },
                 "refine": {
                     "type": "number",
-                    "description": "For the whole mask: follow edges within this share of the shorter side, such as 0.01"
+                    "description": "The whole mask follows edges within this share, such as 0.01"
                 },
-                "blur": { "type": "number", "description": "Softens the whole mask, never one part of it; share of the shorter side, to 0.05" }
+                "blur": { "type": "number", "description": "Softens the whole mask; share of the shorter side, to 0.05" }
             }
         })
     }

@@ -147,7 +147,7 @@ fn one_place_twice_is_an_error_that_names_both() {
 fn the_schema_does_not_repeat_every_shape() {
     let schema = schemars::schema_for!(Region).to_value().to_string();
     assert!(
-        schema.len() < 1_500 && schema.contains("as `mask` of apply_primitive"),
+        schema.len() < 1_500 && schema.contains("As `mask` of apply_primitive"),
         "{}: {schema}",
         schema.len()
     );
