@@ -143,6 +143,7 @@ fn the_standing_orders_name_only_tools_there_are() {
         "clip_high",
         "clip_low",
         "contrast",
+        "covered_percent",
         "delta_e",
         "delta_e_p95",
         "direction",
@@ -153,6 +154,7 @@ fn the_standing_orders_name_only_tools_there_are() {
         "missed",
         "noise_sigma",
         "shadow_*",
+        "soft_percent",
         "state",
         "steps",
     ];
