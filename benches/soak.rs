@@ -37,6 +37,8 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What the model is told when only the judgments are left.
 const WRAP_UP: &str = "Exploration is over: ";
+/// The model's context, in tokens: full every few dozen calls, so that a chapter begins.
+const CONTEXT: u64 = 65_536;
 /// How much the memory may grow from a sixth of the time to the end, in percent.
 const GROWTH: f64 = 10.0;
 
@@ -215,7 +217,7 @@ impl Home {
     fn write_profile(&self, url: &str) {
         let text = format!(
             "name = \"soak\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"{url}\"\nfree = true\n\
-             default_model = \"tireless\"\n[other_models]\nvision = false\n\
+             default_model = \"tireless\"\n[other_models]\nvision = false\ncontext = {CONTEXT}\n\
              [wire]\nfirst_byte_seconds = {0}\nidle_seconds = {0}\n",
             PATIENCE.as_secs()
         );
@@ -257,6 +259,7 @@ impl Home {
         let SessionEnd { outcome, spent, .. } = &**end;
         let ended = Duration::from_millis(last.mono_ms);
         let late = ended.as_secs_f64() - time.as_secs_f64();
+        let chapters = lines.iter().filter(|line| matches!(line.event, Event::Chapter { .. })).count();
         let attempts = lines.iter().filter(|line| matches!(line.event, Event::Attempt { .. })).count();
         let id = transcript.parent().unwrap().file_name().unwrap().to_str().unwrap();
 
@@ -294,13 +297,14 @@ impl Home {
             (
                 "works until then",
                 format!(
-                    "{} calls, {} pictures, {attempts} failed attempts, {} darktables killed; `{}`",
+                    "{} calls in {} chapters, {} pictures, {attempts} failed attempts, {} darktables killed; `{}`",
                     spent.iterations,
+                    chapters + 1,
                     spent.renders,
                     watched.kills,
                     outcome.as_str()
                 ),
-                spent.iterations > 0 && watched.kills > 0,
+                spent.iterations > 0 && watched.kills > 0 && chapters > 0,
             ),
             (
                 "memory flat from a sixth of the time on",
