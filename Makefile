@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test lint bench soak doctor darktable rust
+.PHONY: help demo test lint format bench soak doctor darktable rust
 
 help:
 	@echo 'make demo     build chemigram and run a whole session on the demo photograph'
@@ -29,9 +29,11 @@ test: rust darktable
 	@echo '==> all tests; those that render do so with the real darktable, and none is skipped'
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( 3 * $$(nproc) ))} $(CARGO) test --locked --no-fail-fast
 
-lint: rust
+format: rust
 	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 crates/darktable/preload/lib.rs
+
+lint: format
 	@# `--all-targets` leaves out the bench that runs only by name.
 	$(CARGO) clippy --all-targets --bench soak --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null 2>&1; then \

@@ -8,9 +8,14 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use base::clock::Deadline;
+
 use chemigram::transcript::{Event, Line};
+use darktable::render::{RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use support::{Studio, confirm, reply, request};
 
 const CALLS: usize = 1_000;
@@ -31,6 +36,30 @@ fn script() -> String {
     script + &reply(&[("end_mode_b_session", r#"{"session_summary": "Done."}"#)])
 }
 
+/// Renders the baseline and then nothing, so that no darktable works ahead beside what is measured.
+struct BaselineOnly {
+    renderer: Arc<dyn Renderer>,
+    done: AtomicBool,
+}
+
+impl Renderer for BaselineOnly {
+    fn render(
+        &self,
+        request: &RenderRequest<'_>,
+        deadline: &Deadline,
+        permit: &dyn RenderPermit,
+    ) -> Result<Rendered, RenderError> {
+        if self.done.swap(true, Ordering::Relaxed) {
+            return Err(RenderError::Missing("not wanted".into()));
+        }
+        self.renderer.render(request, deadline, permit)
+    }
+
+    fn darktable_version(&self) -> &str {
+        self.renderer.darktable_version()
+    }
+}
+
 /// Mean time between the results of the calls in `part`.
 fn mean(lines: &[Line], part: std::ops::Range<usize>) -> Duration {
     let times: Vec<u64> = lines
@@ -43,7 +72,9 @@ fn mean(lines: &[Line], part: std::ops::Range<usize>) -> Duration {
 }
 
 fn main() {
-    let studio = Studio::new();
+    let mut studio = Studio::new();
+    studio.renderer =
+        Arc::new(BaselineOnly { renderer: studio.renderer.clone(), done: AtomicBool::new(false) });
     let mut session = studio.scripted(
         &script(),
         &request("time=30m,iterations=2000,branches=1", &[("tone", "lift the shadows")]),

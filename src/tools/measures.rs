@@ -25,6 +25,8 @@ struct Known {
 
 /// Pictures that are kept in CIELAB, those of the latest comparisons: a state's, its baseline's and its parent's.
 const HELD: usize = 4;
+/// Numbers that are kept of as many pictures, and of as many pairs; then they are measured anew.
+const NUMBERS: usize = 512;
 /// Larger pictures are converted anew each time: 16 bytes a pixel.
 const LARGEST: usize = 2 << 20;
 
@@ -36,6 +38,7 @@ impl Measures {
             return found.clone();
         }
         let stats = ImageStats::with(&rendered.picture, &known.planes(rendered));
+        make_room(&mut known.stats);
         known.stats.insert(rendered.pixel_hash.clone(), stats.clone());
         stats
     }
@@ -50,6 +53,7 @@ impl Measures {
         let (seen_a, seen_b) = (known.planes(a), known.planes(b));
         let found = Difference::with((&a.picture, &seen_a), (&b.picture, &seen_b))
             .map_err(|e| Fault::new(ErrorCode::StateError, e.to_string()))?;
+        make_room(&mut known.differences);
         known.differences.insert(pair, found.clone());
         Ok(found)
     }
@@ -65,6 +69,13 @@ impl Measures {
             // Whoever asks for it meets the same failure, and says so.
             let _ = self.difference(other, rendered);
         }
+    }
+}
+
+/// Forgets all of a full map: what a session looks at again it has seen a moment ago, and measures once more.
+fn make_room<K, V>(map: &mut HashMap<K, V>) {
+    if map.len() >= NUMBERS {
+        map.clear();
     }
 }
 

@@ -84,7 +84,38 @@ pub struct Standing {
     present: Option<Module>,
     counts: BTreeMap<String, u32>,
     /// The states passed, for a way back to one.
-    passed: BTreeMap<Hash, (Arc<Vec<PlacedMove>>, Option<Module>)>,
+    passed: Passed,
+}
+
+/// The states that a history has passed, the latest first. What stands at a commit shares it with what stands at the
+/// commit before: a copy of its own for each commit would grow with the square of the history.
+#[derive(Clone, Debug, Default)]
+struct Passed(Option<Arc<Pass>>);
+
+#[derive(Debug)]
+struct Pass {
+    state: Hash,
+    moves: Arc<Vec<PlacedMove>>,
+    balance: Option<Module>,
+    before: Passed,
+}
+
+impl Passed {
+    /// The latest pass of `state`.
+    fn at(&self, state: &Hash) -> Option<Arc<Pass>> {
+        let mut passes = std::iter::successors(self.0.as_ref(), |pass| pass.before.0.as_ref());
+        passes.find(|pass| pass.state == *state).cloned()
+    }
+}
+
+impl Drop for Passed {
+    /// One after the other: a drop within a drop for each state of a long history would overflow the stack.
+    fn drop(&mut self) {
+        let mut last = self.0.take();
+        while let Some(mut pass) = last.and_then(Arc::into_inner) {
+            last = pass.before.0.take();
+        }
+    }
 }
 
 impl Workspace {
@@ -129,15 +160,20 @@ impl Standing {
             commit.op,
             Operation::Reset | Operation::Abandon | Operation::Rollback { .. } | Operation::Snapshot
         );
-        match self.passed.get(&commit.state).filter(|_| back) {
-            Some((moves, balance)) => (self.moves, self.balance) = (moves.clone(), balance.clone()),
+        match back.then(|| self.passed.at(&commit.state)).flatten() {
+            Some(pass) => (self.moves, self.balance) = (pass.moves.clone(), pass.balance.clone()),
             None => {
                 self.moves = Arc::new(self.follow(&commit.op, state));
                 self.balance_after(&commit.op, state, vocabulary);
             }
         }
         self.present = state.module(TEMPERATURE, 0).cloned();
-        self.passed.insert(commit.state.clone(), (self.moves.clone(), self.balance.clone()));
+        self.passed = Passed(Some(Arc::new(Pass {
+            state: commit.state.clone(),
+            moves: self.moves.clone(),
+            balance: self.balance.clone(),
+            before: std::mem::take(&mut self.passed),
+        })));
     }
 
     /// The placed moves of `state`, which `op` made.

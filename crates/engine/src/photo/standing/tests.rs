@@ -246,3 +246,23 @@ fn warmth_shifts_what_is_there_whatever_set_it() {
     bench.apply("warmth", &[("shift", 20.0)], None);
     assert_eq!(bench.gains(), warm, "without the card it starts from the camera's own again");
 }
+
+#[test]
+fn a_long_history_is_shared_by_its_commits_and_ends_without_a_deep_stack() {
+    let mut passed = Passed::default();
+    let mut at_each = Vec::new();
+    for n in 0..100_000 {
+        let state = Hash::of(format!("{}", n % 1_000));
+        let moves = Arc::new(Vec::new());
+        passed = Passed(Some(Arc::new(Pass { state, moves, balance: None, before: passed })));
+        at_each.push(passed.clone());
+    }
+    let last = passed.at(&Hash::of("7")).unwrap();
+    assert!(Arc::ptr_eq(&last, at_each[99_007].0.as_ref().unwrap()), "the latest pass of a state");
+    assert!(passed.at(&Hash::of("1000")).is_none());
+    // One owner here, and one in the pass after it: none has a copy of its own.
+    assert_eq!(Arc::strong_count(at_each[50_000].0.as_ref().unwrap()), 2);
+    drop(at_each);
+    drop(last);
+    drop(passed);
+}
