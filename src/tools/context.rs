@@ -1,6 +1,6 @@
 //! What a tool handler works with.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +22,9 @@ use engine::vocabulary::{PhotoFacts, Vocabulary};
 use pixels::metrics::axes::Axis;
 use pixels::metrics::vectors::vector_axes;
 
+/// States that are kept: where the session is, its baseline, and those just before.
+const STATES: usize = 8;
+
 /// What stays the same for a whole session.
 pub struct Engine {
     /// The moves.
@@ -38,6 +41,8 @@ pub struct Engine {
     pub tastes: PathBuf,
     /// Commits that were read and proved once: they never change, and a long branch is walked often.
     pub commits: Mutex<HashMap<Hash, Commit>>,
+    /// The latest states that were read and proved, the newest at the end.
+    pub states: Mutex<VecDeque<(Hash, EditState)>>,
     /// What was measured of pictures.
     pub measures: Arc<Measures>,
     /// What stands at commits, which is walked for as often.
@@ -230,8 +235,8 @@ impl ToolContext<'_> {
                 (other.to_owned(), self.photo.workspace().resolve(other).map_err(|e| Fault::from(&e))?)
             }
         };
-        let info = self.photo.workspace().commit(&commit).map_err(|e| Fault::from(&e))?;
-        let state = self.photo.workspace().state(&info.state).map_err(|e| Fault::from(&e))?;
+        let info = self.commit(&commit)?;
+        let state = self.state(&info.state)?;
         Ok(ResolvedRef { name, commit, state_hash: info.state, state })
     }
 
@@ -246,10 +251,28 @@ impl ToolContext<'_> {
         Ok(commit)
     }
 
+    /// A state, kept while it is one of the latest.
+    fn state(&self, hash: &Hash) -> Result<EditState, Fault> {
+        let mut known = self.engine.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = known.iter().position(|(of, _)| of == hash).and_then(|at| known.remove(at));
+        let latest = match held {
+            Some(held) => held,
+            None => {
+                let read = self.photo.workspace().state(hash).map_err(|e| Fault::from(&e))?;
+                if known.len() >= STATES {
+                    known.pop_front();
+                }
+                (hash.clone(), read)
+            }
+        };
+        let state = latest.1.clone();
+        known.push_back(latest);
+        Ok(state)
+    }
+
     /// The moves in effect at a commit: [`moves_of`].
     pub fn moves(&self, commit: &Hash) -> Result<Vec<AppliedMove>, Fault> {
-        let state = |hash: &Hash| self.photo.workspace().state(hash).map_err(|e| Fault::from(&e));
-        moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline, &state)
+        moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline, &|hash| self.state(hash))
     }
 
     /// What stands at a commit: the placed moves with their ids.

@@ -138,7 +138,7 @@ pub fn render_preview(context: &mut ToolContext<'_>, args: args::RenderPreview) 
     let place = context.place(args.r#ref.as_deref())?;
     let (data, image) = picture_of(context, &place, edge)?;
     let mut answer = Answer { data, images: vec![image], head: None };
-    let parent = context.photo.workspace().commit(&place.commit).map_err(fault)?.parents.first().cloned();
+    let parent = context.commit(&place.commit)?.parents.first().cloned();
     if let Some(parent) = parent.filter(|_| place.commit != context.view.start.baseline) {
         let before = context.place(Some(parent.as_str()))?;
         // A picture of the step before costs nothing when it was looked at; otherwise it is not worth a render.
