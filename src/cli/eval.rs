@@ -194,6 +194,9 @@ fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
     };
     let context = context(app, &request, &args.common)?;
     let mut plan = plan::plan(&context, request, binary()?, checkout(), Timestamp::now())?;
+    for sentence in plan.unread_prompts() {
+        app.output.remark(&format!("Warning: {sentence}"));
+    }
     if args.dry_run {
         return dry_run(app, &plan).map(|()| 0);
     }
@@ -278,10 +281,13 @@ fn context(app: &App, request: &RunRequest, common: &CommonArgs) -> Result<EvalC
     let renderer = app.steady_renderer()?;
     let shared = renderer.clone();
     launcher.renderer = Box::new(move || Ok(shared.clone()));
+    let home = home(app, &common.home);
+    // Raws that are made of pictures are made once, and stay beside the sessions that read them.
+    let raws = Some(common.raws.clone().unwrap_or_else(|| home.join("raws")));
     Ok(EvalContext {
-        home: home(app, &common.home),
+        home,
         golden,
-        raws: common.raws.clone(),
+        raws,
         launcher,
         renderer,
         ask: app.ask()?,

@@ -18,24 +18,25 @@ use base::ids::PhotoId;
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   chemigram eval verify
-  chemigram eval verify scenarios/golden_v1 --json
+  chemigram eval verify golden_v2 --json
 
-SET is looked for as a folder, then in ./scenarios, then in scenarios in the data folder.
+SET is looked for as a folder, then in ./scenarios, then in scenarios in the data folder. golden_v1 and golden_v2 are \
+part of the program and are found from any folder.
 
 Exit status: 0 if it is unchanged, 5 if a file was changed, removed or added.";
 
 const FREEZE_EXAMPLES: &str = "\
 Example:
-  chemigram eval freeze scenarios/golden_v2
+  chemigram eval freeze scenarios/golden_v3
 
 Writes manifest.json with the hash of every file. A set that already has one is refused.";
 
 const NEW_EXAMPLES: &str = "\
 Examples:
-  chemigram eval new-scenario iguana --set scenarios/golden_v2 --id 001_iguana \\
+  chemigram eval new-scenario iguana --set scenarios/golden_v3 --id 001_iguana \\
       --subject \"An iguana on black lava\" \\
       --intent \"Warm it, and open the shadows on the rock.\"
-  chemigram eval new-scenario iguana v2 --set scenarios/golden_v2 --id 002_iguana \\
+  chemigram eval new-scenario iguana v2 --set scenarios/golden_v3 --id 002_iguana \\
       --subject … --intent … --direction tone=\"open the shadows\"
 
 The edit at AT becomes the hidden edit; it must consist of moves on top of darktable's default edit. Check the scenario \
@@ -124,9 +125,11 @@ pub fn golden(app: &App, verb: &GoldenVerb) -> Result<u8, Failure> {
     }
 }
 
-/// The folder of a set by its name: in `./scenarios`, then in the user's own; or the folder itself.
+/// The folder of a set by its name: in `./scenarios`, then in the user's own, then out of the program; or the folder
+/// itself.
 pub fn set_folder(app: &App, name: &str) -> Result<PathBuf, Failure> {
-    Ok(Golden::find(name, &[PathBuf::from("scenarios"), app.folders.golden_sets()])?)
+    let roots = [PathBuf::from("scenarios"), app.folders.golden_sets()];
+    Ok(Golden::find_or_unpack(name, &roots, &app.folders.unpacked_sets())?)
 }
 
 /// Where raws are looked for that are not in their set.

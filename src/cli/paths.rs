@@ -77,6 +77,11 @@ impl Folders {
         self.data.join("scenarios")
     }
 
+    /// Golden sets out of the program.
+    pub fn unpacked_sets(&self) -> PathBuf {
+        self.cache.join("golden")
+    }
+
     pub fn protocols(&self) -> PathBuf {
         self.config.join("protocols")
     }

@@ -278,6 +278,7 @@ fn expected(
         mask_targets: regions(hidden).into_iter().map(|region| region.name).collect(),
         branch_count: Some(Count { min: branches, max: branches }),
         directions: most.map(direction).into_iter().collect(),
+        unchanged: false,
     }
 }
 
@@ -295,5 +296,5 @@ fn keep_raw(set: &Path, workspace: &Workspace) -> Result<Image, DraftError> {
         Ok(_) => return Err(DraftError::Exists { path }),
         Err(_) => durable::write(&path, &bytes).map_err(FileError::at("write", &path))?,
     }
-    Ok(Image { path: Path::new("../raws").join(name), sha256: raw.sha256 })
+    Ok(Image { path: Path::new("../raws").join(name), sha256: raw.sha256, recipe: None })
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, metric};
 use crate::eval::scenario::{SCENARIO_FILE, Scenario, ScenarioError};
+use base::assets;
 use base::durable;
 use base::error::{Coded, ErrorCode};
 use base::files;
@@ -25,8 +26,10 @@ use base::ids::Hash;
 pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// Sets that were shipped, with the SHA-256 of their manifests. A line is added with a set and never changed.
-const SHIPPED: &[(&str, &str)] =
-    &[("golden_v1", "cf507b499daf15579a724512e48967a36113c42a4f4f231f46a52c7eb523a717")];
+const SHIPPED: &[(&str, &str)] = &[
+    ("golden_v1", "cf507b499daf15579a724512e48967a36113c42a4f4f231f46a52c7eb523a717"),
+    ("golden_v2", "6c91ab854e47b1c0d2b6e778299d7c9b66796357bdf6891e44c2ff900a4df1ca"),
+];
 
 /// What `manifest.json` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -169,8 +172,7 @@ impl Coded for GoldenError {
             Self::Changed { .. } => Some("restore the files; put improvements into a new set".into()),
             Self::Frozen { .. } => Some("create the next version in its own folder".into()),
             Self::Unknown { .. } => Some(
-                "golden sets are in scenarios/ of the checkout: run it there, or give the folder of a set"
-                    .into(),
+                "golden_v1 and golden_v2 are in the program; for a set of your own, give its folder".into(),
             ),
             Self::Scenario(error) => error.remedy(),
             _ => None,
@@ -198,6 +200,45 @@ impl Golden {
             };
             GoldenError::Unknown { name: name.to_owned(), hint }
         })
+    }
+
+    /// [`Self::find`], and where it finds nothing, the set of this name that is in the program: it is written into
+    /// `unpacked` once, and is then a folder as any other.
+    ///
+    /// # Errors
+    /// [`GoldenError::Unknown`], or a file that cannot be written.
+    pub fn find_or_unpack(name: &str, roots: &[PathBuf], unpacked: &Path) -> Result<PathBuf, GoldenError> {
+        let missing = match Self::find(name, roots) {
+            Ok(folder) => return Ok(folder),
+            Err(error) => error,
+        };
+        let full = if name.starts_with("golden_") { name.to_owned() } else { format!("golden_{name}") };
+        let Some((_, sha256)) = SHIPPED.iter().find(|(shipped, _)| *shipped == full) else {
+            let near = nearest(&full, assets::golden_sets());
+            return Err(match (missing, near) {
+                (GoldenError::Unknown { name, .. }, Some(near)) => {
+                    GoldenError::Unknown { name, hint: format!("; did you mean `{near}`?") }
+                }
+                (missing, _) => missing,
+            });
+        };
+        // By its hash, so that the set of another build of the program is another folder.
+        let place = unpacked.join(sha256.get(..12).unwrap_or(sha256));
+        let folder = place.join(&full);
+        if folder.join(MANIFEST_FILE).is_file() {
+            return Ok(folder);
+        }
+        // Whole or not at all: it is written beside its place and then moved there. Who comes second finds it.
+        std::fs::create_dir_all(&place).map_err(FileError::at("make", &place))?;
+        let beside = tempfile::tempdir_in(&place).map_err(FileError::at("make", &place))?;
+        let written = beside.path().join(&full);
+        if !assets::unpack_golden_set(&full, &written).map_err(FileError::at("write", &written))? {
+            return Err(missing);
+        }
+        match std::fs::rename(&written, &folder) {
+            Err(_) if folder.join(MANIFEST_FILE).is_file() => Ok(folder),
+            moved => Ok(moved.map(|()| folder.clone()).map_err(FileError::at("move", &folder))?),
+        }
     }
 
     /// Compares every file with what was shipped; nothing found means that the set is frozen.

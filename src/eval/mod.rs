@@ -1,6 +1,6 @@
 //! Is this prompt better? Frozen tasks, and what a session on one of them is worth in numbers.
 //!
-//! A [`scenario`] is one task: a raw, a brief, a budget, and what is expected of a session. A
+//! A [`scenario`] is one task: a raw, or the [`recipe`] of one, a brief, a budget, and what is expected of a session. A
 //! [`golden`] set is a folder of scenarios that has been shipped and no longer changes. [`metrics`] look at a
 //! finished session and say how it did; [`draft`] makes a scenario of an edit. [`baselines`] are the two
 //! sessions that every other lies between: the one that does nothing, and the one that knows the answer.
@@ -20,6 +20,7 @@ pub mod history;
 pub mod manifest;
 pub mod metrics;
 pub mod plan;
+pub mod recipe;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -101,6 +101,35 @@ pub struct Plan {
     pub(super) variants: Vec<Variant>,
 }
 
+/// Providers of this program that follow rules or a script, whatever a prompt says.
+const READ_NO_PROMPT: [&str; 4] = ["explorer", "idle", "oracle", "script"];
+
+impl Plan {
+    /// Of each contestant that reads no prompt and is still compared over several, a sentence: its sessions differ by
+    /// nothing but their prompts' names, so that the comparison can only find them equal.
+    pub fn unread_prompts(&self) -> Vec<String> {
+        unread_prompts(&self.manifest.cells)
+    }
+}
+
+fn unread_prompts(cells: &[CellRecord]) -> Vec<String> {
+    let mut over: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+    for cell in cells.iter().filter(|cell| READ_NO_PROMPT.contains(&cell.provider.as_str())) {
+        let arm = (&cell.provider, &cell.model, &cell.protocol);
+        over.entry(arm).or_default().insert(&cell.prompt);
+    }
+    let several = over.into_iter().filter(|(_, prompts)| prompts.len() > 1);
+    several
+        .map(|((provider, model, _), prompts)| {
+            let prompts: Vec<&str> = prompts.into_iter().collect();
+            format!(
+                "{provider}/{model} reads no prompt: {} cannot be told apart by it; name a model with --provider",
+                prompts.join(" and ")
+            )
+        })
+        .collect()
+}
+
 /// What one cell needs in addition to its record.
 pub(super) struct Task {
     /// The place of its scenario in the set.
@@ -392,6 +421,33 @@ mod tests {
             ("*ü", "größe_ü", true),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+    #[test]
+    fn contestants_that_read_no_prompt_are_told_when_prompts_are_compared() {
+        let cell = |provider: &str, prompt: &str, protocol: Option<&str>| CellRecord {
+            key: Hash::of(""),
+            scenario: "001_a".into(),
+            prompt: prompt.into(),
+            protocol: protocol.map(Into::into),
+            referee: None,
+            provider: provider.into(),
+            model: "m".into(),
+            repeat: 1,
+            seed: 1,
+            status: CellStatus::NotRun { why: String::new(), failures: Vec::new() },
+        };
+        let one = cell("explorer", "system@v1", None);
+        let told = unread_prompts(&[one.clone(), cell("explorer", "system@v2", None)]);
+        assert!(told.len() == 1 && told[0].contains("system@v1 and system@v2"), "{told:?}");
+        // A protocol has a prompt of its own kind, a model reads its prompt, and one prompt is no comparison.
+        for other in [
+            cell("explorer", "protocol@v1", Some("p@1")),
+            cell("openai", "system@v2", None),
+            cell("idle", "system@v2", None),
+            one.clone(),
+        ] {
+            assert_eq!(unread_prompts(&[one.clone(), other]), Vec::<String>::new());
         }
     }
 }

@@ -62,6 +62,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::Budget;
 use crate::eval::file::FileError;
 use crate::eval::metrics::{EDGE, MeasureContext};
+use crate::eval::recipe::{Recipe, RecipeError};
 use crate::session::start::Request;
 use crate::transcript::Vector;
 use base::durable;
@@ -107,13 +108,16 @@ pub struct Brief {
 }
 
 /// The raw.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// Where it is, from the scenario's folder.
     pub path: PathBuf,
     /// SHA-256 of its bytes.
     pub sha256: Hash,
+    /// How it is made where it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<Recipe>,
 }
 
 /// A number of branches.
@@ -156,6 +160,10 @@ pub struct Expected {
     pub branch_count: Option<Count>,
     /// Where the branches should have moved to.
     pub directions: Vec<Direction>,
+    /// Whether the photo is to stay as it is, because it meets the brief already: there is no hidden edit then, and
+    /// doing nothing is the whole answer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unchanged: bool,
 }
 
 /// One move of the hidden edit.
@@ -294,6 +302,14 @@ pub enum ScenarioError {
         /// Where it was looked for first.
         path: PathBuf,
     },
+    /// The raw cannot be made.
+    #[error("the raw file of {scenario} cannot be made")]
+    Recipe {
+        /// The scenario.
+        scenario: String,
+        /// Why.
+        source: RecipeError,
+    },
     /// The raw is another file.
     #[error("the raw file of {scenario} is a different one: {path}")]
     OtherRaw {
@@ -323,6 +339,7 @@ impl Coded for ScenarioError {
             Self::File(error) => error.code(),
             Self::Invalid { .. } => ErrorCode::InvalidInput,
             Self::NoRaw { .. } => ErrorCode::NotFound,
+            Self::Recipe { source, .. } => source.code(),
             Self::OtherRaw { .. } => ErrorCode::VersioningError,
             Self::Hidden { source, .. } => source.code(),
             Self::Photo(error) => error.code(),
@@ -416,6 +433,9 @@ impl Scenario {
         {
             return Err(format!("expected.branch_count has a min of {min} and a max of {max}"));
         }
+        if self.expected.unchanged && !self.hidden.is_empty() {
+            return Err("expected.unchanged and a hidden edit exclude each other".into());
+        }
         let mut names = BTreeSet::new();
         for region in &self.regions {
             if !names.insert(region.name.as_str()) {
@@ -446,25 +466,50 @@ impl Scenario {
         self.expected.branch_count.unwrap_or(Count { min: planned, max: planned })
     }
 
-    /// The raw, its hash proved. Where it is not in its place, it is looked for by its name in `elsewhere`.
+    /// The raw, its hash proved. Where it is not in its place, it is looked for by its name in `elsewhere`; where
+    /// it is not there either and the scenario has a recipe for it, it is made there once.
+    ///
+    /// # Errors
+    /// [`ScenarioError`], where it is nowhere and cannot be made, or is another file.
     pub fn raw(&self, elsewhere: Option<&Path>) -> Result<RawFile, ScenarioError> {
         let own = self.folder.join(&self.image.path);
         let other = elsewhere.zip(own.file_name()).map(|(folder, name)| folder.join(name));
-        let path = match other {
-            Some(other) if !own.is_file() => other,
-            _ => own.clone(),
+        let made = elsewhere.zip(self.image.recipe.as_ref()).map(|(folder, recipe)| {
+            // Two sets may call different raws by one name.
+            let name = own.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            (folder.join(format!("{name}-{}.dng", self.image.sha256.short())), recipe)
+        });
+        let path = match (other, &made) {
+            (_, _) if own.is_file() => own.clone(),
+            (Some(other), _) if other.is_file() => other,
+            (_, Some((made, _))) => made.clone(),
+            (other, None) => other.unwrap_or_else(|| own.clone()),
         };
-        let found = match files::hash(&path) {
-            Ok((found, _)) => found,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(ScenarioError::NoRaw { scenario: self.id.clone(), path: own });
+        let read = |path: &Path| match files::hash(path) {
+            Ok((found, _)) => Ok(Some(found)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ScenarioError::from(FileError::at("read", path)(error))),
+        };
+        let mut found = read(&path)?;
+        if let Some((target, recipe)) = made.filter(|(made, _)| *made == path)
+            && found.as_ref() != Some(&self.image.sha256)
+        {
+            let bytes = recipe.make(&self.folder);
+            let bytes =
+                bytes.map_err(|source| ScenarioError::Recipe { scenario: self.id.clone(), source })?;
+            if let Some(folder) = target.parent() {
+                std::fs::create_dir_all(folder).map_err(FileError::at("make", folder))?;
             }
-            Err(error) => return Err(FileError::at("read", &path)(error).into()),
-        };
-        if found != self.image.sha256 {
-            return Err(ScenarioError::OtherRaw { scenario: self.id.clone(), path });
+            durable::write(&target, &bytes).map_err(FileError::at("write", &target))?;
+            found = Some(Hash::of(&bytes));
         }
-        Ok(RawFile { path, sha256: self.image.sha256.clone() })
+        match found {
+            Some(found) if found == self.image.sha256 => {
+                Ok(RawFile { path, sha256: self.image.sha256.clone() })
+            }
+            Some(_) => Err(ScenarioError::OtherRaw { scenario: self.id.clone(), path }),
+            None => Err(ScenarioError::NoRaw { scenario: self.id.clone(), path: own }),
+        }
     }
 
     /// The brief as a photographer writes it into `brief.md`. Nothing of the answer is in it.

@@ -435,3 +435,24 @@ fn a_protocol_is_an_arm_of_its_own_and_a_changed_one_is_a_new_cell() {
     }
     assert_eq!(manifest::runs(&home.evaluations()).len(), 1);
 }
+
+#[test]
+fn the_sets_in_the_program_are_found_from_any_folder_and_doing_nothing_may_be_the_whole_answer() {
+    let home = Home::new(1);
+    for set in ["golden_v1", "golden_v2", "v2"] {
+        let (status, verified) = home.eval(&["verify", set]);
+        assert_eq!((status, &verified["frozen"]), (0, &Value::Bool(true)), "{verified:#}");
+        assert!(verified["folder"].as_str().unwrap().starts_with(home.0.path().to_str().unwrap()));
+    }
+    let refused = home.command(&["verify", "golden_v3"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(3) && said.contains("golden_v2"), "{said}");
+    // A photo that meets its brief already: the raw is made, and a session that edits nothing has found everything.
+    let set = ["run", "--golden", "golden_v2", "--scenarios", "017*", "--provider", "idle"];
+    let (status, done) = home.eval(&set);
+    assert_eq!(status, 0, "{done:#}");
+    let run = Manifest::read(Path::new(done["folder"].as_str().unwrap())).unwrap();
+    assert_eq!(run.mean(&run.arms()[0], "recovery"), Some((1.0, 1)));
+    assert_eq!(run.mean(&run.arms()[0], "over_edit"), Some((0.0, 1)));
+    assert_eq!(std::fs::read_dir(home.evaluations().join("raws")).unwrap().count(), 1);
+}

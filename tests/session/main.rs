@@ -28,6 +28,7 @@ mod course;
 mod explorer;
 mod golden_metrics;
 mod golden_set;
+mod golden_v2;
 mod manual;
 mod money;
 mod photo_recovery;

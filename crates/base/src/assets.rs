@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
 
@@ -13,6 +14,27 @@ static PROVIDERS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../providers");
 static VOCABULARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../vocabulary");
 static PROTOCOLS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../protocols");
 static DEMO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios/demo");
+static GOLDEN_V1: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios/golden_v1");
+static GOLDEN_V2: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios/golden_v2");
+
+/// The golden sets, by name.
+static GOLDEN_SETS: [(&str, &Dir<'_>); 2] = [("golden_v1", &GOLDEN_V1), ("golden_v2", &GOLDEN_V2)];
+
+/// The names of the golden sets in the binary.
+pub fn golden_sets() -> impl Iterator<Item = &'static str> {
+    GOLDEN_SETS.iter().map(|(name, _)| *name)
+}
+
+/// Writes a golden set out of the binary into `folder`, which is made; whether there is a set of this name.
+///
+/// # Errors
+/// What the system says of a file that cannot be written.
+pub fn unpack_golden_set(name: &str, folder: &Path) -> io::Result<bool> {
+    let Some((_, set)) = GOLDEN_SETS.iter().find(|(known, _)| *known == name) else { return Ok(false) };
+    std::fs::create_dir_all(folder)?;
+    set.extract(folder)?;
+    Ok(true)
+}
 
 /// One embedded folder, optionally extended by a folder on disk.
 #[derive(Clone)]

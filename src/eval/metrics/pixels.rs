@@ -22,6 +22,10 @@ use pixels::metrics::vectors::vector_axes;
 /// Below this mean ΔE2000 from the baseline there is nothing to recover: nobody would see it.
 const NOTHING_TO_DO: f64 = 0.3;
 
+/// The mean ΔE2000 from the baseline at which an edit where none was wanted is worth as little as no edit where one was
+/// wanted: about as much as a hidden edit changes.
+pub const ORDINARY_EDIT: f64 = 4.0;
+
 /// Two branches whose recovery differs by less are as good as each other.
 const SAME_RECOVERY: f64 = 0.02;
 
@@ -69,6 +73,11 @@ impl Yardstick {
     /// Mean ΔE2000 of the hidden edit.
     pub fn length(&self) -> f64 {
         mean(&self.asked, None)
+    }
+
+    /// Mean ΔE2000 of the hidden edit in each region.
+    pub fn regions(&self) -> BTreeMap<&str, f64> {
+        self.regions.iter().map(|(name, weights)| (name.as_str(), mean(&self.asked, Some(weights)))).collect()
     }
 
     /// Holds a picture against it. One of another size recovers nothing, since its pixels are others.
@@ -211,21 +220,31 @@ pub(super) fn pixels(
         let own = judgment(&seen.name);
         let score = own.filter(|one| one.source == JudgmentSource::Agent).map(|one| one.judged_score);
         let grown = |now: f64, before: f64| (now - before).max(0.0);
+        // Where nothing is to be changed, every change is one too many.
+        let unchanged = scenario.expected.unchanged.then_some(seen.difference.mean);
         found.push(BranchReading {
             branch: seen.name.clone(),
             judged_score: score,
             abandoned: own.is_some_and(|one| one.abandoned),
             delta_e: seen.difference.mean,
-            recovery: held.as_ref().map(|held| held.recovery),
+            recovery: held
+                .as_ref()
+                .map(|held| held.recovery)
+                .or(unchanged.map(|delta_e| 1.0 - delta_e / ORDINARY_EDIT)),
             regions: held.as_ref().map(|held| held.regions.clone()).unwrap_or_default(),
-            over_edit: held.as_ref().map(|held| held.over_edit),
+            over_edit: held.as_ref().map(|held| held.over_edit).or(unchanged),
             spill: held.as_ref().and_then(|held| held.spill),
             leakage: check.as_ref().and_then(|check| check.leakage),
             clipping: grown(seen.stats.clip_high_pct, base_stats.clip_high_pct)
                 .max(grown(seen.stats.clip_low_pct, base_stats.clip_low_pct)),
         });
     }
-    recovered(yardstick.is_some(), &found, readings);
+    let nothing = match (yardstick.is_some(), scenario.expected.unchanged) {
+        (true, _) => Some(0.0),
+        (false, true) => Some(1.0),
+        (false, false) => None,
+    };
+    recovered(nothing, &found, readings);
     directions(scenario, &branches, &base_stats, readings);
     sizes(&branches, &found, readings)?;
     numbers(&branches, &judgments, &base_stats, readings);
@@ -262,18 +281,19 @@ fn check(scenario: &Scenario, seen: &Seen, base: &ImageStats) -> Option<VectorCh
 }
 
 /// Recovery and what goes with it: of the branch that came nearest, and of the one that the agent puts first.
-fn recovered(has_answer: bool, found: &[BranchReading], readings: &mut Readings) {
+/// `nothing` is what doing nothing is worth; none where the scenario has no answer.
+fn recovered(nothing: Option<f64>, found: &[BranchReading], readings: &mut Readings) {
     const FROM_YARDSTICK: [&str; 5] =
         ["recovery", "recovery_chosen", "recovery_regions", "over_edit", "spill"];
-    if !has_answer {
+    if nothing.is_none() {
         FROM_YARDSTICK.into_iter().for_each(|name| readings.none(name, "the scenario has no hidden edit"));
         return;
     }
     let recovery = |one: &&BranchReading| one.recovery.unwrap_or(0.0);
     let Some(best) = found.iter().max_by(|a, b| recovery(a).total_cmp(&recovery(b))) else {
-        // Doing nothing is a result: it recovers nothing.
-        readings.put("recovery", Some(0.0), "no branch was made");
-        readings.put("recovery_chosen", Some(0.0), "no branch was made");
+        // Doing nothing is a result: it recovers nothing, or everything where nothing was to be done.
+        readings.put("recovery", nothing, "no branch was made");
+        readings.put("recovery_chosen", nothing, "no branch was made");
         ["recovery_regions", "over_edit", "spill"]
             .into_iter()
             .for_each(|name| readings.none(name, "no branch was made"));
@@ -285,7 +305,7 @@ fn recovered(has_answer: bool, found: &[BranchReading], readings: &mut Readings)
     let chosen = judged.rev().max_by_key(|one| one.judged_score);
     match chosen {
         Some(chosen) => readings.put("recovery_chosen", chosen.recovery, chosen.branch.to_string()),
-        None => readings.put("recovery_chosen", Some(0.0), "the agent puts no branch forward"),
+        None => readings.put("recovery_chosen", nothing, "the agent puts no branch forward"),
     }
     let regions: Vec<f64> = best.regions.values().copied().collect();
     match regions.is_empty() {

@@ -218,9 +218,9 @@ pub const METRICS: &[Metric] = &[
         "recovery",
         ("", Better::Higher, Kind::Number),
         [
-            "How much of a hidden edit the best branch found. Doing nothing is 0, the hidden edit itself is 1.",
-            "the greatest over branches of 1 − mean ΔE2000(branch, hidden edit) / mean ΔE2000(baseline, hidden edit), at 480 px",
-            "below 0 (farther off than the baseline) to 1; not applicable without a hidden edit; 0 when no branch was made or its frame is another",
+            "How much of a hidden edit the best branch found. Doing nothing is 0, the hidden edit itself is 1. Where the scenario says that the photo is to stay as it is, doing nothing is 1.",
+            "the greatest over branches of 1 − mean ΔE2000(branch, hidden edit) / mean ΔE2000(baseline, hidden edit), at 480 px; where the photo is to stay as it is, 1 − mean ΔE2000(branch, baseline) / 4",
+            "below 0 (farther off than the baseline) to 1; not applicable without a hidden edit, unless the photo is to stay as it is; without a branch what doing nothing is worth; 0 when its frame is another",
             "Another good picture than the hidden one counts as missed. More branches have more chances: compare like with like. A small strong local edit weighs as little as its area: see `recovery_regions`.",
         ],
     ),

@@ -9,7 +9,7 @@ pub mod difference;
 pub mod intensity;
 pub mod likeness;
 pub mod region;
-pub(crate) mod resize;
+pub mod resize;
 pub mod stats;
 #[cfg(test)]
 mod synthetic;

@@ -19,6 +19,34 @@ pub(crate) fn to(picture: &Picture, width: u32, height: u32) -> Result<Picture, 
     Ok(Picture { width, height, rgb })
 }
 
+/// The part of a picture from (`left`, `top`) to (`right`, `bottom`), shares of its sides, at `width` x `height`
+/// pixels: smoothly (cubic, Catmull-Rom) where it grows, averaged where it shrinks. Integers do the arithmetic, so
+/// the same picture comes out on every machine.
+///
+/// # Errors
+/// A sentence, where the part is empty or leaves the picture, or the picture has not as many pixels as it says.
+pub fn part(
+    picture: &Picture,
+    [left, top, right, bottom]: [f64; 4],
+    size: [u32; 2],
+) -> Result<Picture, String> {
+    let (columns, rows) = (f64::from(picture.width), f64::from(picture.height));
+    let source = ImageRef::new(picture.width, picture.height, &picture.rgb, PixelType::U8x3);
+    let source = source.map_err(|e| e.to_string())?;
+    let [width, height] = size;
+    let mut scaled = Image::new(width, height, PixelType::U8x3);
+    // Whole pixels, so that no rounding of a share decides about one.
+    let (x, y) = ((left * columns).round(), (top * rows).round());
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).crop(
+        x,
+        y,
+        (right * columns).round() - x,
+        (bottom * rows).round() - y,
+    );
+    Resizer::new().resize(&source, &mut scaled, &options).map_err(|e| e.to_string())?;
+    Ok(Picture { width, height, rgb: scaled.into_vec() })
+}
+
 /// Scales down so that the longer side is `long_edge`; `None` when the picture is not larger than that.
 pub(super) fn fit(picture: &Picture, long_edge: u32) -> Option<Picture> {
     let longest = picture.width.max(picture.height);
