@@ -149,7 +149,12 @@ pub struct ResumeArgs {
 
 /// `PROVIDER` or `PROVIDER/MODEL`.
 fn contestant(text: &str) -> Result<Contestant, String> {
-    let (provider, model) = text.split_once('/').map_or((text, None), |(p, m)| (p, Some(m)));
+    // A folder's path has slashes of its own.
+    let split = match text.split_once(':') {
+        Some(("manual", folder)) => Some(("manual", folder)),
+        _ => text.split_once('/'),
+    };
+    let (provider, model) = split.map_or((text, None), |(p, m)| (p, Some(m)));
     if provider.is_empty() || model == Some("") {
         return Err("write it like explorer or openai/gpt-5-mini".into());
     }
