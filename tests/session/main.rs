@@ -29,6 +29,7 @@ mod explorer;
 mod golden_metrics;
 mod golden_set;
 mod manual;
+mod model_trial;
 mod money;
 mod photo_recovery;
 mod protocol;
