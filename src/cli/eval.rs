@@ -147,7 +147,7 @@ pub struct ResumeArgs {
     pub common: CommonArgs,
 }
 
-/// `PROVIDER` or `PROVIDER/MODEL`.
+/// `PROVIDER`, `PROVIDER/MODEL` or `manual:DIR`.
 fn contestant(text: &str) -> Result<Contestant, String> {
     // A folder's path has slashes of its own.
     let split = match text.split_once(':') {
@@ -564,4 +564,19 @@ fn show(app: &App, name: &str, arg: &HomeArg) -> Result<(), Failure> {
         }
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contestant_is_a_provider_with_its_model_or_its_folder() {
+        let read = |text: &str| contestant(text).map(|one| (one.provider, one.model));
+        let is = |provider: &str, model: &str| Ok((provider.to_owned(), Some(model.to_owned())));
+        assert_eq!(read("manual:desk/one"), is("manual", "desk/one"));
+        assert_eq!(read("ollama/gemma4:31b"), is("ollama", "gemma4:31b"));
+        assert_eq!(read("explorer"), Ok(("explorer".to_owned(), None)));
+        assert!(read("manual:").is_err() && read("openai/").is_err());
+    }
 }
