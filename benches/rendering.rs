@@ -36,6 +36,8 @@ use darktable::{preload, xmp};
 use demo::Demo;
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
+use pixels::outline::Outline;
+use pixels::segment::segment;
 use support::{Studio, confirm, reply, request};
 
 /// Megapixels, by width and height.
@@ -384,6 +386,10 @@ fn measuring() {
     time("statistics", &mut || _ = black_box(ImageStats::of(&two)));
     time("difference in CIEDE2000", &mut || _ = black_box(Difference::between(&one, &two).unwrap()));
     time("its identity", &mut || _ = black_box(two.pixel_hash()));
+    let (inside, outside) = ([[0.5, 0.12], [0.5, 0.4], [0.305, 0.26]], [[0.2, 0.45]]);
+    time("a thing from four points", &mut || {
+        _ = black_box(Outline::of(&segment(&one, &inside, &outside), 0.0, 160, 0.0005));
+    });
     time("the JPEG for the model", &mut || _ = black_box(blobs.put_picture(&two, String::new()).unwrap()));
 }
 

@@ -246,8 +246,8 @@ pub enum Verb {
         /// With --quality preview, use a copy of the raw that is N times smaller [default: off]
         #[arg(long, value_name = "auto|off|N")]
         proxy: Option<Choice>,
-        /// Draw a mask over the picture, in red: JSON, or @FILE
-        #[arg(long, value_name = "JSON|@FILE")]
+        /// Draw a mask over the picture, in red: JSON, @FILE, or the id of a placed move
+        #[arg(long, value_name = "JSON|@FILE|ID")]
         show_mask: Option<String>,
         /// With --show-mask, the move that the mask is meant for [default: exposure]
         #[arg(long, value_name = "MOVE", requires = "show_mask")]

@@ -1,5 +1,6 @@
 //! `apply` and `render`: a person's own edit, and a picture of any state.
 
+use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::Path;
 
@@ -19,6 +20,7 @@ use darktable::checks;
 use darktable::proxy::Choice;
 use darktable::render::{ByHand, Picture, Quality, RenderRequest};
 use darktable::state::EditState;
+use engine::photo::MoveId;
 use engine::vocabulary::{ApplyRequest, MaskProbe, MaskSpec, PhotoFacts};
 use pixels::metrics::difference::Difference;
 use pixels::overlay::{self, Part};
@@ -60,7 +62,7 @@ pub struct PreviewRequest<'a> {
     pub quality: Care,
     /// Whether a smaller copy of the raw will do.
     pub proxy: Choice,
-    /// A mask to draw over it, as JSON or @FILE.
+    /// A mask to draw over it, as JSON or @FILE, or the id of a placed move.
     pub mask: Option<&'a String>,
     /// The move that the mask is meant for.
     pub mask_for: Option<&'a str>,
@@ -81,7 +83,12 @@ pub fn render(
     look: &PreviewRequest<'_>,
     force: bool,
 ) -> Result<(), Failure> {
-    let mask = optional_text(look.mask)?.map(|text| mask_spec(&text)).transpose()?;
+    let text = optional_text(look.mask)?;
+    let placed = text.as_deref().and_then(MoveId::parse);
+    let mask = match &text {
+        Some(text) if placed.is_none() => Some(mask_spec(text)?),
+        _ => None,
+    };
     let format = format_of(file)?;
     refuse_existing(file, force)?;
     let workspace = app.photo(photo)?;
@@ -115,9 +122,16 @@ pub fn render(
         let request = RenderRequest { raw: &raw, state, long_edge, quality };
         renderer.render(&request, &interactive_deadline().with_cancel(cancel.clone()), &ByHand)
     };
-    let probe = match &mask {
-        Some(mask) => Some(probe(app, mask, look.mask_for, &state, &facts)?),
-        None => None,
+    let probe = match (&mask, &placed) {
+        (Some(mask), _) => Some(probe(app, mask, look.mask_for, &state, &facts)?),
+        (None, Some(id)) => {
+            let vocabulary = app.vocabulary()?;
+            let standing = workspace.standing(&commit, &vocabulary, &mut HashMap::new())?;
+            let found = standing.find(id)?;
+            let at = (found.module(), found.instance);
+            Some(vocabulary.placed_mask_probe(at, None, &state, &facts, &app.layouts())?)
+        }
+        (None, None) => None,
     };
     let rendered = develop(&state)?;
     let shown = match probe {
@@ -171,8 +185,9 @@ pub fn render(
     }
     let percent = |share: f64| (share * 1000.0).round() / 10.0;
     let covered = shown.as_ref().map(|(_, shown)| [shown.covered(), shown.soft()].map(percent));
-    if let (Some([covered, soft]), Some(mask)) = (covered, &mask) {
-        let about = json!({ "summary": mask.summary(), "covered_percent": covered, "soft_percent": soft });
+    let words = mask.as_ref().map(MaskSpec::summary).or(placed.map(|id| id.to_string()));
+    if let (Some([covered, soft]), Some(words)) = (covered, words) {
+        let about = json!({ "summary": words, "covered_percent": covered, "soft_percent": soft });
         more.insert("mask".into(), about);
     }
     if let Some(apart) = &apart {

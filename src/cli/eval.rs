@@ -147,9 +147,14 @@ pub struct ResumeArgs {
     pub common: CommonArgs,
 }
 
-/// `PROVIDER` or `PROVIDER/MODEL`.
+/// `PROVIDER`, `PROVIDER/MODEL` or `manual:DIR`.
 fn contestant(text: &str) -> Result<Contestant, String> {
-    let (provider, model) = text.split_once('/').map_or((text, None), |(p, m)| (p, Some(m)));
+    // A folder's path has slashes of its own.
+    let split = match text.split_once(':') {
+        Some(("manual", folder)) => Some(("manual", folder)),
+        _ => text.split_once('/'),
+    };
+    let (provider, model) = split.map_or((text, None), |(p, m)| (p, Some(m)));
     if provider.is_empty() || model == Some("") {
         return Err("write it like explorer or openai/gpt-5-mini".into());
     }
@@ -565,4 +570,19 @@ fn show(app: &App, name: &str, arg: &HomeArg) -> Result<(), Failure> {
         }
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contestant_is_a_provider_with_its_model_or_its_folder() {
+        let read = |text: &str| contestant(text).map(|one| (one.provider, one.model));
+        let is = |provider: &str, model: &str| Ok((provider.to_owned(), Some(model.to_owned())));
+        assert_eq!(read("manual:desk/one"), is("manual", "desk/one"));
+        assert_eq!(read("ollama/gemma4:31b"), is("ollama", "gemma4:31b"));
+        assert_eq!(read("explorer"), Ok(("explorer".to_owned(), None)));
+        assert!(read("manual:").is_err() && read("openai/").is_err());
+    }
 }

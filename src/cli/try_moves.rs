@@ -89,7 +89,7 @@ pub fn try_moves(app: &App, args: &TryArgs) -> Result<(), Failure> {
     let too_large = || Failure::new(ErrorCode::StateError, "the pictures do not fit on one");
     let sheet = contact_sheet(&tiles, SHEET_EDGE).ok_or_else(too_large)?;
     write_new(&args.output, &encode(&sheet, format)?, args.force)?;
-    let lines = lines(&tiles);
+    let lines = lines(&tiles, mask.is_some());
     let result = json!({
         "file": args.output, "commit": commit, "tried": asked.words(), "tiles": lines,
         "width": sheet.width, "height": sheet.height,

@@ -163,8 +163,8 @@ fn caption(page: &mut String, branch: &BranchReview, best: bool) {
     }
     if let Some(measured) = &branch.measured {
         let mut measures = format!("ΔE {:.1}", measured.delta_e_mean);
-        if measured.vector.direction != Verdict::NotApplicable {
-            let _ = write!(measures, ", {:+.1} steps in the asked direction", measured.vector.moved);
+        if measured.direction() != Verdict::NotApplicable {
+            let _ = write!(measures, ", {:+.1} steps in the asked direction", measured.check().moved);
         }
         let _ = write!(page, "<p class=faint>{}</p>", text(&measures));
     }

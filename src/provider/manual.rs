@@ -161,6 +161,36 @@ impl Provider for Manual {
     }
 }
 
+/// The names of a tool's arguments; a `?` is behind those that may be left out.
+fn arguments(tool: &ToolSpec) -> String {
+    let needed = |name: &str| {
+        let needed = tool.parameters["required"].as_array().into_iter().flatten();
+        needed.into_iter().any(|one| one == name)
+    };
+    let named = tool.parameters["properties"].as_object().into_iter().flatten();
+    let names = named.map(|(name, _)| if needed(name) { name.clone() } else { format!("{name}?") });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// JSON over several lines, with what has no objects in it on one.
+fn readable(value: &Value, indent: &str) -> String {
+    let deeper = format!("{indent}  ");
+    let within = |value: &Value| !value.is_object() && !format!("{value:#}").contains('{');
+    let (open, close, items): (_, _, Vec<String>) = match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            let item = |(name, value): (&String, &Value)| {
+                format!("{deeper}{}: {}", Value::from(name.as_str()), readable(value, &deeper))
+            };
+            ('{', '}', fields.iter().map(item).collect())
+        }
+        Value::Array(items) if !(within(value) && value.to_string().len() < 80) && !items.is_empty() => {
+            ('[', ']', items.iter().map(|item| format!("{deeper}{}", readable(item, &deeper))).collect())
+        }
+        _ => return value.to_string(),
+    };
+    format!("{open}\n{}\n{indent}{close}", items.join(",\n"))
+}
+
 /// A request that waits for its reply. Dropped without one, it is closed.
 struct Call<'a> {
     folder: &'a Path,
@@ -238,9 +268,13 @@ impl<'a> Call<'a> {
         if first {
             let _ = writeln!(text, "\n## System prompt\n\n{}\n\n## Tools\n", request.system);
             for tool in request.tools {
-                let _ = writeln!(text, "- `{}`: {}", tool.name, tool.description);
+                let _ = writeln!(text, "- `{}`({}): {}", tool.name, arguments(tool), tool.description);
             }
-            let _ = writeln!(text, "\nTheir arguments are in `{}`.", self.name("request.json"));
+            let file = self.name("request.json");
+            let _ = writeln!(
+                text,
+                "\nA `?` is behind what may be left out. What arguments mean is in `tools` of `{file}`."
+            );
         }
         let mut pictures = pictures.iter();
         let mut show = |text: &mut String, images: &[ImageRef]| {
@@ -266,7 +300,7 @@ impl<'a> Call<'a> {
                         let _ = writeln!(text, "\n## Result of `{}`{failed}\n", result.name);
                         let (body, rest) = result.text.split_once('\n').unwrap_or((&result.text, ""));
                         let value = serde_json::from_str::<Value>(body);
-                        let body = value.map_or_else(|_| body.to_owned(), |value| format!("{value:#}"));
+                        let body = value.map_or_else(|_| body.to_owned(), |value| readable(&value, ""));
                         let _ = writeln!(text, "```json\n{body}\n```\n\n{rest}");
                         show(&mut text, &result.images);
                     }

@@ -244,10 +244,12 @@ fn warning_words(warning: &str) -> String {
 }
 
 fn measures(style: Style, measured: &Measured) -> String {
-    let vector = &measured.vector;
+    let vector = measured.check();
+    let place = if measured.there.is_some() { " where it changed" } else { "" };
+    let steps = format!("{:+.1} steps{place}", vector.moved);
     let direction = match vector.direction {
-        Verdict::Met => style.paint(Tone::Good, &format!("direction ✓ {:+.1} steps", vector.moved)),
-        Verdict::Missed => style.paint(Tone::Bad, &format!("direction ✗ {:+.1} steps", vector.moved)),
+        Verdict::Met => style.paint(Tone::Good, &format!("direction ✓ {steps}")),
+        Verdict::Missed => style.paint(Tone::Bad, &format!("direction ✗ {steps}")),
         Verdict::NotApplicable => "direction not measurable".into(),
     };
     let leakage = vector.leakage.map(|l| format!(" · leakage {l:.1}")).unwrap_or_default();

@@ -169,7 +169,7 @@ fn measured(context: &mut ToolContext<'_>, entry: Option<&str>) -> Result<Measur
     };
     let stats = context.stats(&rendered);
     let branch = context.view.head.branch.clone();
-    let versus = context.versus_baseline(branch.as_ref(), &rendered, edge, quality)?;
+    let versus = context.versus_baseline((branch.as_ref(), &here.commit), &rendered, edge, quality)?;
     let parent = context.place(entry.or(Some("baseline")))?;
     let before = context.render(&parent.state, edge, quality)?;
     let moved = context.difference(&before, &rendered)?;
@@ -177,7 +177,7 @@ fn measured(context: &mut ToolContext<'_>, entry: Option<&str>) -> Result<Measur
         rendered: true,
         drift: false,
         same_as_parent: before.pixel_hash == rendered.pixel_hash,
-        direction: Some(versus.check.direction),
+        direction: Some(versus.local().direction),
         now: numbers(&stats, None),
         baseline: Some(numbers(&versus.base_stats, Some(&versus.difference))),
         parent: Some(numbers(&context.stats(&before), Some(&moved))),

@@ -31,6 +31,9 @@ pub struct Measured {
     pub clip_low_change: f64,
     /// The vector's direction, and what else moved.
     pub vector: VectorCheck,
+    /// The same of the place that changed, if every move in effect has a mask: it decides, not the whole frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub there: Option<VectorCheck>,
     /// Longest side of the pictures compared.
     pub long_edge: u32,
     /// The branch's picture.
@@ -41,6 +44,18 @@ pub struct Measured {
     pub preview: String,
     /// The numbers of the branch's picture.
     pub stats: ImageStats,
+}
+
+impl Measured {
+    /// What counts: the place that changed, if that is known, or the whole frame.
+    pub fn check(&self) -> &VectorCheck {
+        self.there.as_ref().unwrap_or(&self.vector)
+    }
+
+    /// Whether the asked direction moved there.
+    pub fn direction(&self) -> Verdict {
+        self.check().direction
+    }
 }
 
 pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> Result<Answer, Fault> {
@@ -109,7 +124,7 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         "recorded": judgment.branch,
         "state": judgment.hash,
         "flags": judgment.flags,
-        "direction": measured.as_ref().map(|m| m.vector.direction),
+        "direction": measured.as_ref().map(Measured::direction),
         "delta_e": measured.as_ref().map(|m| (m.delta_e_mean * 10.0).round() / 10.0),
     });
     context.gate.record(Event::Judgment(Box::new(judgment))).map_err(|e| fatal(&e))?;
@@ -149,7 +164,7 @@ fn measure(context: &mut ToolContext<'_>, branch: &RefName, commit: &Hash) -> Re
         .into_iter()
         .next()
         .ok_or_else(|| Fault::new(ErrorCode::StateError, "a picture did not come back"))?;
-    let versus = context.versus_baseline(Some(branch), &rendered, edge, Quality::Judge)?;
+    let versus = context.versus_baseline((Some(branch), commit), &rendered, edge, Quality::Judge)?;
     let stats = context.stats(&rendered);
     let preview = format!("previews/{branch}-{edge}.jpg");
     let baseline = baseline_preview(&context.view.start);
@@ -161,6 +176,7 @@ fn measure(context: &mut ToolContext<'_>, branch: &RefName, commit: &Hash) -> Re
         delta_e_p95: versus.difference.p95,
         clip_high_change: stats.clip_high_pct - versus.base_stats.clip_high_pct,
         clip_low_change: stats.clip_low_pct - versus.base_stats.clip_low_pct,
+        there: versus.there.is_some().then(|| versus.local()),
         vector: versus.check,
         long_edge: edge,
         pixel_hash: rendered.pixel_hash,
@@ -189,7 +205,7 @@ fn flags(score: u8, abandoned: bool, measured: Option<&Measured>) -> Vec<Flag> {
             if m.pixel_hash == m.baseline_pixel_hash {
                 flags.push(Flag::IdenticalToBaseline);
             }
-            if score >= 4 && m.vector.direction == Verdict::Missed {
+            if score >= 4 && m.direction() == Verdict::Missed {
                 flags.push(Flag::ClaimsNotSupported);
             }
         }

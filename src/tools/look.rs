@@ -187,7 +187,7 @@ pub fn compare(context: &mut ToolContext<'_>, args: args::Compare) -> Result<Ans
     data.insert("changed".into(), json!(context.changes(&a, &b)?));
     data.insert("numbers".into(), reply::numbers(Some(&left_stats), &right_stats));
     reply::add_distance(&mut data, &difference);
-    reply::add_check(&mut data, &axes, &check, (&left_stats, &right_stats));
+    reply::add_check(&mut data, &axes, &check, (&left_stats, &right_stats), true);
     data.insert(FIGURES.into(), json!({ "difference": difference, "vector": check }));
     Ok(Answer { data: data.into(), images, head: None })
 }
@@ -204,7 +204,7 @@ fn picture_of(
     let (blobs, caption) = (context.blobs, format!("{} at {}", place.name, place.commit.short()));
     let (image, versus) = both(
         || blobs.put_picture(&rendered.picture, caption),
-        || context.versus_baseline(branch.as_ref(), &rendered, edge, Quality::Preview),
+        || context.versus_baseline((branch.as_ref(), &place.commit), &rendered, edge, Quality::Preview),
     );
     let (versus, image) = (versus?, image.map_err(|e| io_fault(&e))?);
     let stats = context.stats(&rendered);
@@ -217,7 +217,12 @@ fn picture_of(
     } else {
         data.insert("changed".into(), json!(reply::changed(&context.moves(&place.commit)?)));
         data.insert("numbers".into(), reply::numbers(Some(&versus.base_stats), &stats));
-        reply::add_check(&mut data, &versus.axes, &versus.check, (&versus.base_stats, &stats));
+        let (before, now) = match &versus.there {
+            Some(there) => (&there.before, &there.now),
+            None => (&versus.base_stats, &stats),
+        };
+        let whole = versus.there.is_none();
+        reply::add_check(&mut data, &versus.axes, &versus.local(), (before, now), whole);
     }
     let figures = json!({
         "branch": branch,

@@ -10,12 +10,12 @@ use crate::gate::{Permit, Render};
 use crate::tools::context::{RenderKey, ResolvedRef, ToolContext, millis};
 use crate::transcript::{Event, RenderIntent};
 use base::error::{ErrorCode, Fault};
-use base::ids::RefName;
+use base::ids::{Hash, RefName};
 use darktable::render::{Quality, RenderError, RenderRequest, Rendered, Renderer};
 use darktable::state::EditState;
 use pixels::metrics::axes::Axis;
 use pixels::metrics::check::VectorCheck;
-use pixels::metrics::difference::Difference;
+use pixels::metrics::difference::{Difference, changed};
 use pixels::metrics::stats::ImageStats;
 
 /// What is reserved for a picture that is asked for.
@@ -258,10 +258,10 @@ impl ToolContext<'_> {
         self.gate.record(event).map(|_| ()).map_err(|e| Fault::from(&e).fatal())
     }
 
-    /// Compares a picture with the baseline's: the difference, and the movement in the vector's direction.
+    /// Compares a commit's picture with the baseline's: the difference, and the movement in the vector's direction.
     pub fn versus_baseline(
         &mut self,
-        branch: Option<&RefName>,
+        (branch, commit): (Option<&RefName>, &Hash),
         rendered: &Rendered,
         long_edge: u32,
         quality: Quality,
@@ -273,7 +273,45 @@ impl ToolContext<'_> {
         let difference = self.difference(&base, rendered)?;
         let axes = self.view.axes(branch);
         let check = VectorCheck::of(&axes, &base_stats, &stats, &difference);
-        Ok(Comparison { difference, check, axes, base_stats, base })
+        let moves = self.moves(commit)?;
+        let local = !axes.is_empty() && !moves.is_empty() && moves.iter().all(|made| made.mask.is_some());
+        let there = local.then(|| There::of((&base, &base_stats), (rendered, &stats))).flatten();
+        Ok(Comparison { difference, check, there, axes, base_stats, base })
+    }
+}
+
+/// A pixel has changed that is this far from what it was, in CIEDE2000.
+pub const CHANGED: f32 = 0.5;
+/// The least share of a picture that is a place.
+const PLACE: f64 = 0.0005;
+
+/// The numbers of the place that moves under masks changed, before and after.
+///
+/// Where a mask has an effect that can be seen, the picture changed, so that no mask must be rendered for this.
+pub struct There {
+    /// Of the baseline.
+    pub before: ImageStats,
+    /// Now.
+    pub now: ImageStats,
+}
+
+impl There {
+    /// `None` where hardly anything changed.
+    fn of(
+        (base, base_stats): (&Rendered, &ImageStats),
+        (now, stats): (&Rendered, &ImageStats),
+    ) -> Option<Self> {
+        let places = changed(&base.picture, &now.picture, CHANGED);
+        if (places.len() as f64) < PLACE * (now.picture.rgb.len() / 3) as f64 {
+            return None;
+        }
+        let before = base_stats.of_part(&base.picture, &places);
+        Some(Self { before, now: stats.of_part(&now.picture, &places) })
+    }
+
+    /// Judges the way there, as [`VectorCheck::of`] does that of the whole frame.
+    fn check(&self, axes: &[(Axis, i8)], difference: &Difference) -> VectorCheck {
+        VectorCheck::of(axes, &self.before, &self.now, difference)
     }
 }
 
@@ -287,8 +325,10 @@ fn intent(key: RenderKey, reserved: Amounts, estimate: Option<Duration>) -> Rend
 pub struct Comparison {
     /// How far apart.
     pub difference: Difference,
-    /// Whether it moved in the requested direction.
+    /// Whether the whole frame moved in the requested direction.
     pub check: VectorCheck,
+    /// If every move in effect has a mask, the place that they changed.
+    pub there: Option<There>,
     /// The axes that were asked for.
     pub axes: Vec<(Axis, i8)>,
     /// The baseline's numbers.
@@ -298,6 +338,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// The judgment that counts: that of the place, if there is one, with the warnings about the whole frame.
+    pub fn local(&self) -> VectorCheck {
+        let warnings = self.check.warnings.clone();
+        match &self.there {
+            Some(there) => VectorCheck { warnings, ..there.check(&self.axes, &self.difference) },
+            None => self.check.clone(),
+        }
+    }
+
     /// As the model reads it.
     pub fn to_json(&self) -> Value {
         let axes: Vec<Value> = self

@@ -76,18 +76,21 @@ pub fn numbers(before: Option<&ImageStats>, now: &ImageStats) -> Value {
     })
 }
 
-/// Whether the direction was met and each asked axis's movement, in steps; the distance; warnings.
+/// Whether the direction was met and each asked axis's movement, in steps, in the whole frame or else in the place that
+/// changed; warnings.
 pub fn add_check(
     data: &mut Map<String, Value>,
     axes: &[(Axis, i8)],
     check: &VectorCheck,
     (before, now): (&ImageStats, &ImageStats),
+    whole: bool,
 ) {
     if check.direction != Verdict::NotApplicable {
         data.insert("direction".into(), json!(check.direction));
         let steps = |(axis, sign): &(Axis, i8)| {
             let steps = f64::from(*sign) * axis.steps(before, now);
-            (axis.name().to_owned(), format!("{:+.1}", steps + 0.0).into())
+            let place = if whole { "" } else { " where it changed" };
+            (axis.name().to_owned(), format!("{:+.1}{place}", steps + 0.0).into())
         };
         data.insert("steps".into(), Value::Object(axes.iter().map(steps).collect()));
     }
@@ -172,7 +175,7 @@ mod tests {
         let [base, stats] = [before, now].map(ImageStats::of);
         let difference = Difference::between(before, now).unwrap();
         let mut data = Map::new();
-        add_check(&mut data, axes, &VectorCheck::of(axes, &base, &stats, &difference), (&base, &stats));
+        add_check(&mut data, axes, &VectorCheck::of(axes, &base, &stats, &difference), (&base, &stats), true);
         data
     }
 

@@ -11,7 +11,7 @@ use crate::tools::{Answer, ToolContext};
 use base::error::{Coded, ErrorCode, Fault};
 use darktable::render::{Picture, Quality};
 use darktable::state::EditState;
-use engine::photo::{AppliedMove, Operation};
+use engine::photo::{AppliedMove, MoveId, Operation};
 use engine::vocabulary::{MaskProbe, MaskSpec, ShownMask};
 use pixels::metrics::difference::Difference;
 use pixels::overlay::{self, Part};
@@ -282,6 +282,14 @@ fn probe_of(
         ShowMask::Mask(mask) => Some(context.find_mask(mask, &place.state)?),
         ShowMask::Move(_) => None,
     };
+    let placed = match mask {
+        ShowMask::Move(name) => MoveId::parse(name),
+        ShowMask::Mask(_) => None,
+    };
+    let standing = match &placed {
+        Some(_) => Some(context.standing(&place.commit)?),
+        None => None,
+    };
     let engine = context.engine;
     let (vocabulary, facts, layouts) = (&engine.vocabulary, &engine.facts, &engine.layouts);
     let state = &place.state;
@@ -289,7 +297,7 @@ fn probe_of(
         ShowMask::Move(name) => (name, None),
         ShowMask::Mask(_) => (&String::new(), found.as_deref()),
     };
-    let probe = match (mask, name.rsplit_once('#')) {
+    let probe = match (mask, placed.as_ref().zip(standing.as_ref())) {
         (Some(mask), _) => {
             let version = engine.darktable_version();
             let probe = match mask_for {
@@ -298,10 +306,11 @@ fn probe_of(
             };
             return Ok((probe.map_err(fault)?, mask.summary()));
         }
-        (None, Some((op, instance))) if instance.parse::<u32>().is_ok() => {
-            let op = vocabulary.get(op).map_or(op, |entry| entry.module.as_str());
-            let instance = instance.parse().unwrap_or_default();
-            (vocabulary.placed_mask_probe((op, instance), None, state, facts, layouts), name.clone())
+        (None, Some((id, standing))) => {
+            // The number is of the moves of that name, and not the module's.
+            let found = standing.find(id).map_err(fault)?;
+            let at = (found.module(), found.instance);
+            (vocabulary.placed_mask_probe(at, None, state, facts, layouts), name.clone())
         }
         (None, _) => {
             let moves = context.moves(&place.commit)?;

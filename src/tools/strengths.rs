@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::budget::Cap;
 use crate::tools::look::io_fault;
 use crate::tools::measure::number;
+use crate::tools::pictures::CHANGED;
 use crate::tools::{Answer, ToolContext};
 use base::error::{ErrorCode, Fault};
 use darktable::layout::Layouts;
@@ -18,7 +19,8 @@ use darktable::render::{Picture, Quality};
 use darktable::state::EditState;
 use engine::photo::Operation;
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, STRENGTH, Vocabulary};
-use pixels::metrics::difference::Difference;
+use pixels::metrics::difference::{Difference, distances};
+use pixels::metrics::region::mean_of;
 use pixels::metrics::stats::ImageStats;
 use pixels::sheet::contact_sheet;
 
@@ -98,10 +100,13 @@ pub fn try_strengths(context: &mut ToolContext<'_>, args: TryStrengths) -> Resul
     for ((at, trial), rendered) in trials.iter().enumerate().zip(&rendered) {
         let label = format!("{}: {}", at + 1, trial.label);
         let apart = here.as_ref().map(|here| context.difference(here, rendered)).transpose()?;
-        lines.push(line(&label, &context.stats(rendered), apart.as_ref()));
+        lines.push(line(&label, &context.stats(rendered), apart.map(|apart| apart.mean)));
         tiles.push((label, &rendered.picture));
     }
     let too_large = || Fault::new(ErrorCode::StateError, "the pictures do not fit on one");
+    if mask.is_some() && here.is_some() {
+        lines = self::lines(&tiles, true);
+    }
     let sheet = contact_sheet(&tiles, SHEET_EDGE).ok_or_else(too_large)?;
     let caption = format!("{} on {} at {}", asked.words(), place.name, place.commit.short());
     let image = context.blobs.put_picture(&sheet, caption).map_err(|e| io_fault(&e))?;
@@ -138,8 +143,8 @@ fn affordable(new: impl Iterator<Item = bool>, mut left: u64) -> usize {
     fits
 }
 
-fn line(label: &str, stats: &ImageStats, apart: Option<&Difference>) -> String {
-    let apart = apart.map(|apart| format!(", ΔE {}", number(apart.mean, 1))).unwrap_or_default();
+fn line(label: &str, stats: &ImageStats, apart: Option<f64>) -> String {
+    let apart = apart.map(|apart| format!(", ΔE {}", number(apart, 1))).unwrap_or_default();
     format!(
         "{label}: L* {}, contrast {}, C* {}, a* {}, b* {}, clipped low/high {}/{} %{apart}",
         number(stats.lightness.mean, 1),
@@ -152,12 +157,34 @@ fn line(label: &str, stats: &ImageStats, apart: Option<&Difference>) -> String {
     )
 }
 
-/// The figures of a sheet's tiles, a line each: [`Place`](super::measure::Place) has those of a part.
-pub fn lines(tiles: &[(String, &Picture)]) -> Vec<String> {
-    let first = tiles.first().map(|(_, picture)| *picture);
-    let apart = |picture: &Picture| first.and_then(|first| Difference::between(first, picture).ok());
+/// The figures of a sheet's tiles, a line each: [`Place`](super::measure::Place) has those of a part. Of moves under a
+/// mask they are of the pixels that any of them changes.
+pub fn lines(tiles: &[(String, &Picture)], masked: bool) -> Vec<String> {
+    let Some((_, first)) = tiles.first() else { return Vec::new() };
+    let first = *first;
+    let apart: Vec<Vec<f32>> =
+        tiles.iter().map(|(_, picture)| distances(first, picture).unwrap_or_default()).collect();
+    let places: Option<Vec<usize>> = masked.then(|| {
+        let pixels = first.rgb.len() / 3;
+        let moved = |at: &usize| apart.iter().any(|one| one.get(*at).is_some_and(|far| *far >= CHANGED));
+        (0..pixels).filter(moved).collect()
+    });
+    let places = places.filter(|places| !places.is_empty());
     let of = |(at, (label, picture)): (usize, &(String, &Picture))| {
-        line(label, &ImageStats::of(picture), apart(picture).filter(|_| at > 0).as_ref())
+        let whole = ImageStats::of(picture);
+        let difference = Difference::between(first, picture).ok().filter(|_| at > 0);
+        match &places {
+            Some(places) => {
+                let far = mean_of(
+                    apart.get(at).map(Vec::as_slice).unwrap_or_default(),
+                    places.iter().map(|at| (*at, 1.0)),
+                );
+                let far = difference.map(|_| far);
+                let label = if at == 0 { &format!("{label}, where it acts") } else { label };
+                line(label, &whole.of_part(picture, places), far)
+            }
+            None => line(label, &whole, difference.map(|apart| apart.mean)),
+        }
     };
     tiles.iter().enumerate().map(of).collect()
 }
@@ -310,6 +337,22 @@ mod tests {
         assert_eq!(labels, ["ev -0.5", "ev 0.25", "ev 1"]);
         assert_eq!(tried(&["exposure"], None, &[0.5, 1.0]).unwrap()[0], "ev 0.5");
         assert_eq!(tried(&["clarity", "contrast"], None, &[]).unwrap(), ["clarity", "contrast"]);
+    }
+
+    #[test]
+    fn the_figures_of_a_masked_move_are_of_the_pixels_that_it_changes() {
+        let half = |code: u8| Picture {
+            width: 40,
+            height: 20,
+            rgb: (0..800).flat_map(|at| [if at % 40 < 20 { code } else { 119 }; 3]).collect(),
+        };
+        let (dark, darker) = (half(60), half(20));
+        let tiles = [("now".to_owned(), &half(119)), ("1".to_owned(), &dark), ("2".to_owned(), &darker)];
+        let found = lines(&tiles, true);
+        assert!(found[0].starts_with("now, where it acts: L* 50.0"), "{found:?}");
+        assert!(found[1].starts_with("1: L* 25.") && found[2].starts_with("2: L* 6."), "{found:?}");
+        let whole = lines(&tiles, false);
+        assert!(whole[0].starts_with("now: L* 50.0") && whole[1].starts_with("1: L* 37."), "{whole:?}");
     }
 
     #[test]

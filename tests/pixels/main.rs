@@ -38,6 +38,7 @@ mod luts;
 mod marks;
 mod masks;
 mod measuring;
+mod objects;
 mod orientations;
 mod preload;
 mod proxy;

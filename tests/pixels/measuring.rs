@@ -180,6 +180,7 @@ fn strengths_are_seen_side_by_side_and_nothing_is_changed() {
     let light: Vec<f64> = tiles.iter().map(|line| figure(line, "L*")).collect();
     assert!(light[1] > light[3] && light[3] > light[0] && light[0] > light[2], "{tiles:#?}");
     assert!(tiles[1].as_str().unwrap().starts_with("1: ev 1:"), "{tiles:#?}");
+    assert!(moves["tiles"][0].as_str().unwrap().starts_with("now, where it acts:"), "{moves}");
     assert!(values["left_out"].is_null() && moves["tiles"].as_array().unwrap().len() == 3);
     // The tiles of the sheet, row by row, are as bright as their lines say.
     let sheet = lines.iter().find_map(|line| match &line.event {

@@ -448,7 +448,24 @@ fn places(home: &Home) {
     let diff = home.ok(&["diff", "cup", "baseline"]);
     assert_eq!(diff.lines().count(), 3, "{diff}");
     assert!(diff.starts_with("2 regions of exposure: added: ") && diff.contains("spots none → 1"), "{diff}");
+    // By its id, also where the module's instances are those of other moves.
     home.ok(&["apply", "cup", "warmth"]);
+    for (move_, at) in [("highlights_warmth", 0.3), ("shadows_warmth", 0.7)] {
+        home.ok(&["apply", "cup", move_, "--mask", &mask(at)]);
+    }
+    let file = ["--size", "300", "--force", "-o", "placed.png"];
+    let shown = home.json(&[&["render", "cup", "--show-mask", "shadows_warmth#1"][..], &file].concat());
+    assert_eq!(shown["mask"]["summary"], "shadows_warmth#1");
+    let drawn = image::open(home.path("placed.png")).unwrap().to_rgb8();
+    let red = |x: f64| {
+        let [r, g, _] = drawn.get_pixel((x * 300.0) as u32, drawn.height() / 2).0;
+        r > g.saturating_add(40)
+    };
+    assert!(red(0.7) && !red(0.3));
+    let none = home.fails(3, &["render", "cup", "-o", "n.jpg", "--show-mask", "shadows_warmth#9"]);
+    assert!(none.contains("shadows_warmth#1"), "{none}");
+    home.ok(&["remove", "cup", "highlights_warmth"]);
+    home.ok(&["remove", "cup", "shadows_warmth"]);
     home.ok(&["remove", "cup", "exposure", "--instance", "1"]);
     home.ok(&["remove", "cup", "retouch"]);
     let diff = home.ok(&["diff", "cup", "baseline"]);

@@ -365,7 +365,7 @@ fn a_protocol_is_an_arm_of_its_own_and_a_changed_one_is_a_new_cell() {
     let first = Manifest::read(Path::new(done["folder"].as_str().unwrap())).unwrap();
     let [free, steered] = first.arms().try_into().unwrap();
     assert_eq!((free.protocol, free.referee, free.prompt.as_str()), (None, None, "mode_b/system@v3"));
-    assert_eq!(steered.prompt, "mode_b/protocol@v1");
+    assert_eq!(steered.prompt, "mode_b/protocol@v2");
     let named = steered.protocol.unwrap();
     assert!(named.starts_with("mode_b_explore@") && first.protocols[0].protocol == named);
     assert_eq!(steered.referee.as_deref(), Some("offline/numbers-1"));

@@ -30,6 +30,7 @@ mod golden_metrics;
 mod golden_set;
 mod golden_v2;
 mod manual;
+mod model_trial;
 mod money;
 mod photo_recovery;
 mod protocol;

@@ -131,7 +131,10 @@ fn a_person_edits_a_photo_through_files_and_a_mistake_can_be_put_right() {
     assert_eq!((said, session.gate.ledger().settled().cost_micro_usd), (6, 0));
     assert!(studio.tip("branch_b_tone").is_some());
     let first = person.read("0001-request.md");
-    assert!(first.contains("## System prompt") && first.contains("- `apply_primitive`: "), "{first}");
+    assert!(
+        first.contains("## System prompt") && first.contains("- `apply_primitive`(label?, mask?, "),
+        "{first}"
+    );
     assert!(!person.read("0002-request.md").contains("## System prompt"), "only what is new");
     assert!(!person.0.join("0001-reply.error.txt").exists() && !person.0.join("0001-closed.txt").exists());
 }

@@ -310,7 +310,7 @@ fn lie(finished: &Finished<'_>, judgment: &Judgment, vocabulary: &Vocabulary) ->
         ));
     }
     let score = judgment.judged_score;
-    let missed = reported(judgment).is_some_and(|reported| reported.vector.direction == Verdict::Missed);
+    let missed = reported(judgment).is_some_and(|reported| reported.direction() == Verdict::Missed);
     (score >= 4 && missed).then(|| format!("{branch}: a score of {score}, and the direction did not move"))
 }
 

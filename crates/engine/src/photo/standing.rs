@@ -419,7 +419,11 @@ impl Standing {
         self.moves.iter().filter(|one| one.id.name == name).collect()
     }
 
-    fn find(&self, id: &MoveId) -> Result<&PlacedMove, VocabularyError> {
+    /// The placed move of an id.
+    ///
+    /// # Errors
+    /// [`VocabularyError::NothingPlaced`], with those that there are.
+    pub fn find(&self, id: &MoveId) -> Result<&PlacedMove, VocabularyError> {
         self.moves.iter().find(|one| one.id == *id).ok_or_else(|| self.nothing_placed(&id.to_string()))
     }
 

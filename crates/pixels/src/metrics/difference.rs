@@ -106,6 +106,12 @@ pub fn distances(a: &Picture, b: &Picture) -> Option<Vec<f32>> {
     Some(distance::distances(&a.rgb, &b.rgb))
 }
 
+/// The places (row by row, from 0) at which two pictures of one size are at least so far apart.
+pub fn changed(a: &Picture, b: &Picture, least: f32) -> Vec<usize> {
+    let apart = distances(a, b).unwrap_or_default();
+    apart.iter().enumerate().filter(|(_, apart)| **apart >= least).map(|(at, _)| at).collect()
+}
+
 fn check(picture: &Picture) -> Result<(), DifferenceError> {
     let &Picture { width, height, ref rgb } = picture;
     if rgb.is_empty() || rgb.len() as u64 != u64::from(width) * u64::from(height) * 3 {

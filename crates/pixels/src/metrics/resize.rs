@@ -8,14 +8,18 @@ use crate::Picture;
 
 /// Scales to `width` x `height`. Fails where the picture has not as many pixels as its size says.
 pub(crate) fn to(picture: &Picture, width: u32, height: u32) -> Result<Picture, String> {
-    // With types: the untyped call compiles the resizers of every kind of pixel.
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Box));
+    scaled(picture, [width, height], &options)
+}
+
+// With types: the untyped call compiles the resizers of every kind of pixel.
+fn scaled(picture: &Picture, [width, height]: [u32; 2], options: &ResizeOptions) -> Result<Picture, String> {
     let source = TypedImageRef::<U8x3>::from_buffer(picture.width, picture.height, &picture.rgb);
     let source = source.map_err(|e| e.to_string())?;
     let mut rgb = vec![0; width as usize * height as usize * 3];
-    let scaled = TypedImage::<U8x3>::from_buffer(width, height, &mut rgb);
-    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Box));
-    let resized = Resizer::new().resize_typed(&source, &mut scaled.map_err(|e| e.to_string())?, &options);
-    resized.map_err(|e| e.to_string())?;
+    let mut image = TypedImage::<U8x3>::from_buffer(width, height, &mut rgb).map_err(|e| e.to_string())?;
+    Resizer::new().resize_typed(&source, &mut image, options).map_err(|e| e.to_string())?;
+    drop(image);
     Ok(Picture { width, height, rgb })
 }
 
@@ -31,10 +35,6 @@ pub fn part(
     size: [u32; 2],
 ) -> Result<Picture, String> {
     let (columns, rows) = (f64::from(picture.width), f64::from(picture.height));
-    let source = ImageRef::new(picture.width, picture.height, &picture.rgb, PixelType::U8x3);
-    let source = source.map_err(|e| e.to_string())?;
-    let [width, height] = size;
-    let mut scaled = Image::new(width, height, PixelType::U8x3);
     // Whole pixels, so that no rounding of a share decides about one.
     let (x, y) = ((left * columns).round(), (top * rows).round());
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).crop(
@@ -43,8 +43,7 @@ pub fn part(
         (right * columns).round() - x,
         (bottom * rows).round() - y,
     );
-    Resizer::new().resize(&source, &mut scaled, &options).map_err(|e| e.to_string())?;
-    Ok(Picture { width, height, rgb: scaled.into_vec() })
+    scaled(picture, size, &options)
 }
 
 /// Scales down so that the longer side is `long_edge`; `None` when the picture is not larger than that.

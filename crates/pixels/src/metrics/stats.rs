@@ -176,6 +176,29 @@ impl ImageStats {
     }
 }
 
+impl ImageStats {
+    /// The same of the pixels at these places alone (row by row, from 0), as far as colours decide it. What looks at
+    /// where pixels lie (local contrast, sharpness, noise, edges, colourfulness) and the size are the whole picture's,
+    /// which `self` is.
+    #[must_use]
+    pub fn of_part(&self, picture: &Picture, places: &[usize]) -> Self {
+        let (pixels, _) = picture.rgb.as_chunks::<3>();
+        let rgb: Vec<u8> = places.iter().filter_map(|at| pixels.get(*at)).flatten().copied().collect();
+        let width = u32::try_from(rgb.len() / 3).unwrap_or_default();
+        let part = Self::of(&Picture { width, height: 1, rgb });
+        Self {
+            width: self.width,
+            height: self.height,
+            colourfulness: self.colourfulness,
+            local_contrast: self.local_contrast,
+            sharpness: self.sharpness,
+            noise_sigma: self.noise_sigma,
+            edge_brightness: self.edge_brightness,
+            ..part
+        }
+    }
+}
+
 /// Rounds to three decimals, without a negative zero.
 fn milli(value: f64) -> f64 {
     (value * 1e3).round() / 1e3 + 0.0
@@ -197,6 +220,25 @@ fn hues(tally: &Tally, count: f64) -> Hues {
 fn colourfulness(picture: &Picture) -> f64 {
     let small = resize::fit(picture, 256);
     tally::colourfulness(&small.as_ref().unwrap_or(picture).rgb)
+}
+
+#[cfg(test)]
+mod part_tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_its_own_tones_and_the_structure_of_the_whole() {
+        let half = |at: usize| if at % 40 < 20 { [60_u8; 3] } else { [200; 3] };
+        let picture = Picture { width: 40, height: 40, rgb: (0..1600).flat_map(half).collect() };
+        let whole = ImageStats::of(&picture);
+        let dark: Vec<usize> = (0..1600).filter(|at| at % 40 < 20).collect();
+        let part = whole.of_part(&picture, &dark);
+        assert!((part.lightness.mean - 25.3).abs() < 0.5 && part.lightness.std < 0.01, "{part:?}");
+        assert!(whole.lightness.mean > 45.0);
+        assert_eq!((part.width, part.sharpness), (whole.width, whole.sharpness));
+        let all: Vec<usize> = (0..1600).collect();
+        assert_eq!(whole.of_part(&picture, &all), whole);
+    }
 }
 
 #[cfg(test)]
