@@ -448,6 +448,10 @@ impl Memory {
                 let share = self.next_branch().map(|(_, share, looks)| (0, share, looks));
                 let share = share.or_else(|| self.unplanned_share());
                 let goal = place.and_then(|place| self.plan.get(place)?.goal.clone());
+                // A protocol's own variables, where no plan names a direction.
+                let told =
+                    || Some(Goal { name: "move".into(), direction: stage.direction()?, intensity: None });
+                let goal = goal.or_else(|| told().filter(|_| self.habit == Habit::Wishing));
                 if let Some(planned) = place.and_then(|place| self.plan.get_mut(place)) {
                     planned.tried = true;
                 }

@@ -31,7 +31,7 @@ pub(in super::super) enum Size {
 pub(in super::super) const PLAIN: Size = Size::Of(1);
 
 /// Where a wish is about, as a rule of thumb says.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct Place {
     /// As it was said.
     pub name: String,
@@ -39,6 +39,13 @@ pub(in super::super) struct Place {
     pub mask: Value,
     /// How sure it is, 0 to 1: the move is made so much weaker.
     pub sure: f64,
+}
+
+/// The same place by whatever name.
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.mask == other.mask
+    }
 }
 
 /// One thing that is wished.
@@ -189,7 +196,7 @@ pub(super) fn words() -> &'static Words {
 enum Token {
     Act(&'static ActRow),
     Object(&'static ObjectRow),
-    Place(usize, &'static PlaceRow),
+    Place(&'static PlaceRow),
     Complaint(&'static ComplaintRow),
     Spare,
     Again,
@@ -198,11 +205,24 @@ enum Token {
     Other,
 }
 
-/// What was spoken of last.
+/// What was spoken of last, in this sentence or the one before: what an "it" means.
 #[derive(Clone, Default)]
 struct Last {
     place: Option<Place>,
     object: Option<&'static ObjectRow>,
+    /// More or less, of what an "and" goes on with.
+    amount: Option<i8>,
+    /// Whether this sentence spoke of anything.
+    fresh: bool,
+}
+
+/// A part of a sentence.
+struct Clause {
+    text: String,
+    /// Whether it only says what for, or how far.
+    aside: bool,
+    /// Whether an "and" joins it to the one before.
+    joined: bool,
 }
 
 /// Reads what a branch is to do. Of a plan with a single branch the brief's wishes count, of one with more only what
@@ -225,15 +245,17 @@ pub(in super::super) fn reading(brief: &str, goal: Option<&Goal>, alone: bool) -
     for wish in asked.wishes {
         let placed = |other: &Wish| other.place.is_some() && wish.place.is_none();
         let same = |other: &&mut Wish| other.same(&wish) && (other.place == wish.place || placed(other));
+        let alike = said.wishes.iter().any(|other| alike(other, &wish));
         match said.wishes.iter_mut().find(same) {
             Some(known) => {
                 if !known.sized || (!alone && wish.sized) {
                     (known.size, known.sized) = (wish.size, wish.sized);
                 }
-                if known.sign == 0 || !alone {
-                    known.sign = wish.sign;
-                }
+                // Which way it goes, the direction says.
+                known.sign = wish.sign;
             }
+            // "Warmer" is what a brown print is.
+            None if alike => {}
             None => {
                 // One wish without a place, where the direction names it.
                 let bare = said.wishes.iter().position(|other| other.same(&wish) && other.place.is_none());
@@ -256,25 +278,56 @@ pub(in super::super) fn reading(brief: &str, goal: Option<&Goal>, alone: bool) -
     said
 }
 
+/// Whether two wishes are measured by the same, and go the same way.
+fn alike(one: &Wish, two: &Wish) -> bool {
+    let measured = |wish: &Wish| {
+        let recipe = words().wish.iter().find(|recipe| recipe.kind == wish.kind)?;
+        recipe.measured_by().map(|(axis, sign)| (axis.to_owned(), sign * wish.sign))
+    };
+    one.place == two.place
+        && one.kind != two.kind
+        && measured(one).is_some()
+        && measured(one) == measured(two)
+}
+
 impl Reading {
     /// Reads a text by itself.
     pub fn of(text: &str) -> Self {
         let mut found = Self::default();
         let mut last = Last::default();
-        let text = text.to_lowercase().replace(['\u{2019}', '\u{2018}'], "'");
-        for sentence in text.split(['.', '!', '?', ';', ':', '\n']) {
+        let text = together(&text.to_lowercase().replace(['\u{2019}', '\u{2018}'], "'"));
+        // A point within a number ends nothing.
+        let text = text.replace(". ", "\n");
+        for sentence in text.split(['!', '?', ';', ':', '\n']) {
             let mut carried = None;
-            for (clause, aside) in clauses(sentence) {
+            last.fresh = false;
+            let before = found.wishes.len();
+            for Clause { text, aside, joined } in clauses(sentence.trim_end_matches('.')) {
                 if aside {
                     // Only how far: "until the greys are neutral".
-                    if sizes(&clause).contains(&Size::Neutral)
+                    if sizes(&text).contains(&Size::Neutral)
                         && let Some(wish) = found.wishes.last_mut().filter(|wish| wish.kind == "warmth")
                     {
                         (wish.size, wish.sized) = (Size::Neutral, true);
                     }
                     continue;
                 }
-                found.clause(&clause, &mut last, &mut carried);
+                if !joined {
+                    last.amount = None;
+                }
+                let known = found.wishes.len();
+                found.clause(&text, &mut last, &mut carried);
+                // "More light, by about a stop".
+                if let Some(stops @ Size::Stops(_)) = sizes(&text).first()
+                    && found.wishes.len() == known
+                    && let Some(wish) = found.wishes.get_mut(before..).and_then(<[Wish]>::last_mut)
+                    && !matches!(wish.size, Size::Stops(_))
+                {
+                    (wish.size, wish.sized) = (*stops, true);
+                }
+            }
+            if !last.fresh {
+                last = Last::default();
             }
         }
         found
@@ -327,7 +380,7 @@ impl Reading {
             .collect();
         let again = tokens.iter().any(|(token, _)| matches!(token, Token::Again));
         let mut place = tokens.iter().find_map(|(token, word)| match token {
-            Token::Place(_, row) => Some(Place::of(row, word)),
+            Token::Place(row) => Some(Place::of(row, word)),
             _ => None,
         });
         let mut object = objects.first().copied();
@@ -370,6 +423,8 @@ impl Reading {
             amount = None;
         }
         let done = acts.iter().any(|(row, _)| row.act != Act::More);
+        let amount = amount.or(last.amount.filter(|_| acts.is_empty()));
+        last.amount = amount;
         if let Some(sign) = amount {
             let named = if objects.is_empty() { object.into_iter().collect() } else { objects.clone() };
             named.into_iter().for_each(|row| more(row, sign, true, &mut make));
@@ -443,9 +498,15 @@ impl Reading {
     }
 
     fn spare(&mut self, tokens: &[(Token, &str)]) {
+        // "Do not darken the eyes" forbids that there, and nothing else.
+        let forbids = tokens.iter().any(|(token, _)| match token {
+            Token::Act(row) => row.act != Act::More,
+            Token::Object(row) => row.zone.is_some() || row.quality.is_some(),
+            _ => false,
+        });
         for (token, word) in tokens {
             match token {
-                Token::Place(_, row) => self.kept.push(Place::of(row, word)),
+                Token::Place(row) if !forbids => self.kept.push(Place::of(row, word)),
                 Token::Object(row) => {
                     self.spared.extend(row.zone.iter().chain(&row.quality).chain(&row.hue).cloned());
                 }
@@ -464,22 +525,32 @@ impl Place {
     }
 }
 
-/// What a clause spoke of, for an "it" later on.
+/// What a clause with a verb spoke of, for an "it" later on: its object, and the place that it begins with.
 fn remember(tokens: &[(Token, &str)], last: &mut Last) {
-    for (token, word) in tokens {
+    let verb = |(token, _): &(Token, &str)| {
+        matches!(token, Token::Act(_) | Token::Tells | Token::Spare | Token::Again)
+    };
+    if !tokens.iter().any(verb) {
+        return;
+    }
+    let first = tokens.iter().position(|(_, word)| *word != FILLER);
+    for (at, (token, word)) in tokens.iter().enumerate() {
         match token {
-            Token::Place(_, row) => {
-                last.place = Some(Place::of(row, word));
-                last.object = None;
+            Token::Place(row)
+                if Some(at) == first || tokens.iter().any(|(t, _)| matches!(t, Token::Act(_))) =>
+            {
+                (last.place, last.object, last.fresh) = (Some(Place::of(row, word)), None, true);
             }
             Token::Object(row) => {
-                last.object = Some(*row);
-                last.place = None;
+                (last.object, last.place, last.fresh) = (Some(*row), None, true);
             }
             _ => {}
         }
     }
 }
+
+/// The word of a token that says nothing at all.
+const FILLER: &str = "-";
 
 fn act(
     act: Act,
@@ -527,12 +598,11 @@ fn more(
     }
 }
 
-/// The clauses of a sentence, and whether each only says what for or how far.
-fn clauses(sentence: &str) -> Vec<(String, bool)> {
+/// The clauses of a sentence.
+fn clauses(sentence: &str) -> Vec<Clause> {
     let cut = &words().cut;
     let padded = |text: &str| format!(" {} ", text.trim());
     let mut found = Vec::new();
-    let mut aside = false;
     for part in sentence.split(',') {
         let mut part = padded(part);
         // A purpose ends with its comma.
@@ -540,16 +610,27 @@ fn clauses(sentence: &str) -> Vec<(String, bool)> {
             let starts = cut.purpose.iter().map(String::as_str).chain(["until"]);
             starts.filter_map(|words| part.find(&format!(" {words} "))).min()
         };
-        aside &= false;
         let tail = purpose(&part).map(|at| part.split_off(at));
         for end in &cut.ends {
             part = part.replace(end.as_str(), " , ");
         }
-        found.extend(part.split(',').map(|clause| (padded(clause), aside)));
-        found.extend(tail.map(|tail| (padded(&tail), true)));
+        found.extend(part.split(',').enumerate().map(|(at, clause)| Clause {
+            text: padded(clause),
+            aside: false,
+            joined: at > 0,
+        }));
+        found.extend(tail.map(|tail| Clause { text: padded(&tail), aside: true, joined: false }));
     }
-    found.retain(|(clause, _)| !clause.trim().is_empty());
+    found.retain(|clause| !clause.text.trim().is_empty());
     found
+}
+
+/// Phrases with an "and" in them, such as "black and white", held together.
+fn together(text: &str) -> String {
+    let stops = words().stops.keys().map(String::as_str);
+    let phrases = lexicon().iter().map(|(phrase, _)| *phrase).chain(stops);
+    let phrases = phrases.filter(|phrase| phrase.contains(" and "));
+    phrases.fold(text.to_owned(), |text, phrase| text.replace(phrase, &phrase.replace(" and ", " & ")))
 }
 
 fn list(clause: &str) -> Vec<&str> {
@@ -566,7 +647,7 @@ fn fits(words: &[&str], phrase: &str) -> Option<usize> {
         let word = words.get(count)?;
         let fits = match pattern.strip_suffix('*') {
             Some(stem) => word.starts_with(stem),
-            None => *word == pattern,
+            None => *word == pattern || (*word == "&" && pattern == "and"),
         };
         if !fits {
             return None;
@@ -603,7 +684,8 @@ fn tokens(clause: &str) -> Vec<(Token, &'static str)> {
                 at += count;
             }
             None => {
-                found.push((Token::Other, ""));
+                let filler = rest.first().is_some_and(|word| words().cut.fillers.iter().any(|f| f == word));
+                found.push((Token::Other, if filler { FILLER } else { "" }));
                 at += 1;
             }
         }
@@ -622,8 +704,8 @@ fn lexicon() -> &'static [(&'static str, Token)] {
         for row in &words.object {
             all.extend(row.words.iter().map(|word| (word.as_str(), Token::Object(row))));
         }
-        for (at, row) in words.place.iter().enumerate() {
-            all.extend(row.words.iter().map(|word| (word.as_str(), Token::Place(at, row))));
+        for row in &words.place {
+            all.extend(row.words.iter().map(|word| (word.as_str(), Token::Place(row))));
         }
         for row in &words.complaint {
             all.extend(row.words.iter().map(|word| (word.as_str(), Token::Complaint(row))));
@@ -632,7 +714,6 @@ fn lexicon() -> &'static [(&'static str, Token)] {
             (&words.cut.spares, Token::Spare),
             (&words.cut.again, Token::Again),
             (&words.cut.tells, Token::Tells),
-            (&words.cut.fillers, Token::Other),
         ];
         for (list, token) in plain {
             all.extend(list.iter().map(|word| (word.as_str(), token)));
@@ -645,7 +726,10 @@ fn lexicon() -> &'static [(&'static str, Token)] {
 fn sizes(clause: &str) -> Vec<Size> {
     let words = words();
     let mut found = Vec::new();
-    let longest = words.stops.iter().filter(|(phrase, _)| clause.contains(&format!(" {phrase} ")));
+    let longest = words
+        .stops
+        .iter()
+        .filter(|(phrase, _)| clause.contains(&format!(" {} ", phrase.replace(" and ", " & "))));
     if let Some((_, stops)) = longest.max_by_key(|(phrase, _)| phrase.len()) {
         found.push(Size::Stops(*stops));
     }

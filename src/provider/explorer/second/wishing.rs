@@ -44,6 +44,8 @@ const SEEN_PART: f64 = 3.0;
 const EXPOSED: f64 = 48.0;
 /// The share of a cast that "until neutral" takes away.
 const NEUTRAL: f64 = 0.85;
+/// How far from a clear warming or cooling "until neutral" may lead.
+const CAST: (f64, f64) = (0.6, 1.3);
 /// The largest change of scale in one correction.
 const STRETCH: (f64, f64) = (0.3, 2.2);
 
@@ -56,7 +58,7 @@ type Together = BTreeMap<String, Dials>;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Recipe {
-    kind: String,
+    pub kind: String,
     /// What it is measured by; a wish about a hue by that hue.
     axis: Option<String>,
     /// -1 where more of it is less on the axis.
@@ -75,6 +77,13 @@ pub(in super::super) struct Recipe {
     placed_up: Vec<Together>,
     #[serde(default)]
     placed_down: Vec<Together>,
+}
+
+impl Recipe {
+    /// What it is measured by, with the sign of more of it.
+    pub fn measured_by(&self) -> Option<(&str, i8)> {
+        Some((self.axis.as_deref()?, self.measured))
+    }
 }
 
 const fn one() -> i8 {
@@ -247,6 +256,10 @@ impl Part {
         Some(f64::from(sign) * axis.steps(base, now) + 0.0)
     }
 
+    fn modest(&self) -> bool {
+        matches!(self.wish.size, Size::Of(0 | 1))
+    }
+
     fn gentle(&self) -> bool {
         self.wish.size == Size::Of(0)
     }
@@ -268,7 +281,7 @@ impl Part {
         let way = if white { 1 } else { -1 };
         match self.wish.kind.as_str() {
             "brightness" | "highlights" | "midtones" | "shadows" | "blacks" | "veil" => self.wish.sign == way,
-            "contrast" | "clarity" | "richness" | "vibrance" => self.wish.sign > 0,
+            "contrast" | "clarity" | "sharpness" | "richness" | "vibrance" => self.wish.sign > 0,
             "haze" => self.wish.sign < 0,
             _ => false,
         }
@@ -286,9 +299,11 @@ fn hue_axis(hue: &str) -> Option<Axis> {
 /// The wishes of a branch with their moves. Where the words say nothing that is in the lists, the axes that they name
 /// elsewhere are wished for, or, if there are none, a plain overall change.
 pub(in super::super) fn parts(reading: &Reading, aim: &Aim, moves: &[ListedMove]) -> Vec<Part> {
-    let named = named(&aim.direction, moves);
     let mut wishes = reading.wishes.clone();
-    for name in &named {
+    let mut named = named(&aim.direction, moves);
+    // What is a wish by itself says nothing of the moves for the others.
+    named.retain(|(name, _)| wishes.len() < 2 || wishes.iter().all(|wish| wish.kind != *name));
+    for (name, sign) in &named {
         let served = |wish: &Wish| {
             let recipe = words().wish.iter().find(|recipe| recipe.kind == wish.kind);
             let mut lists = recipe.into_iter().flat_map(|recipe| [&recipe.up, &recipe.down]).flatten();
@@ -298,7 +313,14 @@ pub(in super::super) fn parts(reading: &Reading, aim: &Aim, moves: &[ListedMove]
             let size = wishes.first().map_or(PLAIN, |wish| wish.size);
             wishes.insert(
                 0,
-                Wish { kind: format!("move {name}"), hue: None, sign: 1, place: None, size, sized: false },
+                Wish {
+                    kind: format!("move {name}"),
+                    hue: None,
+                    sign: *sign,
+                    place: None,
+                    size,
+                    sized: false,
+                },
             );
         }
     }
@@ -322,19 +344,25 @@ pub(in super::super) fn parts(reading: &Reading, aim: &Aim, moves: &[ListedMove]
             })
             .collect();
     }
+    let named: Vec<String> = named.into_iter().map(|(name, _)| name).collect();
     wishes.into_iter().filter_map(|wish| Part::of(wish, &named, moves)).collect()
 }
 
-/// The moves that words name: `fill light`, `clarity`.
-fn named(direction: &str, moves: &[ListedMove]) -> Vec<String> {
+/// The moves that words name, `fill light`, `bloom`, and whether more or less of each. What is only forbidden is not
+/// among them.
+fn named(direction: &str, moves: &[ListedMove]) -> Vec<(String, i8)> {
     let text = direction.to_lowercase();
     let spoken: Vec<&str> =
         text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let says = |name: &str| {
         let parts: Vec<&str> = name.split('_').collect();
-        spoken.windows(parts.len()).any(|window| window == parts)
+        let at = spoken.windows(parts.len()).position(|window| window == parts)?;
+        let before = spoken.get(at.saturating_sub(3)..at).unwrap_or_default();
+        let said = |words: &[&str]| before.iter().any(|word| words.contains(word));
+        (!said(&["no", "not", "without", "never", "avoid"]))
+            .then(|| if said(&["less", "reduce", "lower"]) { -1 } else { 1 })
     };
-    moves.iter().filter(|listed| says(&listed.name)).map(|listed| listed.name.clone()).collect()
+    moves.iter().filter_map(|listed| Some((listed.name.clone(), says(&listed.name)?))).collect()
 }
 
 /// Why a run stops before its end.
@@ -392,7 +420,7 @@ fn run(
     seen: &mut Vec<Seen>,
 ) -> Result<(), Pause> {
     let mut parts = branch.parts.clone();
-    let mut partners: Vec<&Partner> = Vec::new();
+    let mut partners: Vec<(&Partner, Option<Value>)> = Vec::new();
     let reading = &branch.reading;
     for part in &mut parts {
         if let Some(base) = base.filter(|_| part.wish.sign == 0) {
@@ -407,9 +435,9 @@ fn run(
     for _ in 0..ROUNDS {
         let mut goal = Settings::new();
         parts.iter().for_each(|part| part.add(&reading.kept, moves, &mut goal));
-        for partner in &partners {
+        for (partner, mask) in &partners {
             for (name, values) in &partner.does {
-                goal.entry(key(name, None)).or_insert_with(|| values.clone());
+                goal.entry(key(name, mask.as_ref())).or_insert_with(|| values.clone());
             }
         }
         goal.retain(|_, values| values.values().any(|value| *value != 0.0));
@@ -458,7 +486,7 @@ pub(in super::super) fn faults(
         found.push(Fault::Highlights(high));
     }
     let low = now.clip_low_pct - base.clip_low_pct;
-    let wanted = parts.iter().any(|part| part.wish.sign < 0 && part.reaches(false));
+    let wanted = parts.iter().any(|part| part.reaches(false) && (part.wish.sign < 0 || !part.modest()));
     if low > if wanted { 4.0 * CLIPPED } else { CLIPPED } && !whole {
         found.push(Fault::Shadows(low));
     }
@@ -481,7 +509,8 @@ pub(in super::super) fn faults(
     let seen = if parts.iter().all(Part::partial) {
         difference.p95 >= if gentle { 1.0 } else { SEEN_PART }
     } else {
-        difference.mean >= if gentle { SEEN.1 } else { SEEN.0 }
+        // Much of a dark picture stays what it is.
+        difference.mean >= if gentle { SEEN.1 } else { SEEN.0 } || difference.p95 >= 3.0 * SEEN.0
     };
     if !seen
         && !difference.resized
@@ -495,7 +524,7 @@ pub(in super::super) fn faults(
 /// Corrects the parts by what was seen; whether anything was changed.
 fn correct<'a>(
     parts: &mut Vec<Part>,
-    partners: &mut Vec<&'a Partner>,
+    partners: &mut Vec<(&'a Partner, Option<Value>)>,
     faults: &[Fault],
     base: Option<&ImageStats>,
     figures: &Figures,
@@ -516,8 +545,10 @@ fn correct<'a>(
         let share = (goal - before) / (after - before);
         let stretched = if share.is_finite() && share > 0.0 { share } else { 0.5 };
         let stretched = stretched.clamp(STRETCH.0, STRETCH.1);
-        let scale = (part.scale * stretched).clamp(0.2, 2.0);
-        if (scale / part.scale - 1.0).abs() > 0.12 {
+        // The brightest third may be coloured itself, and a scene dark by itself: a guess has its bounds.
+        let bounds = if part.wish.size == Size::Neutral { CAST } else { (0.3, 2.2) };
+        let scale = (part.scale * stretched).clamp(bounds.0, bounds.1);
+        if (scale / part.scale - 1.0).abs() > 0.08 {
             part.scale = scale;
             changed = true;
         }
@@ -557,10 +588,14 @@ fn correct<'a>(
         let partner = words().partner.iter().find(|partner| partner.fault == name).filter(|partner| {
             let wanted = parts.iter().any(|part| partner.unless.contains(&part.wish.kind));
             let known = partner.does.keys().all(|name| moves.iter().any(|listed| &listed.name == name));
-            known && !wanted && !partners.iter().any(|other| other.fault == partner.fault)
+            known && !wanted && !partners.iter().any(|(other, _)| other.fault == partner.fault)
         });
         if let Some(partner) = partner {
-            partners.push(partner);
+            // What was done in one place is taken back there.
+            let causes = || parts.iter().filter(|part| part.reaches(white));
+            let placed = causes().all(|part| part.wish.place.is_some());
+            let mask = causes().find_map(|part| part.wish.place.as_ref()).map(|place| place.mask.clone());
+            partners.push((partner, mask.filter(|_| placed)));
             return true;
         }
         // What was ordered in stops stays as it was ordered.
