@@ -181,6 +181,7 @@ struct Cut {
     purpose: Vec<String>,
     tells: Vec<String>,
     spares: Vec<String>,
+    bare: Vec<String>,
     again: Vec<String>,
     fillers: Vec<String>,
 }
@@ -670,6 +671,21 @@ fn tokens(clause: &str) -> Vec<(Token, &'static str)> {
             .max_by_key(|(count, length, ..)| (*count, *length));
         match best {
             Some((count, _, phrase, token)) => {
+                let noun = rest.get(count).filter(|next| {
+                    let known = |list: &[String]| list.iter().any(|word| word == *next);
+                    let cut = &words().cut;
+                    !known(&cut.fillers)
+                        && !known(&cut.again)
+                        && !lexicon.iter().any(|(p, _)| fits(&[*next], p).is_some())
+                });
+                let bare = count == 1
+                    && matches!(token, Token::Act(_))
+                    && words().cut.bare.iter().any(|word| rest.first() == Some(&word.as_str()));
+                if bare && noun.is_some() {
+                    found.push((Token::Other, ""));
+                    at += 1;
+                    continue;
+                }
                 found.push((token, phrase.trim_end_matches('*')));
                 // The ending of a comparative tells it from an order.
                 if let (Token::Act(_), Some(word)) = (token, rest.get(count - 1))
@@ -805,3 +821,7 @@ impl Size {
         if matches!(other, Self::Normal | Self::Neutral) { other } else { self }
     }
 }
+
+#[cfg(test)]
+#[path = "reading_tests.rs"]
+mod tests;

@@ -91,7 +91,8 @@ fn measured(memory: &Memory, branch: &Branch, trial: &Trial, faults: &[Fault]) -
     let (mut all, mut shown) = (true, true);
     if let (Some(base), Some(now)) = (memory.baseline.as_ref(), figures.stats.as_ref()) {
         for part in &branch.parts {
-            match (part.moved(base, now), part.axis) {
+            let moved = part.moved(base, now).filter(|_| wishing::comparable(&branch.parts, part));
+            match (moved, part.axis) {
                 (Some(moved), Some((axis, _))) => {
                     rows.push(format!("{}: {axis} {moved:+.1} steps as asked", part.wish.in_words()));
                     let local = part.wish.place.is_some() || part.wish.hue.is_some();

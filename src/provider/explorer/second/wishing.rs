@@ -80,6 +80,12 @@ pub(in super::super) struct Recipe {
 }
 
 impl Recipe {
+    /// Its moves with their dials.
+    #[cfg(test)]
+    pub fn moves(&self) -> impl Iterator<Item = (&String, &Dials)> {
+        [&self.up, &self.down, &self.placed_up, &self.placed_down].into_iter().flatten().flatten()
+    }
+
     /// What it is measured by, with the sign of more of it.
     pub fn measured_by(&self) -> Option<(&str, i8)> {
         Some((self.axis.as_deref()?, self.measured))
@@ -300,9 +306,7 @@ fn hue_axis(hue: &str) -> Option<Axis> {
 /// elsewhere are wished for, or, if there are none, a plain overall change.
 pub(in super::super) fn parts(reading: &Reading, aim: &Aim, moves: &[ListedMove]) -> Vec<Part> {
     let mut wishes = reading.wishes.clone();
-    let mut named = named(&aim.direction, moves);
-    // What is a wish by itself says nothing of the moves for the others.
-    named.retain(|(name, _)| wishes.len() < 2 || wishes.iter().all(|wish| wish.kind != *name));
+    let named = named(&aim.direction, moves);
     for (name, sign) in &named {
         let served = |wish: &Wish| {
             let recipe = words().wish.iter().find(|recipe| recipe.kind == wish.kind);
@@ -466,6 +470,11 @@ fn cast(stats: &ImageStats) -> f64 {
     measure(Axis::HighlightWarmth, stats)
 }
 
+/// Whether a wish can be held against the baseline: without its colours a picture has another contrast.
+pub(in super::super) fn comparable(parts: &[Part], part: &Part) -> bool {
+    part.whole || !parts.iter().any(|other| other.whole)
+}
+
 /// What is wrong with a setting.
 pub(in super::super) fn faults(
     parts: &[Part],
@@ -476,7 +485,9 @@ pub(in super::super) fn faults(
     let mut found = Vec::new();
     let (Some(base), Some(now)) = (base, figures.stats.as_ref()) else { return found };
     for (at, part) in parts.iter().enumerate() {
-        if let Some(moved) = part.moved(base, now).filter(|moved| *moved <= -AGAINST) {
+        if let Some(moved) =
+            part.moved(base, now).filter(|_| comparable(parts, part)).filter(|moved| *moved <= -AGAINST)
+        {
             found.push(Fault::Against(at, -moved));
         }
     }
