@@ -178,6 +178,7 @@ struct ComplaintRow {
 #[serde(deny_unknown_fields)]
 struct Cut {
     ends: Vec<String>,
+    silent: Vec<String>,
     purpose: Vec<String>,
     tells: Vec<String>,
     spares: Vec<String>,
@@ -297,6 +298,7 @@ impl Reading {
         let mut found = Self::default();
         let mut last = Last::default();
         let text = together(&text.to_lowercase().replace(['\u{2019}', '\u{2018}'], "'"));
+        let text = words().cut.silent.iter().fold(text, |text, silent| text.replace(silent.as_str(), ""));
         // A point within a number ends nothing.
         let text = text.replace(". ", "\n");
         for sentence in text.split(['!', '?', ';', ':', '\n']) {

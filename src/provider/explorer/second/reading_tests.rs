@@ -70,6 +70,7 @@ fn acts_objects_places_and_sizes_are_read() {
         ("It came out too dark by a stop.", &["brightness +, 1 EV"]),
         ("Warmer, until the wall is white.", &["warmth +, neutral"]),
         ("It is too blue.", &["warmth +, neutral"]),
+        ("go deeper: open the shadows", &["shadows +, plain"]),
         ("more vivid", &["richness +, plain"]),
         ("softer, with a vignette", &["softness +, plain", "vignette +, plain"]),
     ];

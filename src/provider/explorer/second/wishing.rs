@@ -40,6 +40,8 @@ const HUE: (f64, f64) = (8.0, 18.0);
 const SEEN: (f64, f64) = (2.0, 0.6);
 /// The 95th percentile of ΔE2000 below which what was done to a part is not seen.
 const SEEN_PART: f64 = 3.0;
+/// Steps below which a wish without a size is hardly met.
+const FAINT: f64 = 2.0;
 /// The mean L* of a well exposed picture of an ordinary scene.
 const EXPOSED: f64 = 48.0;
 /// The share of a cast that "until neutral" takes away.
@@ -612,8 +614,29 @@ fn correct<'a>(
         // What was ordered in stops stays as it was ordered.
         let cause = |part: &&mut Part| part.reaches(white) && !matches!(part.wish.size, Size::Stops(_));
         let mut weaker = false;
-        parts.iter_mut().filter(cause).for_each(|part| weaker |= weaken(part));
+        parts.iter_mut().filter(cause).for_each(|part| {
+            // What is half as strong and still at fault is the wrong move.
+            if part.scale < 0.6 && part.chosen + 1 < part.options.len() {
+                (part.chosen, part.scale) = (part.chosen + 1, 1.0);
+                weaker = true;
+            } else {
+                weaker |= weaken(part);
+            }
+        });
         if weaker {
+            return true;
+        }
+    }
+    if faults.is_empty() {
+        // No size was said, and the axis hardly moved.
+        let mut stronger = false;
+        for part in parts.iter_mut().filter(|part| !part.wish.sized && !part.partial() && part.scale < 1.5) {
+            if part.moved(base, now).is_some_and(|moved| (0.0..FAINT).contains(&moved)) {
+                part.scale *= 1.5;
+                stronger = true;
+            }
+        }
+        if stronger {
             return true;
         }
     }
