@@ -111,7 +111,7 @@ impl Merit {
         }
         let against = against(&axes, &base, &stats);
         let gain = match against {
-            Some((_, steps)) => -steps,
+            Some((_, steps)) => -(steps * 100.0).round() / 100.0,
             None => moved.min(wanted) - beyond,
         };
         Ok(Self { moved, gain, cost, alike, against })

@@ -599,5 +599,5 @@ fn a_habit_is_kept() {
     assert_eq!(drawn, 3, "one look a branch");
     assert!(lot.branches.values().all(|moves| moves.len() == 2), "{:?}", lot.branches);
     assert!(lot.judgments.values().all(|judgment| judgment["abandoned"].is_null()));
-    assert!(Explorer::named("explorer-2", 0).is_none());
+    assert!(Explorer::named("explorer-9", 0).is_none());
 }

@@ -381,7 +381,9 @@ impl Reading {
             .iter()
             .filter_map(|(token, _)| if let Token::Object(row) = token { Some(*row) } else { None })
             .collect();
-        let again = tokens.iter().any(|(token, _)| matches!(token, Token::Again));
+        let again = tokens
+            .iter()
+            .any(|(token, word)| matches!(token, Token::Again) || word.split(' ').any(|part| part == "it"));
         let mut place = tokens.iter().find_map(|(token, word)| match token {
             Token::Place(row) => Some(Place::of(row, word)),
             _ => None,
