@@ -351,7 +351,7 @@ impl Memory {
                         self.edited(&call.name, &arguments, data);
                     }
                 }
-                "render_preview" if arguments["ref"] == "baseline" => {
+                "render_preview" if arguments.get("ref").is_some_and(|at| at == "baseline") => {
                     self.renders += 1;
                     if let Answer::Good(data) = &answer {
                         self.baseline = ImageStats::deserialize(&data["stats"]).ok();

@@ -6,12 +6,11 @@
 //! left alone. An *act* ("darker") takes the clause's object ("the shadows"), the place is where it is done, and a
 //! size is the clause's own. What no list has says nothing.
 
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
-
-use serde::Deserialize;
 use serde_json::Value;
 
+use super::lexicon::{
+    Act, ActRow, Clause, FILLER, ObjectRow, PlaceRow, Token, clauses, size_of, sizes, together, tokens, words,
+};
 use crate::provider::explorer::memory::Goal;
 
 /// How much of it.
@@ -98,115 +97,6 @@ pub(in super::super) struct Reading {
     pub kept: Vec<Place>,
 }
 
-/// `words.toml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Words {
-    act: Vec<ActRow>,
-    object: Vec<ObjectRow>,
-    place: Vec<PlaceRow>,
-    size: Vec<SizeRow>,
-    complaint: Vec<ComplaintRow>,
-    stops: BTreeMap<String, f64>,
-    cut: Cut,
-    /// What is done for each kind.
-    pub wish: Vec<super::wishing::Recipe>,
-    /// What takes back a side effect.
-    pub partner: Vec<super::wishing::Partner>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ActRow {
-    words: Vec<String>,
-    act: Act,
-    sign: i8,
-    #[serde(default)]
-    needs_object: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Act {
-    Light,
-    Open,
-    Deep,
-    Warmth,
-    Tint,
-    Richness,
-    More,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ObjectRow {
-    words: Vec<String>,
-    zone: Option<String>,
-    hue: Option<String>,
-    cast: Option<i8>,
-    quality: Option<String>,
-    size: Option<String>,
-    #[serde(default)]
-    needs_act: bool,
-    turn: Option<i8>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlaceRow {
-    words: Vec<String>,
-    mask: Value,
-    sure: Option<f64>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SizeRow {
-    words: Vec<String>,
-    size: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ComplaintRow {
-    words: Vec<String>,
-    kind: String,
-    sign: i8,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Cut {
-    ends: Vec<String>,
-    silent: Vec<String>,
-    purpose: Vec<String>,
-    tells: Vec<String>,
-    spares: Vec<String>,
-    bare: Vec<String>,
-    again: Vec<String>,
-    fillers: Vec<String>,
-}
-
-/// The words, read once. Were the file wrong, nothing would be read; a test reads it.
-pub(super) fn words() -> &'static Words {
-    static WORDS: OnceLock<Words> = OnceLock::new();
-    WORDS.get_or_init(|| toml::from_str(include_str!("words.toml")).unwrap_or_default())
-}
-
-/// What is meant by a word or phrase.
-#[derive(Clone, Copy)]
-enum Token {
-    Act(&'static ActRow),
-    Object(&'static ObjectRow),
-    Place(&'static PlaceRow),
-    Complaint(&'static ComplaintRow),
-    Spare,
-    Again,
-    Tells,
-    /// In no list.
-    Other,
-}
-
 /// What was spoken of last, in this sentence or the one before: what an "it" means.
 #[derive(Clone, Default)]
 struct Last {
@@ -216,15 +106,6 @@ struct Last {
     amount: Option<i8>,
     /// Whether this sentence spoke of anything.
     fresh: bool,
-}
-
-/// A part of a sentence.
-struct Clause {
-    text: String,
-    /// Whether it only says what for, or how far.
-    aside: bool,
-    /// Whether an "and" joins it to the one before.
-    joined: bool,
 }
 
 /// Reads what a branch is to do. Of a plan with a single branch the brief's wishes count, of one with more only what
@@ -554,9 +435,6 @@ fn remember(tokens: &[(Token, &str)], last: &mut Last) {
     }
 }
 
-/// The word of a token that says nothing at all.
-const FILLER: &str = "-";
-
 fn act(
     act: Act,
     sign: i8,
@@ -601,191 +479,6 @@ fn more(
     } else if let Some(zone) = row.zone.as_deref().filter(|_| said) {
         make(zone, None, sign, None);
     }
-}
-
-/// The clauses of a sentence.
-fn clauses(sentence: &str) -> Vec<Clause> {
-    let cut = &words().cut;
-    let padded = |text: &str| format!(" {} ", text.trim());
-    let mut found = Vec::new();
-    for part in sentence.split(',') {
-        let mut part = padded(part);
-        // A purpose ends with its comma.
-        let purpose = |part: &str| {
-            let starts = cut.purpose.iter().map(String::as_str).chain(["until"]);
-            starts.filter_map(|words| part.find(&format!(" {words} "))).min()
-        };
-        let tail = purpose(&part).map(|at| part.split_off(at));
-        for end in &cut.ends {
-            part = part.replace(end.as_str(), " , ");
-        }
-        found.extend(part.split(',').enumerate().map(|(at, clause)| Clause {
-            text: padded(clause),
-            aside: false,
-            joined: at > 0,
-        }));
-        found.extend(tail.map(|tail| Clause { text: padded(&tail), aside: true, joined: false }));
-    }
-    found.retain(|clause| !clause.text.trim().is_empty());
-    found
-}
-
-/// Phrases with an "and" in them, such as "black and white", held together.
-fn together(text: &str) -> String {
-    let stops = words().stops.keys().map(String::as_str);
-    let phrases = lexicon().iter().map(|(phrase, _)| *phrase).chain(stops);
-    let phrases = phrases.filter(|phrase| phrase.contains(" and "));
-    phrases.fold(text.to_owned(), |text, phrase| text.replace(phrase, &phrase.replace(" and ", " & ")))
-}
-
-fn list(clause: &str) -> Vec<&str> {
-    clause
-        .split(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '-' | '&' | '.')))
-        .filter(|word| !word.is_empty())
-        .collect()
-}
-
-/// Whether the words begin with a phrase, and how many words that takes.
-fn fits(words: &[&str], phrase: &str) -> Option<usize> {
-    let mut count = 0;
-    for pattern in phrase.split(' ') {
-        let word = words.get(count)?;
-        let fits = match pattern.strip_suffix('*') {
-            Some(stem) => word.starts_with(stem),
-            None => *word == pattern || (*word == "&" && pattern == "and"),
-        };
-        if !fits {
-            return None;
-        }
-        count += 1;
-    }
-    Some(count)
-}
-
-/// The tokens of a clause, the longest phrase first.
-fn tokens(clause: &str) -> Vec<(Token, &'static str)> {
-    let lexicon = lexicon();
-    let spoken = list(clause);
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = spoken.get(at..).filter(|rest| !rest.is_empty()) {
-        let best = lexicon
-            .iter()
-            .filter_map(|(phrase, token)| Some((fits(rest, phrase)?, phrase.len(), *phrase, *token)))
-            .max_by_key(|(count, length, ..)| (*count, *length));
-        match best {
-            Some((count, _, phrase, token)) => {
-                let noun = rest.get(count).filter(|next| {
-                    let known = |list: &[String]| list.iter().any(|word| word == *next);
-                    let cut = &words().cut;
-                    !known(&cut.fillers)
-                        && !known(&cut.again)
-                        && !lexicon.iter().any(|(p, _)| fits(&[*next], p).is_some())
-                });
-                let bare = count == 1
-                    && matches!(token, Token::Act(_))
-                    && words().cut.bare.iter().any(|word| rest.first() == Some(&word.as_str()));
-                if bare && noun.is_some() {
-                    found.push((Token::Other, ""));
-                    at += 1;
-                    continue;
-                }
-                found.push((token, phrase.trim_end_matches('*')));
-                // The ending of a comparative tells it from an order.
-                if let (Token::Act(_), Some(word)) = (token, rest.get(count - 1))
-                    && let Some(last) = found.last_mut()
-                {
-                    if word.ends_with("er") {
-                        last.1 = "…er";
-                    } else if word.ends_with("ed") {
-                        last.1 = "…ed";
-                    }
-                }
-                at += count;
-            }
-            None => {
-                let filler = rest.first().is_some_and(|word| words().cut.fillers.iter().any(|f| f == word));
-                found.push((Token::Other, if filler { FILLER } else { "" }));
-                at += 1;
-            }
-        }
-    }
-    found
-}
-
-fn lexicon() -> &'static [(&'static str, Token)] {
-    static LEXICON: OnceLock<Vec<(&'static str, Token)>> = OnceLock::new();
-    LEXICON.get_or_init(|| {
-        let words = words();
-        let mut all: Vec<(&'static str, Token)> = Vec::new();
-        for row in &words.act {
-            all.extend(row.words.iter().map(|word| (word.as_str(), Token::Act(row))));
-        }
-        for row in &words.object {
-            all.extend(row.words.iter().map(|word| (word.as_str(), Token::Object(row))));
-        }
-        for row in &words.place {
-            all.extend(row.words.iter().map(|word| (word.as_str(), Token::Place(row))));
-        }
-        for row in &words.complaint {
-            all.extend(row.words.iter().map(|word| (word.as_str(), Token::Complaint(row))));
-        }
-        let plain = [
-            (&words.cut.spares, Token::Spare),
-            (&words.cut.again, Token::Again),
-            (&words.cut.tells, Token::Tells),
-        ];
-        for (list, token) in plain {
-            all.extend(list.iter().map(|word| (word.as_str(), token)));
-        }
-        all
-    })
-}
-
-/// The sizes that a clause says, stops first.
-fn sizes(clause: &str) -> Vec<Size> {
-    let words = words();
-    let mut found = Vec::new();
-    let longest = words
-        .stops
-        .iter()
-        .filter(|(phrase, _)| clause.contains(&format!(" {} ", phrase.replace(" and ", " & "))));
-    if let Some((_, stops)) = longest.max_by_key(|(phrase, _)| phrase.len()) {
-        found.push(Size::Stops(*stops));
-    }
-    let spoken = list(clause);
-    for pair in spoken.windows(2) {
-        if let [number, "ev" | "stop" | "stops"] = pair
-            && let Ok(stops) = number.trim_matches(['+', '-']).parse::<f64>()
-        {
-            found.push(Size::Stops(stops));
-        }
-    }
-    for at in 0..spoken.len() {
-        let rest = spoken.get(at..).unwrap_or_default();
-        let hits = words.size.iter().flat_map(|row| row.words.iter().map(move |phrase| (phrase, &row.size)));
-        let best =
-            hits.filter_map(|(phrase, size)| Some((fits(rest, phrase)?, size))).max_by_key(|hit| hit.0);
-        found.extend(best.and_then(|(_, size)| size_named(size)));
-    }
-    found
-}
-
-/// The size that words on an intensity say.
-fn size_of(words: &str) -> Option<Size> {
-    size_named(words).or_else(|| sizes(&format!(" {} ", words.to_lowercase())).first().copied())
-}
-
-fn size_named(name: &str) -> Option<Size> {
-    Some(match name {
-        "gentle" => Size::Of(0),
-        "plain" => PLAIN,
-        "clear" => Size::Of(2),
-        "strong" => Size::Of(3),
-        "normal" => Size::Normal,
-        "neutral" => Size::Neutral,
-        _ => return None,
-    })
 }
 
 impl Reading {

@@ -1,5 +1,6 @@
 //! Sentences that stand in no scenario.
 
+use super::super::lexicon::Words;
 use super::*;
 
 /// What is read of a text, each wish in words with its size.

@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::reading::{PLAIN, Place, Reading, Size, Wish, words};
+use super::lexicon::words;
+use super::reading::{PLAIN, Place, Reading, Size, Wish};
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::candidate::ListedMove;
 use crate::provider::explorer::memory::{Branch, Figures, Settings, key};
@@ -169,7 +170,7 @@ impl Part {
                 (dial.clone(), [0.6, 1.0, 1.4, 2.0].map(|strength| at(way * strength)))
             });
             let dials: Dials = scaled.collect();
-            let axis = listed.declared().and_then(|(axis, sign)| Some((axis, sign * wish.sign)));
+            let axis = listed.declared().map(|(axis, sign)| (axis, sign * wish.sign));
             let options = vec![Together::from([(name.to_owned(), dials)])];
             return Some(Self { wish, axis, options, chosen: 0, scale: 1.0, whole: false });
         }
@@ -334,7 +335,7 @@ pub(in super::super) fn parts(reading: &Reading, aim: &Aim, moves: &[ListedMove]
         wishes = aim
             .axes
             .iter()
-            .filter_map(|&(axis, sign)| {
+            .map(|&(axis, sign)| {
                 let fits = |recipe: &&Recipe| recipe.axis.as_deref() == Some(axis.name());
                 let recipe = words().wish.iter().find(fits);
                 let (kind, hue, sign) = match recipe {
@@ -346,7 +347,7 @@ pub(in super::super) fn parts(reading: &Reading, aim: &Aim, moves: &[ListedMove]
                     pixels::metrics::intensity::Intensity::Strong => Size::Of(3),
                     _ => PLAIN,
                 };
-                Some(Wish { kind, hue, sign, place: None, size, sized: false })
+                Wish { kind, hue, sign, place: None, size, sized: false }
             })
             .collect();
     }
@@ -535,9 +536,9 @@ pub(in super::super) fn faults(
 }
 
 /// Corrects the parts by what was seen; whether anything was changed.
-fn correct<'a>(
+fn correct(
     parts: &mut Vec<Part>,
-    partners: &mut Vec<(&'a Partner, Option<Value>)>,
+    partners: &mut Vec<(&Partner, Option<Value>)>,
     faults: &[Fault],
     base: Option<&ImageStats>,
     figures: &Figures,
@@ -590,7 +591,7 @@ fn correct<'a>(
             Fault::Hue(_) => {
                 let mut colours =
                     parts.iter_mut().filter(|part| part.colours() && part.wish.size != Size::Neutral);
-                let changed = colours.any(|part| weaken(part));
+                let changed = colours.any(weaken);
                 if changed {
                     return true;
                 }
