@@ -4,11 +4,12 @@
 //! in just-noticeable steps ([`Axis::steps`]), so that what was gained and what it cost can be subtracted:
 //!
 //! ```text
-//! merit = gain − clipping − size − noise − detail − aside
+//! merit = gain − clipping − size − noise − detail − aside − hue
 //!
 //! gain      m, the mean movement on the axes that the goal names, + as asked, up to W; W from W to 2W;
 //!           beyond that W − (m − 2W) / 2. W, what the goal's intensity asks for, is 2, 4 or 7. "Black and
-//!           white" has no beyond. 0 where the goal names no axis.
+//!           white" has no beyond. 0 where the goal names no axis. Where one of several axes went the other way
+//!           by a step or more, what the others gained does not count: m is what was lost there.
 //! clipping  half of the percentage points of newly clipped highlights above 0.5; the same of shadows,
 //!           but not for "black and white", which takes dark colours to black
 //! size      mean ΔE2000 from the start above 12; not for "black and white", nor where the frame changed
@@ -16,7 +17,11 @@
 //! detail    sharpness below 0.75 times the start's, in steps; none where softness was asked for
 //! aside     half of the mean movement on the other main axes, as far as it exceeds |m|; none where
 //!           the goal names no axis
+//! hue       a quarter of the degrees by which the colours of one hue turned ([`Difference::hue_shift`]) above 8,
+//!           or above 18 where the goal is about the colour of the light; not for "black and white"
 //! ```
+//!
+//! What went against an axis of the goal is worse than the start, whatever else it gained.
 //!
 //! One step makes a difference that counts: a merit higher by 1 or more is the better picture, less is `same`;
 //! where the goal names no axis, a difference that can be seen (mean ΔE of 0.3) and costs nothing is `unsure`.
@@ -27,14 +32,14 @@ use super::{Goal, Opinion, Preference};
 use crate::protocol::rules::Ruling;
 use darktable::render::Picture;
 use pixels::metrics::axes::{Axis, Step};
-use pixels::metrics::check::{VectorCheck, aside};
+use pixels::metrics::check::{VectorCheck, against, aside};
 use pixels::metrics::difference::{Difference, DifferenceError};
 use pixels::metrics::intensity::Intensity;
 use pixels::metrics::likeness::alike;
 use pixels::metrics::stats::ImageStats;
 
 /// The formula, as a header or a manifest names it: with any other number in it, it is another one.
-pub const NAME: &str = "numbers-1";
+pub const NAME: &str = "numbers-2";
 
 /// How much more merit counts.
 const COUNTS: f64 = 1.0;
@@ -47,6 +52,8 @@ const CLIPPED: f64 = 0.5;
 /// How much noisier, and how much less sharp, a picture may become.
 const NOISIER: f64 = 1.5;
 const SOFTER: f64 = 0.75;
+/// Degrees that one hue may turn, and where the colour of the light is to change.
+const TURNED: (f64, f64) = (8.0, 18.0);
 
 /// What a picture gained on its way from the start, and what that cost, in just-noticeable steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,13 +66,15 @@ pub struct Merit {
     pub cost: f64,
     /// Whether it shows the same photograph.
     pub alike: bool,
+    /// The axis of the goal that went the other way, and by how many steps.
+    pub against: Option<(Axis, f64)>,
 }
 
 impl Merit {
     /// Weighs a picture against the one that the work began from.
     pub fn of(goal: Option<Goal<'_>>, start: &Picture, now: &Picture) -> Result<Self, DifferenceError> {
         if now == start {
-            return Ok(Self { moved: 0.0, gain: 0.0, cost: 0.0, alike: true });
+            return Ok(Self { moved: 0.0, gain: 0.0, cost: 0.0, alike: true, against: None });
         }
         let axes = goal.map(|goal| goal.axes()).unwrap_or_default();
         let intensity = goal.map_or(Intensity::Plain, |goal| Intensity::of(goal.direction, goal.intensity));
@@ -95,7 +104,17 @@ impl Merit {
         if !axes.is_empty() {
             cost += (aside(&axes, &base, &stats) - moved.abs()).max(0.0) / 2.0;
         }
-        Ok(Self { moved, gain: moved.min(wanted) - beyond, cost, alike })
+        if !whole && !difference.resized {
+            let light = axes.iter().any(|(axis, _)| LIGHT.contains(axis));
+            let free = if light { TURNED.1 } else { TURNED.0 };
+            cost += (difference.hue_shift - free).max(0.0) / 4.0;
+        }
+        let against = against(&axes, &base, &stats);
+        let gain = match against {
+            Some((_, steps)) => -(steps * 100.0).round() / 100.0,
+            None => moved.min(wanted) - beyond,
+        };
+        Ok(Self { moved, gain, cost, alike, against })
     }
 
     /// What remains.
@@ -104,6 +123,12 @@ impl Merit {
     }
 
     fn in_words(&self) -> String {
+        if let Some((axis, steps)) = self.against {
+            return format!(
+                "moved {axis} by {steps:.1} steps against what was asked, at a cost of {:.1}",
+                self.cost
+            );
+        }
         let what = if self.alike { "" } else { ", and shows another photograph" };
         format!(
             "moved {:+.1} steps as asked, of which {:+.1} count, at a cost of {:.1}{what}",
@@ -111,6 +136,16 @@ impl Merit {
         )
     }
 }
+
+/// Axes of the colour of the light: where they are asked for, all colours turn a little.
+const LIGHT: [Axis; 6] = [
+    Axis::Warmth,
+    Axis::Tint,
+    Axis::ShadowWarmth,
+    Axis::HighlightWarmth,
+    Axis::ShadowTint,
+    Axis::HighlightTint,
+];
 
 /// An amount on an axis in its steps; nothing below none.
 fn steps(axis: Axis, amount: f64) -> f64 {
@@ -207,6 +242,40 @@ mod tests {
             let same = opinion(goal, &start, &a, &a).unwrap();
             prop_assert_eq!(same.better, Preference::Same);
         }
+    }
+
+    #[test]
+    fn cooler_shadows_that_became_warmer_are_never_better() {
+        let start = waves(1.0, 1.0, 1.0, 0.2);
+        let warm = Picture {
+            rgb: start
+                .rgb
+                .chunks_exact(3)
+                .flat_map(|p| [p[0], p[1], (f64::from(p[2]) * 0.85) as u8])
+                .collect(),
+            ..start.clone()
+        };
+        let goal = Goal { name: "color", direction: "cooler shadows, warmer highlights", intensity: None };
+        let merit = Merit::of(Some(goal), &start, &warm).unwrap();
+        assert_eq!(merit.against.unwrap().0, Axis::ShadowWarmth, "{merit:?}");
+        let found = opinion(Some(goal), &start, &start, &warm).unwrap();
+        assert_eq!(found.better, Preference::A, "{found:?}");
+        assert!(found.why.contains("shadow_warmth by"), "{}", found.why);
+        assert!(matches!(ruling(Some(goal), &start, &warm, false).unwrap(), Ruling::Failed { .. }));
+        let warmer = Goal { direction: "warmer", ..goal };
+        assert_eq!(opinion(Some(warmer), &start, &start, &warm).unwrap().better, Preference::B);
+    }
+
+    #[test]
+    fn a_subject_that_turns_to_another_hue_costs() {
+        let cup = |rgb: [u8; 3]| {
+            let mut picture = waves(1.0, 1.0, 1.0, 0.2);
+            picture.rgb.chunks_exact_mut(3).take(300).for_each(|pixel| pixel.copy_from_slice(&rgb));
+            picture
+        };
+        let goal = Goal { name: "c", direction: "richer", intensity: None };
+        let cost = |rgb| Merit::of(Some(goal), &cup([150, 50, 50]), &cup(rgb)).unwrap().cost;
+        assert!(cost([165, 90, 30]) > cost([165, 45, 45]) + 2.0);
     }
 
     #[test]

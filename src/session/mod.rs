@@ -13,6 +13,7 @@ mod chapter;
 pub mod check;
 #[cfg(test)]
 mod crashes;
+mod deeper;
 pub mod driver;
 #[cfg(test)]
 mod edges;

@@ -17,7 +17,7 @@ use crate::session::driver::{Session, Unwatched};
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
-use crate::session::{SessionError, listing, pricing, wording};
+use crate::session::{SessionError, deeper, listing, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{
     self, Event, Line, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
@@ -228,7 +228,14 @@ fn unneeded(setup: &Setup, budget: &Budget) -> Vec<&'static str> {
 /// The branches that a session makes on a photo.
 pub(super) fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
     let taken = |name: &RefName| Ok(workspace.branch(name)?.is_some());
-    planned(&request.vectors, &request.budget, taken)
+    let mut planned = planned(&request.vectors, &request.budget, taken)?;
+    // One branch without a word: deeper in the last direction, if there was one.
+    if request.brief.is_none()
+        && let [PlannedBranch { vector: vector @ None, .. }] = planned.as_mut_slice()
+    {
+        *vector = deeper::last(workspace)?;
+    }
+    Ok(planned)
 }
 
 /// The branches to make: `branch_b_<vector>`, with `_2`, `_3`… where one is taken already.

@@ -368,7 +368,7 @@ fn a_protocol_is_an_arm_of_its_own_and_a_changed_one_is_a_new_cell() {
     assert_eq!(steered.prompt, "mode_b/protocol@v2");
     let named = steered.protocol.unwrap();
     assert!(named.starts_with("mode_b_explore@") && first.protocols[0].protocol == named);
-    assert_eq!(steered.referee.as_deref(), Some("offline/numbers-1"));
+    assert_eq!(steered.referee.as_deref(), Some("offline/numbers-2"));
     for cell in &first.cells {
         let photos = home.evaluations().join("cells").join(cell.key.as_str()).join("photos");
         let session = photos.join(&cell.scenario).join("sessions/mode_b").join(&cell.done().unwrap().session);

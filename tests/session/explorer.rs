@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::{Studio, request, run};
 use base::ids::Hash;
-use chemigram::provider::explorer::Explorer;
+use chemigram::provider::explorer::{Explorer, Habit};
 use chemigram::session::start;
 use chemigram::transcript::{Event, Judgment, Line, Outcome, SessionEnd};
 
@@ -14,7 +14,7 @@ const VECTORS: &[(&str, &str)] =
     &[("tone", "open the shadows"), ("mono", "black and white"), ("mystery", "qqq")];
 
 fn explore(studio: &Studio, budget: &str) -> (SessionEnd, Vec<Line>) {
-    let setup = studio.setup(Arc::new(Explorer::new(0)));
+    let setup = studio.setup(Arc::new(Explorer::with(Habit::Searching, 0)));
     let plan = start::plan(&setup, &request(budget, VECTORS)).unwrap();
     let mut session = start::start(setup, plan).unwrap();
     let end = run(&mut session);
@@ -74,4 +74,34 @@ fn three_branches_come_back_measured_and_twice_the_same() {
 
     let again = judgments(&explore(&Studio::new(), "time=5m,iterations=50,branches=3").1);
     assert_eq!(pixels(&again), pixels(&judged), "another time budget changes nothing");
+}
+
+/// Explorer-2: a place, a size, a prohibition and two wishes that pull apart, on real pixels.
+#[test]
+fn places_sizes_and_prohibitions_reach_the_pixels_and_no_contradiction_is_praised() {
+    let studio = Studio::new();
+    let setup = studio.setup(Arc::new(Explorer::new(0)));
+    let vectors = [
+        ("sky", "darken the sky by a stop, without crushing the blacks"),
+        ("color", "cooler shadows, warmer light"),
+    ];
+    let plan = start::plan(&setup, &request("time=20m,iterations=40,branches=2", &vectors)).unwrap();
+    let mut session = start::start(setup, plan).unwrap();
+    let end = run(&mut session);
+    let lines = studio.lines(&session.state.start.session);
+    assert_eq!(failures(&lines), Vec::<String>::new());
+    assert_eq!(end.outcome, Outcome::Completed, "{}", end.summary);
+    let judged = judgments(&lines);
+    let sky = &judged["branch_b_sky"];
+    assert!(
+        sky.key_moves.iter().any(|moved| moved.contains("exposure ev=-1") && moved.contains(" on ")),
+        "{sky:?}"
+    );
+    for judgment in judged.values() {
+        let check = &judgment.measured.as_ref().unwrap()["vector"];
+        assert!(check["direction"] != "missed" || judgment.judged_score <= 3, "{judgment:?}");
+    }
+    let color = &judged["branch_b_color"];
+    let against = color.judged_reasoning.contains("went the other way");
+    assert!(!against || color.judged_score <= 2, "{}", color.judged_reasoning);
 }

@@ -22,6 +22,9 @@ pub(super) struct ListedMove {
     parameters: BTreeMap<String, ListedParameter>,
     #[serde(default)]
     tags: Vec<String>,
+    /// Whether it takes a mask.
+    #[serde(default)]
+    pub maskable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -85,6 +88,19 @@ impl ListedMove {
         };
         let dials = self.parameters.iter().filter_map(dial);
         dials.filter(|dial| dial.unit != 0.0 && dial.max > dial.min).collect()
+    }
+
+    /// A value of a parameter within its range, in about a thousandth of it.
+    pub fn within(&self, parameter: &str, value: f64) -> f64 {
+        let Some(p) = self.parameters.get(parameter) else { return value };
+        let digits = (1000.0 / (p.max - p.min)).log10().ceil().clamp(0.0, 9.0) as i32;
+        let scale = 10_f64.powi(digits);
+        (value.clamp(p.min, p.max) * scale).round() / scale + 0.0
+    }
+
+    /// The axis that it is made for.
+    pub fn declared(&self) -> Option<(Axis, i8)> {
+        self.axes.iter().find_map(|(axis, sign)| Some((axis.parse().ok()?, *sign)))
     }
 
     /// Values with a strength of its own for each parameter that has one.

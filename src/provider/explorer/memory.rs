@@ -10,9 +10,12 @@ use crate::provider::explorer::Habit;
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::candidate::{Candidate, ListedMove, candidates};
 use crate::provider::explorer::search;
+use crate::provider::explorer::second::reading::{Reading, reading};
+use crate::provider::explorer::second::wishing::{self, Part};
 use crate::provider::explorer::stage::Stage;
 use pixels::metrics::check::{VectorCheck, Verdict};
 use pixels::metrics::difference::Difference;
+use pixels::metrics::stats::ImageStats;
 
 /// How the message begins that closes the exploration.
 const WRAP_UP: &str = "Exploration is over";
@@ -50,8 +53,24 @@ pub(super) struct Planned {
     pub tried: bool,
 }
 
-/// The moves in effect on a branch: values by parameter, by move.
+/// The moves in effect on a branch: values by parameter, by move and mask ([`key`]).
 pub(super) type Settings = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// A move, with its mask if it has one: `exposure`, `exposure {"named":"sky"}`.
+pub(super) fn key(name: &str, mask: Option<&Value>) -> String {
+    match mask {
+        Some(mask) => format!("{name} {mask}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The move and the mask of a key.
+pub(super) fn unkey(key: &str) -> (&str, Option<Value>) {
+    match key.split_once(' ') {
+        Some((name, mask)) => (name, serde_json::from_str(mask).ok()),
+        None => (key, None),
+    }
+}
 
 /// What a render said of a setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +79,8 @@ pub(super) struct Figures {
     pub check: VectorCheck,
     /// The distance from the baseline.
     pub difference: Difference,
+    /// The picture's own figures, where they were told.
+    pub stats: Option<ImageStats>,
     /// The commit.
     pub commit: Option<String>,
     /// The moves in effect, as the engine writes them.
@@ -81,6 +102,9 @@ pub(super) struct Branch {
     pub name: String,
     pub aim: Aim,
     pub candidates: Vec<Candidate>,
+    /// What explorer-2 read for it, and the moves for that.
+    pub reading: Reading,
+    pub parts: Vec<Part>,
     /// What is in effect now, and how the engine writes each move.
     pub settings: Settings,
     ops: BTreeMap<String, String>,
@@ -109,6 +133,8 @@ impl Branch {
         Self {
             name: name.to_owned(),
             candidates: Vec::new(),
+            reading: Reading::default(),
+            parts: Vec::new(),
             aim,
             settings: Settings::new(),
             ops: BTreeMap::new(),
@@ -131,6 +157,10 @@ impl Branch {
 pub(super) struct Memory {
     pub seed: u64,
     pub habit: Habit,
+    /// The photographer's brief, as the system prompt quotes it.
+    pub brief: String,
+    /// The figures of the baseline, once they were told.
+    pub baseline: Option<ImageStats>,
     /// The branches of the plan, in order.
     pub plan: Vec<Planned>,
     max_iterations: u64,
@@ -192,8 +222,8 @@ struct Turn {
 
 impl Memory {
     /// Reads a conversation.
-    pub fn of(messages: &[Message], seed: u64, habit: Habit) -> Self {
-        let mut memory = Self { seed, habit, ..Self::default() };
+    pub fn of(messages: &[Message], brief: &str, seed: u64, habit: Habit) -> Self {
+        let mut memory = Self { seed, habit, brief: brief.to_owned(), ..Self::default() };
         let mut rest = messages.iter().peekable();
         while let Some(message) = rest.next() {
             match message {
@@ -321,6 +351,12 @@ impl Memory {
                         self.edited(&call.name, &arguments, data);
                     }
                 }
+                "render_preview" if arguments.get("ref").is_some_and(|at| at == "baseline") => {
+                    self.renders += 1;
+                    if let Answer::Good(data) = &answer {
+                        self.baseline = ImageStats::deserialize(&data["stats"]).ok();
+                    }
+                }
                 "render_preview" if arguments.get("ref").is_none_or(Value::is_null) => {
                     self.renders += 1;
                     turn.look = Some(match answer {
@@ -382,12 +418,25 @@ impl Memory {
     fn made(&mut self, asked: &str, goal: Option<&Goal>, place: usize, share: Option<(usize, u64, u64)>) {
         let aim = Aim::of(goal, place);
         let (_, share, looks) = share.unwrap_or((0, LEAST_SHARE, 1));
+        let reading = match self.habit {
+            Habit::Wishing => self.reading(goal, place),
+            _ => Reading::default(),
+        };
         self.branches.push(Branch {
             candidates: candidates(&self.moves, &aim, self.seed),
+            parts: wishing::parts(&reading, &aim, &self.moves),
+            reading,
             share,
             looks,
             ..Branch::fresh(asked, aim)
         });
+    }
+
+    /// What is read for a branch.
+    pub fn reading(&self, goal: Option<&Goal>, place: usize) -> Reading {
+        let open = self.plan.iter().filter(|planned| planned.goal.is_none()).count();
+        let read = reading(&self.brief, goal, self.plan.len() <= 1);
+        if goal.is_none() && open > 1 { read.variant(place) } else { read }
     }
 
     /// An attempt of a protocol begins.
@@ -399,6 +448,10 @@ impl Memory {
                 let share = self.next_branch().map(|(_, share, looks)| (0, share, looks));
                 let share = share.or_else(|| self.unplanned_share());
                 let goal = place.and_then(|place| self.plan.get(place)?.goal.clone());
+                // A protocol's own variables, where no plan names a direction.
+                let told =
+                    || Some(Goal { name: "move".into(), direction: stage.direction()?, intensity: None });
+                let goal = goal.or_else(|| told().filter(|_| self.habit == Habit::Wishing));
                 if let Some(planned) = place.and_then(|place| self.plan.get_mut(place)) {
                     planned.tried = true;
                 }
@@ -440,7 +493,7 @@ impl Memory {
         let Some(branch) = self.standing.and_then(|at| self.branches.get_mut(at)) else { return };
         edit(tool, arguments, &mut branch.settings, &self.moves);
         if let (Some(name), Some(op)) = (arguments["primitive_name"].as_str(), data["op"].as_str()) {
-            branch.ops.insert(name.to_owned(), op.to_owned());
+            branch.ops.insert(key(name, arguments.get("mask")), op.to_owned());
         }
         let settings = &branch.settings;
         branch.ops.retain(|name, _| settings.contains_key(name));
@@ -453,6 +506,7 @@ impl Memory {
                 self.moves = listed.filter_map(|row| ListedMove::deserialize(row).ok()).collect();
                 for branch in self.branches.iter_mut().filter(|branch| branch.candidates.is_empty()) {
                     branch.candidates = candidates(&self.moves, &branch.aim, self.seed);
+                    branch.parts = wishing::parts(&branch.reading, &branch.aim, &self.moves);
                 }
             }
             ("confirm_session", Answer::Good(data)) => {
@@ -502,6 +556,7 @@ impl Figures {
         Some(Self {
             check: VectorCheck::deserialize(&versus["vector"]).ok()?,
             difference: Difference::deserialize(&versus["difference"]).ok()?,
+            stats: ImageStats::deserialize(&data["stats"]).ok(),
             commit: data["commit"].as_str().map(str::to_owned),
             ops,
         })
@@ -519,7 +574,7 @@ fn edit(tool: &str, arguments: &Value, settings: &mut Settings, moves: &[ListedM
         "apply_primitive" => {
             let Some(name) = arguments["primitive_name"].as_str() else { return };
             let values = BTreeMap::deserialize(&arguments["parameter_values"]).unwrap_or_default();
-            settings.insert(name.to_owned(), values);
+            settings.insert(key(name, arguments.get("mask")), values);
         }
         "remove_module" => {
             let gone = arguments["module"].as_str().unwrap_or_default();

@@ -42,6 +42,7 @@ mod lot;
 mod memory;
 mod policy;
 mod search;
+mod second;
 mod stage;
 #[cfg(test)]
 mod tests;
@@ -56,8 +57,10 @@ use crate::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provi
 /// How an explorer works. The others than [`Habit::Searching`] are there to be compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Habit {
-    /// As this module says.
+    /// Explorer-2: wish by wish, as [`second`] says.
     #[default]
+    Wishing,
+    /// Explorer-1: as this module says.
     Searching,
     /// It forgets a third of the moves, others with each seed and each plan: a contestant with luck.
     Forgetful,
@@ -70,11 +73,13 @@ pub enum Habit {
 }
 
 impl Habit {
-    const ALL: [Self; 5] = [Self::Searching, Self::Forgetful, Self::FirstTry, Self::Timid, Self::Random];
+    const ALL: [Self; 6] =
+        [Self::Wishing, Self::Searching, Self::Forgetful, Self::FirstTry, Self::Timid, Self::Random];
 
     /// The model's id, which changes whenever the policy does.
     fn model(self) -> &'static str {
         match self {
+            Self::Wishing => "explorer-2",
             Self::Searching => "explorer-1",
             Self::Forgetful => "explorer-1-forgetful",
             Self::FirstTry => "explorer-1-first-try",
@@ -96,7 +101,7 @@ impl Explorer {
     /// Makes an explorer. The seed decides between moves that fit a vector equally well; 0 takes them in the
     /// order of their names.
     pub fn new(seed: u64) -> Self {
-        Self::with(Habit::Searching, seed)
+        Self::with(Habit::default(), seed)
     }
 
     /// One with a habit of its own.
@@ -120,12 +125,13 @@ impl Explorer {
     }
 
     /// The next reply to a conversation.
-    fn reply(&self, messages: &[Message]) -> ModelReply {
+    fn reply(&self, system: &str, messages: &[Message]) -> ModelReply {
+        let brief = brief(system);
         let message = match self.habit {
             Habit::Forgetful => {
-                policy::next(&forgetful::remembered(messages, self.seed), self.seed, self.habit)
+                policy::next(&forgetful::remembered(messages, self.seed), brief, self.seed, self.habit)
             }
-            _ => policy::next(messages, self.seed, self.habit),
+            _ => policy::next(messages, brief, self.seed, self.habit),
         };
         let finish = match &message {
             Message::Assistant { calls, .. } if !calls.is_empty() => Finish::ToolCalls,
@@ -150,12 +156,19 @@ impl Explorer {
     }
 }
 
+/// The photographer's brief, which the system prompt quotes between tags; empty where there is none.
+fn brief(system: &str) -> &str {
+    let quoted = system.split_once("<brief>").and_then(|(_, rest)| rest.split_once("</brief>"));
+    let brief = quoted.map(|(brief, _)| brief.trim()).unwrap_or_default();
+    if brief.starts_with("The photographer left no brief") { "" } else { brief }
+}
+
 impl Provider for Explorer {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
 
     fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
-        Box::pin(std::future::ready(Ok(self.reply(request.messages))))
+        Box::pin(std::future::ready(Ok(self.reply(request.system, request.messages))))
     }
 }

@@ -5,8 +5,9 @@ use serde_json::{Map, Value, json};
 use crate::conversation::{Message, ToolCall};
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::lot;
-use crate::provider::explorer::memory::{Branch, Memory, Settings};
+use crate::provider::explorer::memory::{Branch, Memory, Settings, Trial, unkey};
 use crate::provider::explorer::search::{self, Edit, Step};
+use crate::provider::explorer::second::{telling, wishing};
 use crate::provider::explorer::stage::Stage;
 use crate::provider::explorer::{Habit, words};
 
@@ -17,8 +18,8 @@ const ENDS: u32 = 3;
 const TIMID: f64 = 0.25;
 
 /// The next reply.
-pub(super) fn next(messages: &[Message], seed: u64, habit: Habit) -> Message {
-    let memory = Memory::of(messages, seed, habit);
+pub(super) fn next(messages: &[Message], brief: &str, seed: u64, habit: Habit) -> Message {
+    let memory = Memory::of(messages, brief, seed, habit);
     let mut reply = Reply { number: memory.replies + 1, text: String::new(), calls: Vec::new() };
     decide(&memory, &mut reply);
     Message::Assistant { text: reply.text, calls: reply.calls, opaque: Vec::new() }
@@ -69,6 +70,10 @@ fn decide(memory: &Memory, reply: &mut Reply) {
         reply.say("Which moves push the axes that were asked for?");
         return reply.call("list_vocabulary", &json!({ "details": true }));
     }
+    if wants_baseline(memory) {
+        reply.say("The baseline's own figures, to hold every try against.");
+        return reply.call("render_preview", &json!({ "ref": "baseline" }));
+    }
     if let Some(branch) = memory.branches.iter().rev().find(|branch| branch.is_open()) {
         return work(memory, branch, reply);
     }
@@ -78,6 +83,21 @@ fn decide(memory: &Memory, reply: &mut Reply) {
             reply.call("branch", &json!({ "name": planned.name }));
         }
         _ => conclude(memory, reply),
+    }
+}
+
+/// Whether explorer-2 has still to look at the baseline.
+fn wants_baseline(memory: &Memory) -> bool {
+    let looked = memory.baseline.is_some() || memory.outcomes("render_preview").1 > 0;
+    memory.habit == Habit::Wishing && !looked && memory.affords(4)
+}
+
+/// The best setting of a branch that was tried.
+fn best<'a>(memory: &Memory, branch: &'a Branch) -> Option<&'a Trial> {
+    match memory.habit {
+        Habit::Random => branch.trials.last(),
+        Habit::Wishing => telling::kept(memory, branch).map(|(trial, _)| trial),
+        _ => search::best(branch),
     }
 }
 
@@ -105,6 +125,9 @@ fn steered(memory: &Memory, stage: &Stage, reply: &mut Reply) {
         if unread("list_vocabulary") {
             return list(reply);
         }
+        if stage.may("render_preview") && wants_baseline(memory) {
+            return reply.call("render_preview", &json!({ "ref": "baseline" }));
+        }
         if explore(memory, branch, reply) {
             return;
         }
@@ -123,7 +146,13 @@ fn confirm(memory: &Memory, reply: &mut Reply) {
     let wishes =
         memory.plan.iter().enumerate().filter_map(|(at, planned)| Some((at, planned.goal.as_ref()?)));
     let vectors: Vec<Value> = wishes
-        .map(|(at, goal)| json!({"name": goal.name, "restated": words::restated(&Aim::of(Some(goal), at))}))
+        .map(|(at, goal)| {
+            let restated = match memory.habit {
+                Habit::Wishing => telling::restated(goal, &memory.reading(Some(goal), at)),
+                _ => words::restated(&Aim::of(Some(goal), at)),
+            };
+            json!({"name": goal.name, "restated": restated})
+        })
         .collect();
     reply.say("This is how I read the plan.");
     reply.call("confirm_session", &json!({ "vectors": vectors }));
@@ -151,6 +180,7 @@ fn explore(memory: &Memory, branch: &Branch, reply: &mut Reply) -> bool {
         Habit::FirstTry => search::first(branch, 1.0),
         Habit::Timid => search::first(branch, TIMID),
         Habit::Searching | Habit::Forgetful => search::next(branch),
+        Habit::Wishing => wishing::next(branch, memory.baseline.as_ref(), &memory.moves),
     };
     if !branch.settled
         && let Step::Try(goal) = step
@@ -161,7 +191,7 @@ fn explore(memory: &Memory, branch: &Branch, reply: &mut Reply) -> bool {
         reply.call("render_preview", &json!({}));
         return true;
     }
-    match search::best(branch) {
+    match best(memory, branch) {
         Some(best) if best.goal != branch.settings && !branch.settled => {
             reply.say(format!("{}: back to the best setting, {}", branch.name, words::setting(&best.goal)));
             edit(branch, &best.goal, &format!("{}: the best of {}", branch.name, branch.trials.len()), reply);
@@ -174,13 +204,20 @@ fn explore(memory: &Memory, branch: &Branch, reply: &mut Reply) -> bool {
 /// The calls that lead from what is in effect to a setting. The label says why in the history, and keeps
 /// the same edit on two branches from looking like a call repeated by mistake.
 fn edit(branch: &Branch, goal: &Settings, label: &str, reply: &mut Reply) {
-    for edit in search::way(&branch.settings, goal) {
+    let masked = branch.settings.keys().chain(goal.keys()).any(|key| unkey(key).1.is_some());
+    let way = if masked { wishing::way } else { search::way };
+    for edit in way(&branch.settings, goal) {
         match edit {
             Edit::Reset => reply.call("reset", &json!({})),
             Edit::Remove(name) => reply.call("remove_module", &json!({ "module": name })),
             Edit::Apply(name) => {
                 let values = goal.get(&name);
-                let arguments = json!({"primitive_name": name, "parameter_values": values, "label": label});
+                let (name, mask) = unkey(&name);
+                let mut arguments =
+                    json!({"primitive_name": name, "parameter_values": values, "label": label});
+                if let (Some(mask), Some(fields)) = (mask, arguments.as_object_mut()) {
+                    fields.insert("mask".into(), mask);
+                }
                 reply.call("apply_primitive", &arguments);
             }
         }
@@ -194,16 +231,20 @@ fn judge(memory: &Memory, branch: &Branch, reply: &mut Reply) {
     let mut arguments = Map::new();
     let mut set = |field: &str, value: Value| arguments.insert(field.to_owned(), value);
     set("branch", branch.name.as_str().into());
-    set("judged_reasoning", words::reasoning(branch).into());
-    let best = match memory.habit {
-        Habit::Random => branch.trials.last(),
-        _ => search::best(branch),
+    let told = (memory.habit == Habit::Wishing).then(|| telling::judged(memory, branch));
+    let (reasoning, score) = match told {
+        Some((reasoning, score)) => (reasoning, Some(score)),
+        None => (words::reasoning(branch), None),
     };
-    match best.and_then(|best| Some((best, best.figures.as_ref()?))) {
+    set("judged_reasoning", reasoning.into());
+    match best(memory, branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
         Some((best, figures)) => {
             let moves = if again { &branch.real_moves } else { &figures.ops };
             let comparable = !figures.difference.resized && figures.difference.mean <= 12.0;
-            set("judged_score", search::score(search::merit(&branch.aim, figures)).into());
+            set(
+                "judged_score",
+                score.unwrap_or_else(|| search::score(search::merit(&branch.aim, figures))).into(),
+            );
             set("comparable_to_baseline", comparable.into());
             set("key_moves", moves.as_slice().into());
             // When the best could not be restored, its own commit is judged.

@@ -15,6 +15,8 @@ pub(super) struct Stage {
     pub unjudged: Vec<String>,
     /// Branches that the protocol gave up.
     pub given_up: Vec<String>,
+    /// What the protocol's variables say in words, but for the brief.
+    pub said: Vec<String>,
     /// The tools that may be called; `None`: any.
     tools: Option<Vec<String>>,
 }
@@ -45,14 +47,34 @@ impl Stage {
             taken_back: own.contains("What it changed was taken back."),
             unjudged: names("Not judged yet: "),
             given_up: names("Given up by the protocol: "),
+            said: variables(body),
             tools: (list != "any tool").then(|| list.split(", ").map(str::to_owned).collect()),
         })
+    }
+
+    /// What a branch is to do of which no plan says anything.
+    pub fn direction(&self) -> Option<String> {
+        (!self.said.is_empty()).then(|| self.said.join(". "))
     }
 
     /// Whether a tool may be called.
     pub fn may(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
+}
+
+/// The words between data marks, each once. Numbers and names are no words.
+fn variables(body: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for part in body.split("<data name=\"").skip(1) {
+        let Some((name, rest)) = part.split_once("\">") else { continue };
+        let words = rest.split("</data>").next().unwrap_or_default().trim();
+        let prose = name != "brief" && name != "vectors" && words.contains(' ');
+        if prose && !found.iter().any(|known| known == words) {
+            found.push(words.to_owned());
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -74,6 +96,9 @@ mod tests {
         let stage = Stage::read(text).unwrap();
         assert_eq!((stage.branch.as_deref(), stage.visit), (None, 1));
         assert!(stage.may("tag"));
+        let text = "State `Push`, attempt 1 of 3.\nYou stand on `branch_b_t`.\n\nMake it: <data name=\"move\">heavy clarity on the rock</data>, \
+            on <data name=\"name\">t</data>; <data name=\"move\">heavy clarity on the rock</data>.\nYou may call: any tool. Call `attempt_done` when you are done.";
+        assert_eq!(Stage::read(text).unwrap().direction().unwrap(), "heavy clarity on the rock");
         assert_eq!(stage.unjudged, ["branch_b_a", "branch_b_b"]);
     }
 }

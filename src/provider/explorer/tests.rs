@@ -111,7 +111,7 @@ impl World {
         let plan = self.plan.replace("SECONDS", &self.seconds.to_string());
         let mut messages = vec![Message::User { text: plan, images: Vec::new() }];
         for _ in 0..200 {
-            let reply = explorer.reply(&messages).message;
+            let reply = explorer.reply("", &messages).message;
             let Message::Assistant { calls, .. } = &reply else { panic!("{reply:?}") };
             let calls = calls.clone();
             messages.push(reply);
@@ -281,6 +281,7 @@ impl World {
             changed_pct: 50.0,
             max_channel: 40,
             resized: false,
+            hue_shift: 0.0,
         };
         (difference, VectorCheck { direction, moved, leakage, warnings })
     }
@@ -311,7 +312,7 @@ const THREE: &[(&str, &str)] = &[
 fn assert_replays(messages: &[Message], explorer: &Explorer) {
     for (at, message) in messages.iter().enumerate() {
         if matches!(message, Message::Assistant { .. }) {
-            assert_eq!(&explorer.reply(&messages[..at]).message, message, "reply at {at}");
+            assert_eq!(&explorer.reply("", &messages[..at]).message, message, "reply at {at}");
         }
     }
 }
@@ -319,7 +320,7 @@ fn assert_replays(messages: &[Message], explorer: &Explorer) {
 #[test]
 fn three_vectors_are_explored_judged_and_ended() {
     let mut world = World::new(50, THREE);
-    let messages = world.run(&Explorer::new(0));
+    let messages = world.run(&Explorer::with(Habit::Searching, 0));
     assert!(world.used < 50 && !world.closing, "it ends by itself, after {}", world.used);
     assert_eq!(world.called[..3], ["read_context", "confirm_session", "list_vocabulary"]);
     assert_eq!(world.called.last().unwrap(), "end_mode_b_session");
@@ -347,7 +348,7 @@ fn three_vectors_are_explored_judged_and_ended() {
 #[test]
 fn any_prefix_gives_the_same_next_reply() {
     for cap in [8, 20, 50, 200] {
-        let explorer = Explorer::new(7);
+        let explorer = Explorer::with(Habit::Searching, 7);
         let (one, two) = (World::new(cap, THREE).run(&explorer), World::new(cap, THREE).run(&explorer));
         assert_eq!(one, two);
         assert_replays(&one, &explorer);
@@ -358,7 +359,7 @@ fn any_prefix_gives_the_same_next_reply() {
 fn the_time_left_changes_nothing() {
     let calls = |seconds: u64| {
         let mut world = World { seconds, ..World::new(50, THREE) };
-        let messages = world.run(&Explorer::new(0));
+        let messages = world.run(&Explorer::with(Habit::Searching, 0));
         messages.into_iter().filter(|m| matches!(m, Message::Assistant { .. })).collect::<Vec<_>>()
     };
     assert_eq!(calls(1800), calls(3));
@@ -368,7 +369,7 @@ fn the_time_left_changes_nothing() {
 fn every_budget_is_kept_and_every_branch_made_is_judged() {
     for cap in 1..60 {
         let mut world = World::new(cap, THREE);
-        world.run(&Explorer::new(0));
+        world.run(&Explorer::with(Habit::Searching, 0));
         assert!(world.used <= cap);
         assert_eq!(world.judgments.len(), world.branches.len(), "cap {cap}");
         assert!(cap < 2 || !world.closing, "cap {cap} was run into");
@@ -388,7 +389,7 @@ fn every_budget_is_kept_and_every_branch_made_is_judged() {
         );
     }
     let mut world = World::new(8, THREE);
-    world.run(&Explorer::new(0));
+    world.run(&Explorer::with(Habit::Searching, 0));
     assert!(world.ended.unwrap().contains("branch_b_colour"), "what was not made is named");
 }
 
@@ -396,7 +397,7 @@ fn every_budget_is_kept_and_every_branch_made_is_judged() {
 fn the_budget_gone_at_any_moment_still_gives_judgments() {
     for cut in 0..50 {
         let mut world = World { cut, ..World::new(50, THREE) };
-        let explorer = Explorer::new(0);
+        let explorer = Explorer::with(Habit::Searching, 0);
         let messages = world.run(&explorer);
         assert_eq!(world.judgments.len(), world.branches.len(), "cut {cut}");
         let closed = messages.iter().rposition(
@@ -447,7 +448,7 @@ fn failing_calls_are_skipped_and_never_repeated() {
         ("the confirmation", confirm, 0, 0),
     ] {
         let mut world = World { fail, ..World::new(50, THREE) };
-        let explorer = Explorer::new(0);
+        let explorer = Explorer::with(Habit::Searching, 0);
         let messages = world.run(&explorer);
         let score = world.judgments.values().filter(|j| j["abandoned"] != true).count();
         assert_eq!((score, world.branches.len()), (kept, made), "{what}: {:?}", world.called);
@@ -461,10 +462,10 @@ fn a_refused_judgment_is_made_once_more_and_a_refused_end_gives_up() {
     let fail: fn(&str, &Value) -> Option<&'static str> =
         |tool, _| ["record_judgment", "end_mode_b_session"].contains(&tool).then_some("INVALID_INPUT");
     let mut world = World { fail, ..World::new(50, &THREE[..1]) };
-    let explorer = Explorer::new(0);
+    let explorer = Explorer::with(Habit::Searching, 0);
     let mut messages = vec![Message::User { text: world.plan.clone(), images: Vec::new() }];
     loop {
-        let reply = explorer.reply(&messages).message;
+        let reply = explorer.reply("", &messages).message;
         let Message::Assistant { calls, .. } = &reply else { panic!() };
         let results: Vec<ToolResult> = calls.iter().map(|call| world.answer(call)).collect();
         messages.push(reply);
@@ -480,7 +481,7 @@ fn a_refused_judgment_is_made_once_more_and_a_refused_end_gives_up() {
 #[test]
 fn words_without_an_axis_get_a_plain_change_and_no_high_score() {
     let mut world = World::new(20, &[("zz", "qqq")]);
-    let messages = world.run(&Explorer::new(0));
+    let messages = world.run(&Explorer::with(Habit::Searching, 0));
     let judgment = &world.judgments["branch_b_zz"];
     assert_eq!(judgment["judged_score"], 3);
     let (difference, _) = world.measure("branch_b_zz");
@@ -493,7 +494,7 @@ fn words_without_an_axis_get_a_plain_change_and_no_high_score() {
 #[test]
 fn a_first_try_too_weak_to_be_seen_is_strengthened() {
     let mut world = World::new(20, &[("texture", "subtly more clarity")]);
-    world.run(&Explorer::new(0));
+    world.run(&Explorer::with(Habit::Searching, 0));
     let tip = world.branches["branch_b_texture"]["clarity"];
     assert!(tip >= 0.5, "0.25 is invisible: {tip}");
     assert_ne!(world.judgments["branch_b_texture"]["abandoned"], true);
@@ -502,7 +503,7 @@ fn a_first_try_too_weak_to_be_seen_is_strengthened() {
 #[test]
 fn a_setting_with_a_warning_is_weakened_until_it_has_none() {
     let mut world = World::new(30, &[("glow", "brighter")]);
-    world.run(&Explorer::new(0));
+    world.run(&Explorer::with(Habit::Searching, 0));
     let tip = world.branches["branch_b_glow"]["exposure"];
     // It clips above 0.15, and meets the direction from 0.05.
     assert!((0.05..=0.15).contains(&tip), "{tip}");
@@ -512,7 +513,7 @@ fn a_setting_with_a_warning_is_weakened_until_it_has_none() {
 #[test]
 fn black_and_white_goes_to_its_end() {
     let mut world = World::new(20, &[("mono", "black and white")]);
-    world.run(&Explorer::new(0));
+    world.run(&Explorer::with(Habit::Searching, 0));
     let tried: Vec<f64> = world.rendered.iter().map(|settings| settings["chroma"]).collect();
     assert_eq!(tried, [-1.0]);
 }
@@ -520,7 +521,7 @@ fn black_and_white_goes_to_its_end() {
 #[test]
 fn a_vector_without_a_move_is_abandoned_and_reported() {
     let mut world = World::new(20, &[("grain", "more grain")]);
-    world.run(&Explorer::new(0));
+    world.run(&Explorer::with(Habit::Searching, 0));
     assert_eq!(world.judgments["branch_b_grain"]["abandoned"], true);
     assert!(world.called.iter().any(|tool| tool == "log_vocabulary_gap"));
     assert!(!world.closing);
@@ -530,7 +531,7 @@ fn a_vector_without_a_move_is_abandoned_and_reported() {
 fn a_cap_on_renders_is_planned_for() {
     let mut world = World::new(50, THREE);
     world.plan = world.plan.replace("3 branches", "3 branches, 12 renders");
-    world.run(&Explorer::new(0));
+    world.run(&Explorer::with(Habit::Searching, 0));
     let renders = world.called.iter().filter(|tool| *tool == "render_preview").count();
     assert!(renders + world.judgments.len() + 2 <= 12, "{renders} looks");
     assert_eq!(world.branches.len(), 3);
@@ -544,7 +545,7 @@ async fn an_attempt_is_free_and_says_who_answered() {
             Err(std::io::ErrorKind::NotFound.into())
         }
     }
-    let explorer = Explorer::new(3);
+    let explorer = Explorer::with(Habit::Searching, 3);
     let messages = [Message::User { text: World::new(50, THREE).plan, images: Vec::new() }];
     let request = ModelRequest {
         model: "explorer-1",
@@ -598,5 +599,5 @@ fn a_habit_is_kept() {
     assert_eq!(drawn, 3, "one look a branch");
     assert!(lot.branches.values().all(|moves| moves.len() == 2), "{:?}", lot.branches);
     assert!(lot.judgments.values().all(|judgment| judgment["abandoned"].is_null()));
-    assert!(Explorer::named("explorer-2", 0).is_none());
+    assert!(Explorer::named("explorer-9", 0).is_none());
 }

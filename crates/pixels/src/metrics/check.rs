@@ -29,7 +29,7 @@ const STILL: f64 = 0.5;
 pub enum Verdict {
     /// By at least one just-noticeable step.
     Met,
-    /// By less, or the other way.
+    /// By less, or the other way; or one of several axes went the other way by a step or more.
     Missed,
     /// Nothing measurable was asked.
     NotApplicable,
@@ -58,7 +58,7 @@ impl VectorCheck {
         let moved = mean(asked);
         let direction = match axes {
             [] => Verdict::NotApplicable,
-            _ if moved >= 1.0 => Verdict::Met,
+            _ if moved >= 1.0 && against(axes, base, now).is_none() => Verdict::Met,
             _ => Verdict::Missed,
         };
         let leakage = (moved.abs() >= STILL).then(|| aside(axes, base, now) / moved.abs());
@@ -69,6 +69,13 @@ impl VectorCheck {
             warnings: warnings(base, now, diff),
         }
     }
+}
+
+/// The requested axis that went furthest the other way, by so many steps, if that is a step or more: cooler shadows
+/// that became warmer are not made good by warmer light.
+pub fn against(axes: &[(Axis, i8)], base: &ImageStats, now: &ImageStats) -> Option<(Axis, f64)> {
+    let ways = axes.iter().map(|&(axis, sign)| (axis, -f64::from(sign) * axis.steps(base, now)));
+    ways.filter(|(_, steps)| *steps >= 1.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The mean movement on the main axes that were not requested, whichever way, in just-noticeable steps.
@@ -139,6 +146,19 @@ mod tests {
     use super::*;
     use crate::Picture;
     use crate::metrics::synthetic::{map, picture, scene};
+
+    #[test]
+    fn an_axis_that_went_the_other_way_is_not_made_good_by_another() {
+        let warmer = channels(1.05, 1.0, 0.8);
+        let asked = [(Axis::ShadowWarmth, -1), (Axis::Warmth, 1), (Axis::HighlightWarmth, 1)];
+        let found = check(&asked, &scene(), &warmer);
+        assert!(found.moved > 1.0, "{found:?}");
+        assert_eq!(found.direction, Verdict::Missed);
+        let (base, now) = (ImageStats::of(&scene()), ImageStats::of(&warmer));
+        assert_eq!(against(&asked, &base, &now).unwrap().0, Axis::ShadowWarmth);
+        assert_eq!(against(&asked[1..], &base, &now), None);
+        assert_eq!(check(&asked[1..], &scene(), &warmer).direction, Verdict::Met);
+    }
 
     fn check(axes: &[(Axis, i8)], base: &Picture, now: &Picture) -> VectorCheck {
         let diff = Difference::between(base, now).unwrap();

@@ -3,12 +3,18 @@
 use std::borrow::Cow;
 
 use crate::distance::{self, Distance};
+use crate::lab::Lab;
 use serde::{Deserialize, Serialize};
 
 use crate::Picture;
 use crate::metrics::resize;
 use crate::planes::Planes;
 use base::error::{Coded, ErrorCode};
+
+/// About how many pixels a turn of hue is taken from.
+const SAMPLES: usize = 20_000;
+/// Pixels of less chroma are grey to the eye: their hue is noise.
+const COLOURED: f64 = 12.0;
 
 /// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +32,10 @@ pub struct Difference {
     /// Whether the pictures had different sizes (a crop…), so that both were scaled to the lesser width and
     /// the lesser height. The other figures then mean little.
     pub resized: bool,
+    /// The largest mean turn of hue, in degrees, of the colours of one of six sectors of hue that cover 1 % of the
+    /// picture or more: a red cup that becomes orange.
+    #[serde(default)]
+    pub hue_shift: f64,
 }
 
 /// Why two pictures cannot be compared.
@@ -94,8 +104,44 @@ impl Difference {
             changed_pct: milli(changed_pct),
             max_channel,
             resized: false,
+            hue_shift: milli(hue_shift(&a.rgb, &b.rgb)),
         }
     }
+}
+
+/// See [`Difference::hue_shift`]. Every so many-th pixel is looked at, and greys have no hue.
+fn hue_shift(a: &[u8], b: &[u8]) -> f64 {
+    let pixels = a.len().min(b.len()) / 3;
+    let every = (pixels / SAMPLES).max(1);
+    let lab = |rgb: &[u8]| match rgb {
+        [r, g, b] => Lab::from_srgb([*r, *g, *b]),
+        _ => Lab::from_srgb([0; 3]),
+    };
+    let mut sectors = [(0_u64, 0.0_f64, 0.0_f64); 6];
+    let mut samples = 0_u64;
+    for (one, two) in a.chunks_exact(3).zip(b.chunks_exact(3)).step_by(every) {
+        samples += 1;
+        if one == two && one.iter().all(|value| Some(value) == one.first()) {
+            continue;
+        }
+        let (one, two) = (lab(one), lab(two));
+        let chroma = [one, two].map(|lab| f64::from(lab.a).hypot(f64::from(lab.b)));
+        if chroma.iter().any(|chroma| *chroma < COLOURED) {
+            continue;
+        }
+        let [before, after] = [one, two].map(|lab| f64::from(lab.b).atan2(f64::from(lab.a)).to_degrees());
+        let turn = (after - before + 540.0).rem_euclid(360.0) - 180.0;
+        // By the hue between the two, so that the order does not matter.
+        let sector = ((before + turn / 2.0 + 390.0).rem_euclid(360.0) / 60.0) as usize;
+        if let Some((count, turned, weight)) = sectors.get_mut(sector) {
+            let chroma = chroma[0].min(chroma[1]);
+            *count += 1;
+            *turned += turn * chroma;
+            *weight += chroma;
+        }
+    }
+    let turns = sectors.iter().filter(|(count, ..)| *count * 100 >= samples && *count > 0);
+    turns.map(|(_, turned, weight)| (turned / weight).abs()).fold(0.0, f64::max)
 }
 
 /// ΔE2000 of each pixel, row by row; `None` for pictures of two sizes.
@@ -134,16 +180,33 @@ fn milli(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::Lab;
     use crate::metrics::synthetic::{flat, picture};
 
     #[test]
     fn a_picture_does_not_differ_from_itself() {
         let same = picture(64, 48, |x, y| [x as u8 * 3, y as u8 * 5, 90]);
         let found = Difference::between(&same, &same).unwrap();
-        let none =
-            Difference { mean: 0.0, p95: 0.0, max: 0.0, changed_pct: 0.0, max_channel: 0, resized: false };
+        let none = Difference {
+            mean: 0.0,
+            p95: 0.0,
+            max: 0.0,
+            changed_pct: 0.0,
+            max_channel: 0,
+            resized: false,
+            hue_shift: 0.0,
+        };
         assert_eq!(found, none);
+    }
+
+    #[test]
+    fn a_red_cup_that_turns_orange_shows_and_a_lighter_or_a_grey_one_does_not() {
+        let cup = |rgb: [u8; 3]| picture(100, 100, move |x, _| if x < 8 { rgb } else { [120; 3] });
+        let turn = |rgb| Difference::between(&cup([170, 40, 40]), &cup(rgb)).unwrap().hue_shift;
+        assert!(turn([170, 85, 30]) > 20.0, "{}", turn([170, 85, 30]));
+        assert!(turn([185, 55, 54]) < 4.0, "{}", turn([185, 55, 54]));
+        assert_eq!(turn([90; 3]), 0.0, "without colour there is no hue");
+        let back = Difference::between(&cup([170, 85, 30]), &cup([170, 40, 40])).unwrap().hue_shift;
+        assert_eq!(back, turn([170, 85, 30]));
     }
 
     #[test]
