@@ -1,5 +1,6 @@
 //! The review of one session, free of any layout.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -102,6 +103,9 @@ pub struct BranchReview {
     pub source: Option<JudgmentSource>,
     /// Why.
     pub judged_reasoning: String,
+    /// The answer to each named criterion.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub criteria: BTreeMap<String, String>,
     /// Whether it can be held against the baseline at all.
     pub comparable_to_baseline: bool,
     /// Remarks.
@@ -307,6 +311,7 @@ fn review(workspace: &Workspace, session: &Session, branch: &BranchView) -> Bran
         stands: workspace.branch(&branch.name).ok().flatten().as_ref() == Some(&branch.tip),
         judged_score: judgment.map(|j| j.judged_score),
         source: judgment.map(|j| j.source),
+        criteria: judgment.map(|j| j.criteria.clone()).unwrap_or_default(),
         judged_reasoning: judgment.map(|j| j.judged_reasoning.clone()).unwrap_or_default(),
         comparable_to_baseline: judgment.is_none_or(|j| j.comparable_to_baseline),
         flags: judgment.map(|j| j.flags.clone()).unwrap_or_default(),

@@ -32,6 +32,8 @@ pub mod replay;
 mod replies;
 #[cfg(test)]
 pub(crate) mod rig;
+#[cfg(test)]
+mod rows;
 pub mod start;
 pub mod state;
 pub mod steering;
@@ -44,7 +46,7 @@ use engine::photo::PhotoError;
 
 /// The version of what a session does. Raise it with every change after which a session with the same model, prompt,
 /// tools and moves would take another course: evaluations only reuse sessions of the same version.
-pub const ENGINE: u32 = 6;
+pub const ENGINE: u32 = 7;
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +66,14 @@ pub enum SessionError {
     /// The state is at its end, but there is no closing line.
     #[error("the session did not end")]
     NotEnded,
+    /// The provider cannot be reached, and the session was left as it is, to be resumed.
+    #[error("{message}")]
+    Unreachable {
+        /// The last failure.
+        message: String,
+        /// How long the provider asks to wait.
+        retry_after: Option<std::time::Duration>,
+    },
 }
 
 impl Coded for SessionError {
@@ -74,6 +84,7 @@ impl Coded for SessionError {
             Self::Fault(f) => f.code,
             Self::Blob(source) => transcript::file_code(source),
             Self::NotEnded => ErrorCode::StateError,
+            Self::Unreachable { .. } => ErrorCode::ProviderError,
         }
     }
 
@@ -83,7 +94,7 @@ impl Coded for SessionError {
             Self::Photo(e) => e.halts(),
             Self::Fault(f) => f.halts(),
             Self::Blob(source) => files::is_full(source),
-            Self::NotEnded => false,
+            Self::NotEnded | Self::Unreachable { .. } => false,
         }
     }
 
@@ -93,7 +104,7 @@ impl Coded for SessionError {
             Self::Photo(e) => e.remedy(),
             Self::Fault(f) => f.remedy(),
             Self::Blob(source) => Some(transcript::file_remedy(source).into()),
-            Self::NotEnded => None,
+            Self::NotEnded | Self::Unreachable { .. } => None,
         }
     }
 }

@@ -261,6 +261,9 @@ pub struct ReadTranscript {
     #[serde(default)]
     #[schemars(range(min = 1, max = 200))]
     pub last: Option<usize>,
+    /// An earlier session: part of its id, or `last`.
+    #[serde(default, alias = "session_id")]
+    pub session: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -282,6 +285,9 @@ pub struct RecordJudgment {
     /// As the tools returned them.
     #[serde(default)]
     pub key_moves: Vec<String>,
+    /// Where the criteria have names: an answer to each.
+    #[serde(default)]
+    pub criteria: BTreeMap<String, String>,
     /// Nothing beat the baseline.
     #[serde(default)]
     pub abandoned: bool,

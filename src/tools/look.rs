@@ -6,7 +6,7 @@ use crate::tools::args;
 use crate::tools::context::ResolvedRef;
 use crate::tools::learn::word;
 use crate::tools::reply::{self, FIGURES};
-use crate::tools::{Answer, ToolContext, show};
+use crate::tools::{Answer, ToolContext, earlier, show};
 use crate::transcript::{Event, file_remedy};
 use base::error::{Coded, ErrorCode, Fault};
 use base::files;
@@ -42,6 +42,10 @@ pub fn read_context(context: &mut ToolContext<'_>, args: args::ReadContext) -> R
         let recent: Vec<String> =
             found.recent_operations.iter().filter(|line| !ingest(line)).map(done).collect();
         object.insert("recent_operations".into(), json!(recent));
+        let earlier = earlier::lines(context.photo.workspace(), &context.view.start.session);
+        if !earlier.is_empty() {
+            object.insert("earlier_sessions".into(), json!(earlier));
+        }
         if found.notes.text.is_empty() {
             object.remove("notes");
         }
@@ -250,6 +254,12 @@ pub fn log(context: &mut ToolContext<'_>, args: args::Log) -> Result<Answer, Fau
 }
 
 pub fn read_transcript(context: &mut ToolContext<'_>, args: args::ReadTranscript) -> Result<Answer, Fault> {
+    if let Some(part) = &args.session {
+        let own = &context.view.start.session;
+        if !own.as_str().contains(part.trim()) {
+            return Ok(earlier::summary(context.photo.workspace(), own, part)?.into());
+        }
+    }
     let read = crate::transcript::read(&context.folder.join("transcript.jsonl")).map_err(fault)?;
     let last = args.last.unwrap_or(30).clamp(1, 200);
     let told =

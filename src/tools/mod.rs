@@ -10,6 +10,7 @@ mod balance;
 mod blobs;
 mod claims;
 mod context;
+mod earlier;
 mod edit;
 mod judge;
 mod learn;
@@ -382,7 +383,7 @@ pub static TOOLS: &[Tool] = &[
         args::ReadTranscript,
         look::read_transcript,
         r#"{"last": 20}"#,
-        "What happened in this session so far, a line an event."
+        "What happened in this session so far, a line an event; or what an earlier session of the photo tried, summarized."
     ),
     tool!(
         "record_judgment",

@@ -195,6 +195,11 @@ fn judge(memory: &Memory, branch: &Branch, reply: &mut Reply) {
     let mut set = |field: &str, value: Value| arguments.insert(field.to_owned(), value);
     set("branch", branch.name.as_str().into());
     set("judged_reasoning", words::reasoning(branch).into());
+    if !memory.criteria.is_empty() {
+        let unanswered = "Measurements do not tell: look at the picture.";
+        let answers = memory.criteria.iter().map(|name| (name.clone(), Value::from(unanswered)));
+        set("criteria", Value::Object(answers.collect()));
+    }
     let best = match memory.habit {
         Habit::Random => branch.trials.last(),
         _ => search::best(branch),
