@@ -162,7 +162,7 @@ fn g13_an_earlier_session_of_the_photo_can_be_read_summarized() {
 
 #[test]
 fn k1_a_session_waits_for_its_provider_as_long_as_it_has_patience() {
-    let fault = "fault = { class = \"transport\", times = 7 }\n";
+    let fault = "fault = { class = \"transient\", status = 503, times = 7 }\n";
     let script = format!("{OPEN}{}{fault}{END}", judged(""));
     let ended = |patience: u64| {
         let rig = Rig::new();
@@ -171,7 +171,7 @@ fn k1_a_session_waits_for_its_provider_as_long_as_it_has_patience() {
         let outcome = run(&mut session).unwrap().outcome;
         let lines = listing::read(&photo(&rig.library), &session.state.start.session).unwrap().lines;
         let pauses = lines.iter().filter_map(|line| match &line.event {
-            Event::Attempt { class: FaultClass::Transport, pause_ms, settled, .. } => {
+            Event::Attempt { class: FaultClass::Transient, pause_ms, settled, .. } => {
                 Some((*pause_ms, settled.model_calls))
             }
             _ => None,

@@ -259,7 +259,7 @@ fn a_provider_that_stays_away_ends_the_batch_at_its_cap_with_what_to_do() {
     assert!(night.batch.is_over());
     for (place, status) in statuses.iter().enumerate().filter(|(_, status)| !done(status)) {
         let SessionStatus::NotBegun(why) = status else { panic!("{status:?}") };
-        assert!(why.contains("provider `stub` could not be reached for 10"), "{why}");
+        assert!(why.contains("provider `stub` could not be reached for 1 h 4"), "{why}");
         let next = match &night.batch.tracks()[place].session {
             Some((_, id, _)) => format!("chemigram run-mode-b --resume {} --yes", id.short()),
             None => "chemigram overnight /plans/tonight.toml".into(),
