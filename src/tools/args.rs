@@ -322,6 +322,15 @@ pub struct ReplaceMask {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct SaveMask {
+    pub name: String,
+    /// As in apply_primitive.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub mask: MaskSpec,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct RenderPreview {
     /// A branch, state or `baseline`; left out = where you stand.
     #[serde(default)]

@@ -1,5 +1,7 @@
 //! Tools that look: pictures, numbers, history, context.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::tools::args;
@@ -96,7 +98,14 @@ pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary
             "moves": vocabulary.by_group(&moves),
             "named_masks": masks,
         });
-        return Ok(data.into());
+        let mut answer = Answer::from(data);
+        let own = context.photo.workspace().saved_masks().map_err(fault)?;
+        if !own.is_empty() {
+            let told: BTreeMap<&String, String> =
+                own.iter().map(|(name, one)| (name, one.mask.summary())).collect();
+            answer.add("masks_of_this_photo", json!(told));
+        }
+        return Ok(answer);
     }
     let found = vocabulary.search(&filter, args.query.as_deref(), layouts, version).map_err(fault)?;
     let (looks, moves): (Vec<_>, Vec<_>) = found.into_iter().partition(|listed| listed.kind == "look");

@@ -441,6 +441,17 @@ pub static TOOLS: &[Tool] = &[
         "Set the current branch back to the baseline. What was tried stays in its history."
     ),
     tool!(
+        "save_mask",
+        Mutate,
+        EXPLORE,
+        Iteration,
+        Target::Nothing,
+        args::SaveMask,
+        sought::save_mask,
+        r#"{"name": "rim", "mask": {"shape": "circle", "center": [0.4, 0.3], "radius": 0.1}}"#,
+        "Give a mask a name on this photo: {\"named\": \"rim\"} then means it, here and in later sessions."
+    ),
+    tool!(
         "snapshot",
         Mutate,
         EXPLORE,
