@@ -80,6 +80,9 @@ pub struct ReviewModel {
     pub spent: Amounts,
     /// Of that, charged in full because a crash hid the outcome.
     pub assumed: Amounts,
+    /// Whether it followed a protocol that came to its end: then it cannot be resumed.
+    #[serde(skip)]
+    over: bool,
     /// What to type next.
     pub next: Vec<NextStep>,
 }
@@ -213,6 +216,7 @@ impl ReviewModel {
             question: state.question.clone(),
             summary,
             tag_suggestion,
+            over: state.steering.as_ref().is_some_and(|steering| steering.ending().is_some()),
             gaps: gaps.collect(),
             proposals: pending(workspace, session)?,
             budget: caps(session),
@@ -249,6 +253,7 @@ impl ReviewModel {
                 step(format!("chemigram mode-b stop {short}"), "ask it to wrap up");
                 return steps;
             }
+            Some(_) if self.over => {}
             Some(Outcome::Interrupted) => {
                 step(
                     format!("chemigram run-mode-b --resume {short} --yes"),
@@ -286,6 +291,11 @@ impl ReviewModel {
                 format!("chemigram promote {photo} {branch} --tag {tag} --to-main"),
                 "keep it and make it the main edit",
             );
+        }
+        if let (None, Some(tag)) = (self.best(), self.tag_suggestion.as_ref())
+            && tag.parse::<RefName>().is_ok()
+        {
+            step(format!("chemigram tag {photo} {tag}"), "keep the edit that stands under the suggested tag");
         }
         if let Some(proposal) = self.proposals.first() {
             step(format!("chemigram proposals accept {}", proposal.id), "accept it, or `decline` it");

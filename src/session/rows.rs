@@ -187,3 +187,19 @@ fn k1_a_session_waits_for_its_provider_as_long_as_it_has_patience() {
     let (outcome, pauses) = ended(0);
     assert_eq!((outcome, pauses.len()), (Outcome::ProviderFailed, 4));
 }
+
+#[test]
+fn g6_a_tag_is_suggested_though_no_branch_is_worth_taking() {
+    let rig = Rig::new();
+    let given_up = r#"
+[[reply]]
+calls = [{ name = "record_judgment", arguments = { branch = "branch_b_tone", judged_reasoning = "Flat.", abandoned = true } }]
+"#;
+    let end = END.replace("session_summary", "tag_suggestion = \"v1_export\", session_summary");
+    lines(&rig, &format!("{OPEN}{given_up}{end}"), None);
+    let workspace = photo(&rig.library);
+    let session = listing::read(&workspace, &rig::sessions(&rig.library)[0]).unwrap();
+    let review = ReviewModel::of(&workspace, &session).unwrap();
+    let next: Vec<&str> = review.next.iter().map(|step| step.command.as_str()).collect();
+    assert!(next.contains(&"chemigram tag cup v1_export"), "{next:?}");
+}

@@ -181,3 +181,34 @@ fn d1_to_d7_the_sessions_without_a_protocol_by_a_script_and_over_the_wire() {
         assert_eq!(stub.requests().len(), 2 + 2 * branches.len());
     }
 }
+
+#[test]
+fn a9_what_only_main_leads_to_is_kept_when_main_moves() {
+    let home = Home::new();
+    home.ok(&["apply", "photo", "clarity", "amount=0.3"]);
+    home.ok(&["branch", "photo", "other", "baseline"]);
+    let promoted = |branch: &str, tag: &str| -> Value {
+        let said = home.ok(&["promote", "photo", branch, "--tag", tag, "--to-main", "--json"]);
+        serde_json::from_str(&said).unwrap()
+    };
+    let own = home.main()[0]["commit"].as_str().unwrap().to_owned();
+    let kept = promoted("other", "v2")["main_kept"].as_str().unwrap().to_owned();
+    let log: Value = serde_json::from_str(&home.ok(&["log", "photo", &kept, "--json"])).unwrap();
+    assert_eq!(log[0]["commit"], own.as_str());
+    let gone: Value = serde_json::from_str(&home.ok(&["gc", "photo", "--json"])).unwrap();
+    assert_eq!(gone["commits"].as_array().unwrap().len(), 0, "{gone}");
+    // The baseline, on which main stands now, leads from everywhere.
+    assert_eq!(promoted("other", "v3")["main_kept"], Value::Null);
+}
+
+#[test]
+fn b19_a_mask_of_the_photo_is_meant_by_its_name_by_hand() {
+    let home = Home::new();
+    let circle = r#"{"shape":"circle","center":[0.5,0.4],"radius":0.2}"#;
+    home.ok(&["mask", "save", "photo", "sky", circle]);
+    assert!(home.ok(&["mask", "list", "photo"]).starts_with("sky  circle at 0.50, 0.40"));
+    let said = home.ok(&["apply", "photo", "exposure", "ev=0.3", "--mask", r#"{"named":"sky"}"#]);
+    assert!(said.contains("circle at 0.50, 0.40"), "{said}");
+    home.ok(&["mask", "delete", "photo", "sky"]);
+    assert_eq!(home.ok(&["mask", "list", "photo"]), "");
+}
