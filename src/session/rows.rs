@@ -78,6 +78,17 @@ fn b7_each_named_criterion_is_answered_in_the_judgment() {
     assert_eq!(review.branches[0].criteria["skin"], "A little soft.");
     let text = crate::review::text(&review, STYLE);
     assert!(text.contains("skin: A little soft."), "{text}");
+    let tools = serde_json::to_string(
+        &begin(rig.setup(END), &{
+            let mut wanted = request(BUDGET, &["tone"]);
+            wanted.criteria = Some(criteria.into());
+            wanted
+        })
+        .unwrap()
+        .tools,
+    )
+    .unwrap();
+    assert!(tools.contains("An answer to each criterion."), "the model is told where");
     // No object of texts.
     for wrong in [r#"{"mood": 3}"#, "{}", r#"{"mood": ""}"#, "{mood"] {
         let mut wanted = request(BUDGET, &["tone"]);

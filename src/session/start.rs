@@ -179,7 +179,7 @@ pub(super) fn plan_with(
     });
     let mut rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
     rendered.text = setup.redactor.clean(rendered.text);
-    let tools = tools::specs_without(&unneeded(setup, budget));
+    let tools = tools::asking(tools::specs_without(&unneeded(setup, budget)), &named_criteria);
     let start = SessionStart {
         session: SessionId::mint(),
         mode: Mode::ModeB,

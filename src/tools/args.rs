@@ -285,8 +285,9 @@ pub struct RecordJudgment {
     /// As the tools returned them.
     #[serde(default)]
     pub key_moves: Vec<String>,
-    /// Where the criteria have names: an answer to each.
+    /// An answer to each criterion. In the schema where criteria have names: `tools::asking`.
     #[serde(default)]
+    #[schemars(skip)]
     pub criteria: BTreeMap<String, String>,
     /// Nothing beat the baseline.
     #[serde(default)]

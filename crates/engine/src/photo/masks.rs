@@ -146,7 +146,7 @@ mod tests {
         );
         drop(person);
         // A session adds its own, and leaves those of others alone.
-        let other = mask(r#"{"range":"lightness","from":0,"to":30}"#);
+        let other = mask(r#"{"range":"luminance","from":0,"to":30}"#);
         let (mut session, _) = photo.session();
         assert!(session.save_mask("sky", &other).unwrap_err().to_string().contains("not this session's"));
         session.save_mask("deep", &other).unwrap();
