@@ -139,7 +139,7 @@ fn d1_to_d7_five_whole_sessions_by_the_explorer_in_the_words_of_the_guide() {
     for (n, command) in commands().iter().enumerate() {
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let status =
-            home.command(&[&command[..], &["--preview-size", "256", "-q"]].concat()).status().unwrap();
+            home.command(&[&command[..], &["--preview-size", "256", "-q"]].concat()).output().unwrap().status;
         // 28: it ended well, and nothing that it made is worth keeping.
         assert!([Some(0), Some(28)].contains(&status.code()), "{command:?}: {status}");
         ended(&home, &main, &format!("explorer, {}", n + 1), if n == 0 { 3 } else { 1 });
