@@ -69,10 +69,12 @@ impl Coded for BudgetError {
 
 impl Budget {
     /// Reads `time=30m,iterations=50,branches=3[,tokens=400k][,cost=2.00][,renders=80]`; the presets `lite`,
-    /// `standard` and `overnight` fill the first three and may be overridden by later parts.
+    /// `standard` and `overnight` fill the first three and may be overridden by later parts. The names of the fields
+    /// (`time_seconds`, `max_iterations`, …) and a JSON object of either names are the same.
     pub fn parse(spec: &str) -> Result<Self, BudgetError> {
         let (mut time, mut iterations, mut branches) = (None, None, None);
         let (mut tokens, mut cost, mut renders) = (None, None, None);
+        let spec = &short(spec)?;
         for part in spec.split(',').map(str::trim).filter(|p| !p.is_empty()) {
             let Some((name, value)) = part.split_once('=') else {
                 let (t, i, b) = match part {
@@ -168,6 +170,36 @@ impl Budget {
     pub fn wrap_up_time(&self) -> Duration {
         Duration::from_secs(60).min(self.time().mul_f64(0.05))
     }
+}
+
+/// A budget in its short form: a JSON object becomes `name=value` parts, and the names of fields those of caps.
+pub fn short(spec: &str) -> Result<String, BudgetError> {
+    let parts: Vec<(String, Option<String>)> = if spec.trim_start().starts_with('{') {
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(spec).map_err(|_| BudgetError::Part(spec.into()))?;
+        let text = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        object.into_iter().map(|(name, value)| (name, Some(text(value)))).collect()
+    } else {
+        let parts = spec.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let part = |part: &str| match part.split_once('=') {
+            Some((name, value)) => (name.trim().to_owned(), Some(value.trim().to_owned())),
+            None => (part.to_owned(), None),
+        };
+        parts.map(part).collect()
+    };
+    let name = |name: &str| match name {
+        "time_seconds" => "time".to_owned(),
+        "max_cost_usd" => "cost".to_owned(),
+        other => other.strip_prefix("max_").unwrap_or(other).to_owned(),
+    };
+    let parts = parts.into_iter().map(|(named, value)| match value {
+        Some(value) => format!("{}={value}", name(&named)),
+        None => named,
+    });
+    Ok(parts.collect::<Vec<_>>().join(","))
 }
 
 fn bad(cap: &'static str, value: &str, example: &'static str) -> BudgetError {

@@ -19,7 +19,7 @@ use crate::session::protocols::{self, ProtocolSource, needs_referee};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::transcript::SessionEnd;
 use base::assets::Overlay;
-use base::clock::{Cancel, Clock as _, Stop, SystemClock};
+use base::clock::{Cancel, Clock, Stop, SystemClock};
 use base::error::{ErrorCode, Fault};
 use base::files;
 use base::ids::PhotoId;
@@ -63,6 +63,8 @@ pub struct Launcher {
     pub proxies: Proxies,
     /// What must not be written into a transcript.
     pub redactor: Redactor,
+    /// The clock of its sessions.
+    pub clock: Arc<dyn Clock>,
     /// Makes a session's renderer.
     pub renderer: Lookup<Arc<dyn Renderer>>,
     /// Finds the darktable that is asked about raws.
@@ -217,7 +219,7 @@ impl Launcher {
             tastes: self.tastes.clone(),
             provider,
             prompts: self.prompts.clone(),
-            clock: Arc::new(SystemClock),
+            clock: self.clock.clone(),
             redactor: self.redactor.clone(),
             stop,
         })
@@ -473,6 +475,7 @@ pub(crate) mod tests {
             tastes: PathBuf::from("/nowhere"),
             proxies: Proxies::new(PathBuf::from("/nowhere")),
             redactor: Redactor::default(),
+            clock: Arc::new(SystemClock),
             renderer: Box::new(move || Ok(renderer.clone())),
             ask: Box::new(|| Ok(Arc::new(rig::untouched))),
             remark: Box::new(|_| {}),

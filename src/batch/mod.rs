@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
-use base::clock::Cancel;
+use base::clock::{Cancel, Clock, SystemClock};
 use base::error::{Fault, caught};
 
 pub(crate) mod folders;
@@ -29,6 +29,8 @@ pub(crate) enum Admission<S> {
     Wait,
     /// It waits, but the jobs behind it need not.
     Pass,
+    /// It is not due for so long, and the jobs behind it need not wait.
+    Later(Duration),
     /// It leaves the queue; [`Jobs::admit`] has recorded why.
     Skip,
     /// No further job starts: why.
@@ -48,6 +50,10 @@ pub(crate) trait Jobs: Sync {
     fn run(&self, job: usize, start: Self::Start, reservation: &Reservation<'_>) -> Self::End;
     /// How a job ended that panicked.
     fn panicked(&self, job: usize, fault: Fault) -> Self::End;
+    /// The clock by which a job is due later.
+    fn clock(&self) -> &dyn Clock {
+        &SystemClock
+    }
     /// Records how a job ended, and returns what all its attempts in this run of the batch spent.
     fn ended(&self, job: usize, end: Self::End, queue: &mut Queue) -> Amounts;
 }
@@ -169,14 +175,17 @@ impl Scheduler<'_> {
     /// The next job, once the batch has room for it.
     fn admit_next<J: Jobs>(&self, jobs: &J) -> Option<(Reservation<'_>, J::Start)> {
         let mut queue = self.lock();
-        let mut at = 0;
+        let (mut at, mut due) = (0, None::<Duration>);
         loop {
             if self.cancel.is_cancelled() || queue.stopped.is_some() || queue.waiting.is_empty() {
                 return None;
             }
             let Some(&job) = queue.waiting.get(at) else {
-                queue = self.wait(queue);
-                at = 0;
+                let idle = queue.running.is_empty();
+                if !due.is_some_and(|due| idle && jobs.clock().skip(due)) {
+                    queue = self.wait(queue);
+                }
+                (at, due) = (0, None);
                 continue;
             };
             match caught(|| jobs.admit(job, &queue)) {
@@ -192,6 +201,10 @@ impl Scheduler<'_> {
                     at = 0;
                 }
                 Ok(Admission::Pass) => at += 1,
+                Ok(Admission::Later(by)) => {
+                    due = Some(due.map_or(by, |due| due.min(by)));
+                    at += 1;
+                }
                 Ok(Admission::Skip) => _ = queue.waiting.remove(at),
                 Ok(Admission::Stop(why)) => queue.stopped = Some(why),
                 Err(fault) => {

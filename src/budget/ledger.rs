@@ -212,6 +212,22 @@ impl Ledger {
         self.budget.wrap_up_time().max(Duration::from_secs(self.reserve.time_seconds))
     }
 
+    /// What is left of each cap at session time `elapsed`, by its name.
+    pub fn remaining(&self, elapsed: Duration) -> BTreeMap<&'static str, u64> {
+        let (budget, spent) = (self.budget(), self.settled());
+        let rows = [
+            ("time_seconds", Some(budget.time_seconds), elapsed.as_secs()),
+            ("iterations", Some(budget.max_iterations), spent.iterations),
+            ("branches", Some(budget.max_branches), spent.branches),
+            ("tokens", budget.max_tokens, spent.tokens),
+            ("cost_micro_usd", budget.max_cost_micro_usd, spent.cost_micro_usd),
+            ("renders", budget.max_renders, spent.renders),
+        ];
+        let left =
+            |(name, limit, used): (&'static str, Option<u64>, u64)| Some((name, limit?.saturating_sub(used)));
+        rows.into_iter().filter_map(left).collect()
+    }
+
     /// What may still be reserved; `u64::MAX` of what has no cap. The reserve is not taken off.
     pub fn left(&self) -> Amounts {
         let spent = self.settled.plus(self.reserved());

@@ -8,9 +8,25 @@ fn a_spec_names_what_it_lacks() {
     assert_eq!((full.max_tokens, full.max_cost_micro_usd), (Some(400_000), Some(2_000_000)));
     assert_eq!(Budget::parse("standard,branches=2").unwrap().max_branches, 2);
     assert_eq!(Budget::parse("time=5m").unwrap_err(), BudgetError::Missing(vec!["iterations", "branches"]));
-    for wrong in
-        ["time=-1,iterations=1,branches=1", "time=0s", "iterations=1.5", "cost=NaN", "huge", "shots=3"]
-    {
+    // The names of the fields, and a JSON object of them.
+    let named = "time_seconds=1800, max_iterations=50,max_branches=3,max_tokens=400k,max_cost_usd=2.00,max_renders=80";
+    assert_eq!(Budget::parse(named).unwrap(), full);
+    let json = r#"{"time_seconds": 1800, "max_iterations": 50, "max_branches": 3, "max_tokens": "400k", "cost": 2.0, "renders": 80}"#;
+    assert_eq!(Budget::parse(json).unwrap(), full);
+    let missing = Budget::parse(r#"{"time_seconds": 600}"#).unwrap_err();
+    assert_eq!(missing, BudgetError::Missing(vec!["iterations", "branches"]));
+    for wrong in [
+        r#"{"time_seconds": true}"#,
+        r#"{"time_seconds": 1800"#,
+        "{}",
+        "max_shots=3",
+        "time=-1,iterations=1,branches=1",
+        "time=0s",
+        "iterations=1.5",
+        "cost=NaN",
+        "huge",
+        "shots=3",
+    ] {
         assert!(Budget::parse(wrong).is_err(), "{wrong} was accepted");
     }
     assert_eq!(seconds("1h30m"), Some(5400));

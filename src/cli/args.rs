@@ -11,6 +11,7 @@ use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::layers::BindArgs;
 use super::made::{LensArgs, MarkArgs, VocabImportArgs};
+use super::masks;
 use super::measure::{self, MeasureArgs};
 use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::places::{self, RegionsArgs, RemoveArgs, ReplaceMaskArgs, SpotArgs};
@@ -305,6 +306,12 @@ pub enum Verb {
     /// Change the mask of a placed move; its values stay
     #[command(after_help = places::REPLACE_MASK_EXAMPLES)]
     ReplaceMask(ReplaceMaskArgs),
+    /// Masks with names of one photo
+    #[command(after_help = masks::MASK_EXAMPLES)]
+    Mask {
+        #[command(subcommand)]
+        verb: masks::MaskVerb,
+    },
     /// Undo a move, a module or one placed move: back to the baseline's values
     #[command(after_help = places::REMOVE_EXAMPLES)]
     Remove(RemoveArgs),

@@ -40,9 +40,9 @@ pub fn apply(
 ) -> Result<(), Failure> {
     let mask = optional_text(mask)?.map(|text| mask_spec(&text)).transpose()?;
     let values = values.iter().cloned().collect();
-    let raw = app.photo(photo)?.raw();
+    let named = app.photo(photo)?;
     places::placed(app, photo, "apply", label, None, |standing, state, with| {
-        let mask = mask.map(|mask| sought::find(app, &raw, state, with.facts, mask)).transpose()?;
+        let mask = mask.map(|mask| sought::find(app, &named, state, with.facts, mask)).transpose()?;
         let request = ApplyRequest { move_name: name, values: &values, mask: mask.as_ref() };
         Ok(standing.apply(&request, state, with)?)
     })
@@ -97,7 +97,7 @@ pub fn render(
     let facts = workspace.facts(&commit)?;
     let beside = look.beside.map(|at| workspace.state_of(&workspace.resolve(at)?)).transpose()?;
     let raw = workspace.raw();
-    let mask = mask.map(|mask| sought::find(app, &raw, &state, &facts, mask)).transpose()?;
+    let mask = mask.map(|mask| sought::find(app, &workspace, &state, &facts, mask)).transpose()?;
     let quality = match look.quality {
         Care::Preview => Quality::Preview,
         Care::Judge => Quality::Judge,

@@ -10,7 +10,7 @@ use crate::review::line;
 use crate::session;
 use base::error::ErrorCode;
 use base::ids::{Hash, PhotoId, RefName};
-use engine::photo::{FsckReport, Head, diff as differences};
+use engine::photo::{FsckReport, Head, Writer, diff as differences};
 
 pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Failure> {
     let entries = app.photo(photo)?.log(at, limit)?;
@@ -24,8 +24,9 @@ pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Fai
             let refs: Vec<String> = entry.refs.iter().filter_map(short).collect();
             let refs = if refs.is_empty() { String::new() } else { format!(" ({})", refs.join(", ")) };
             text.push_str(&format!("{}{refs}  {}", entry.commit.short(), line(&entry.words)));
-            if !entry.label.is_empty() {
-                text.push_str(&format!("  \u{201c}{}\u{201d}", line(&entry.label)));
+            let labels = std::iter::once(&entry.label).chain(&entry.labels);
+            for label in labels.filter(|label| !label.is_empty()) {
+                text.push_str(&format!("  \u{201c}{}\u{201d}", line(label)));
             }
             if let (Some(t), Some(by)) = (&entry.t, &entry.by) {
                 let by = if by == "person" { by.as_str() } else { "session" };
@@ -157,17 +158,41 @@ pub fn promote(
     if writer.workspace().tag(tag)?.as_ref() != Some(&commit) {
         writer.create_tag(tag, &commit, "")?;
     }
+    let mut kept = None;
     if to_main {
         let main: RefName = "main".parse()?;
         let expected = writer.workspace().resolve("refs/heads/main")?;
+        kept = keep_replaced(&mut writer, &expected, &commit)?;
         writer.move_branch(&main, &expected, &commit, &format!("promote {branch}"))?;
     }
-    let result =
-        json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main });
+    let result = json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main, "main_kept": kept });
     app.output.result(&result, || {
         let also = if to_main { ", and main is moved to it" } else { "" };
-        format!("{photo}: promoted {branch} ({}): tagged {tag}{also}\n", commit.short())
+        let kept = kept.map(|tag| {
+            format!("main had commits of its own, which no other branch or tag leads to: they are kept under the tag {tag}\n")
+        });
+        format!(
+            "{photo}: promoted {branch} ({}): tagged {tag}{also}\n{}",
+            commit.short(),
+            kept.unwrap_or_default()
+        )
     })
+}
+
+/// Before main leaves the commit `old` for `new`: tags it, where nothing else leads to it and `gc` would delete it.
+fn keep_replaced(writer: &mut Writer, old: &Hash, new: &Hash) -> Result<Option<RefName>, Failure> {
+    let workspace = writer.workspace();
+    let branches = workspace.branches()?.into_iter().filter(|(name, _)| name.as_str() != "main");
+    let mut tips: Vec<Hash> = branches.chain(workspace.tags()?).map(|(_, tip)| tip).collect();
+    tips.push(new.clone());
+    for tip in tips {
+        if workspace.log(tip.as_str(), usize::MAX)?.iter().any(|entry| entry.commit == *old) {
+            return Ok(None);
+        }
+    }
+    let tag: RefName = format!("main_{}", old.short()).parse()?;
+    writer.create_tag(&tag, old, "main, before it was moved")?;
+    Ok(Some(tag))
 }
 
 /// Checks folders for damage; the status is that of the worst.

@@ -44,7 +44,7 @@ pub fn measure(app: &App, args: &MeasureArgs) -> Result<(), Failure> {
     let (state, facts) = (workspace.state_of(&commit)?, workspace.facts(&commit)?);
     let baseline = workspace.state_of(workspace.baseline())?;
     let (vocabulary, layouts) = (app.vocabulary()?, app.layouts());
-    let found = |mask| sought::find(app, &workspace.raw(), &state, &facts, mask);
+    let found = |mask| sought::find(app, &workspace, &state, &facts, mask);
     let masks = masks.into_iter().map(found).collect::<Result<Vec<_>, _>>()?;
     let plan = Plan::new((&masks, &args.points), (&state, &baseline), &vocabulary, &facts, &layouts)?;
     let (renderer, raw) = (app.steady_renderer()?, workspace.raw());

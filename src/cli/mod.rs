@@ -19,6 +19,7 @@ mod layers;
 mod learn;
 mod logging;
 mod made;
+mod masks;
 mod measure;
 mod mode_b;
 mod output;
@@ -162,6 +163,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Try(args) => done(try_moves::try_moves(app, args)),
         Verb::ApplyRegions(args) => done(places::apply_regions(app, args)),
         Verb::Spot(args) => done(places::spot(app, args)),
+        Verb::Mask { verb } => done(masks::mask(app, verb)),
         Verb::ReplaceMask(args) => done(places::replace_mask(app, args)),
         Verb::Remove(args) => done(places::remove(app, args)),
         Verb::Propagate(args) => propagate::propagate(app, args),

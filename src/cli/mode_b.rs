@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::setup::{App, CACHE_LIMIT};
 use super::{progress, signals};
 use crate::provider::explorer::Explorer;
-use crate::review::{ReviewModel, line as plain, summary_line, text};
+use crate::review::{ReviewModel, line as plain, status_lines, summary_line, text};
 use crate::session;
 use crate::session::listing::{self, Condition};
 use crate::session::next::StopRequest;
@@ -35,7 +35,7 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
         SessionVerb::Status { session } => {
             let (workspace, id) = app.session(session)?;
             let summary = listing::summary(&workspace, &id);
-            app.output.styled(&summary, || format!("{}\n", summary_line(&summary, style)))?;
+            app.output.styled(&summary, || status_lines(&summary, style))?;
         }
         SessionVerb::Show { session } => {
             let (workspace, id) = app.session(session)?;

@@ -182,6 +182,10 @@ fn described(stamped: &Stamped) -> Option<String> {
         }
         Entry::Ended { place, outcome, .. } => format!("{}. {}", place + 1, outcome.as_str()),
         Entry::Failed { place, message, .. } => format!("{}. failed: {}", place + 1, one_line(message)),
+        Entry::Paused { place, why, pause_ms, .. } => {
+            let pause = clock(pause_ms.div_ceil(1000));
+            format!("{}. waits for its provider, next attempt in {pause}: {}", place + 1, one_line(why))
+        }
         Entry::NotBegun { place, why } => format!("{}. not begun: {}", place + 1, one_line(why)),
         Entry::RunStarted { .. } | Entry::Closed => return None,
     })

@@ -189,9 +189,9 @@ pub fn apply_regions(app: &App, args: &RegionsArgs) -> Result<(), Failure> {
     let regions = regions(&text(&args.regions)?)?;
     let vocabulary = app.vocabulary()?;
     let version = app.darktable()?.version().to_owned();
-    let raw = app.photo(&args.photo)?.raw();
+    let named = app.photo(&args.photo)?;
     edit(app, &args.photo, "apply-regions", args.label.as_deref(), None, |state, facts| {
-        let regions = sought::find_regions(app, &raw, state, facts, &regions)?;
+        let regions = sought::find_regions(app, &named, state, facts, &regions)?;
         let request = RegionsRequest { move_name: args.name.as_deref(), regions: &regions };
         let applied = vocabulary.apply_regions(&request, state, facts, &app.layouts(), &version)?;
         let operation = Operation::of_regions(&request, &applied, &vocabulary);
@@ -236,9 +236,9 @@ pub fn spot(app: &App, args: &SpotArgs) -> Result<(), Failure> {
 /// Gives a placed move another mask.
 pub fn replace_mask(app: &App, args: &ReplaceMaskArgs) -> Result<(), Failure> {
     let mask = mask_spec(&text(&args.mask)?)?;
-    let raw = app.photo(&args.photo)?.raw();
+    let named = app.photo(&args.photo)?;
     placed(app, &args.photo, "replace-mask", args.label.as_deref(), None, |standing, state, with| {
-        let mask = sought::find(app, &raw, state, with.facts, mask)?;
+        let mask = sought::find(app, &named, state, with.facts, mask)?;
         Ok(standing.replace_mask(&args.id, &mask, state, with)?)
     })
 }

@@ -1,6 +1,7 @@
 //! `run-mode-b`: from arguments to a session, its run, and its review.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -139,6 +140,9 @@ pub struct RunOptions {
     /// Render previews from a copy of the raw that is N times smaller: faster, slightly less accurate [default: off]
     #[arg(long, value_name = "auto|off|N", conflicts_with = "resume")]
     pub proxy: Option<proxy::Choice>,
+    /// How long to wait for a provider that cannot be reached, within the session's own time [default: a tenth of it]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub patience: Option<Duration>,
     /// Pictures to render at once; each takes one core and 0.2 to 1 GB
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub renderers: u8,
@@ -153,6 +157,14 @@ pub struct RunOptions {
     pub referee: Option<String>,
     #[command(flatten)]
     pub choice: ChoiceArgs,
+}
+
+/// A duration such as `3m`, `90s` or plain seconds; 0 is none.
+fn duration(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<u64>().ok();
+    let spelt = || u64::try_from(text.parse::<jiff::SignedDuration>().ok()?.as_secs()).ok();
+    let seconds = seconds.or_else(spelt).ok_or("write it like 3m, 90s or 0")?;
+    Ok(Duration::from_secs(seconds))
 }
 
 /// Which provider and model.
@@ -261,7 +273,7 @@ fn session(
             return Err(Failure::new(ErrorCode::StateError, "not started; nothing was spent"));
         }
     }
-    carry_out(app, stop, !args.yes, 0, || launch.start())
+    carry_out(app, stop, Manner::of(args), 0, || launch.start())
 }
 
 /// Shows what is worth knowing of a plan before it starts.
@@ -297,7 +309,7 @@ pub fn run_request(
     };
     let stop = Stop::default();
     let launch = launcher.prepare(workspace, spec, stop.clone())?.plan()?;
-    carry_out(app, stop, false, 0, || launch.start())
+    carry_out(app, stop, Manner::default(), 0, || launch.start())
 }
 
 fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Result<u8, Failure> {
@@ -324,7 +336,9 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
         tastes: None,
     };
     let (stop, first) = (Stop::default(), session.lines.len() as u64);
-    carry_out(app, stop.clone(), !args.yes, first, || launcher.resume(workspace, &session, overrides, stop))
+    carry_out(app, stop.clone(), Manner::of(args), first, || {
+        launcher.resume(workspace, &session, overrides, stop)
+    })
 }
 
 /// Which provider continues a session: the one that began it, unless another is named.
@@ -343,16 +357,32 @@ fn resumed(app: &App, args: &ChoiceArgs, begun: &SessionStart, seed: Option<u64>
     Choice { provider: begun.provider.clone(), model, base_url: None, seed }
 }
 
+/// How a session is carried out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manner {
+    /// Whether a person is there to answer.
+    asks: bool,
+    /// How long it waits for a provider that cannot be reached; a tenth of its time where nobody is there.
+    patience: Option<Duration>,
+}
+
+impl Manner {
+    fn of(args: &RunOptions) -> Self {
+        Self { asks: !args.yes, patience: args.patience }
+    }
+}
+
 /// Starts a session, runs it to its end, and shows its review. `first` is the first transcript line of this run.
 fn carry_out(
     app: &App,
     stop: Stop,
-    asks: bool,
+    manner: Manner,
     first: u64,
     begin: impl FnOnce() -> Result<Session, Fault>,
 ) -> Result<u8, Failure> {
     let runner = Runner::new()?;
-    let watch = Watch::new(&app.output, asks);
+    let watch = Watch::new(&app.output, manner.asks);
+    let (lines, named) = (watch.bar(), app.output.clone());
     let (bar, output) = (watch.bar(), app.output.clone());
     let ran = runner.block_on(async {
         signals::listen(stop, move |text| bar.suspend(|| output.remark(text)))?;
@@ -360,6 +390,10 @@ fn carry_out(
         let mut session = begin()?;
         watch.catch_up(&transcript::read(&session.folder.join("transcript.jsonl"))?.lines, first);
         let id = session.state.start.session.clone();
+        let tenth = session.gate.ledger().budget().time() / 10;
+        session.patience.wait = manner.patience.unwrap_or(if manner.asks { Duration::ZERO } else { tenth });
+        let follow = format!("session {}; `chemigram mode-b status {}` shows what is left", id, id.short());
+        lines.suspend(|| named.remark(&follow));
         let end = session.run(&watch).await.map_err(|error| cut_short(&error, &id))?;
         Ok::<_, Failure>((end, session.state.has_agent_judgment(), id))
     });

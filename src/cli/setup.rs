@@ -187,6 +187,7 @@ impl App {
             tastes: self.folders.tastes(),
             proxies: self.proxies(),
             redactor: self.redactor.clone(),
+            clock: Arc::new(SystemClock),
             renderer: Box::new(move || Ok(for_renderer.steady_renderer()?)),
             ask: Box::new(move || Ok(for_ask.ask()?)),
             remark: Box::new(move |text| output.remark(text)),

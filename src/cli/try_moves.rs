@@ -64,7 +64,7 @@ pub fn try_moves(app: &App, args: &TryArgs) -> Result<(), Failure> {
     let workspace = app.photo(&args.photo)?;
     let commit = workspace.resolve(&args.at)?;
     let (state, facts) = (workspace.state_of(&commit)?, workspace.facts(&commit)?);
-    let mask = mask.map(|mask| sought::find(app, &workspace.raw(), &state, &facts, mask)).transpose()?;
+    let mask = mask.map(|mask| sought::find(app, &workspace, &state, &facts, mask)).transpose()?;
     let renderer = app.steady_renderer()?;
     let others = args.set.iter().cloned().collect();
     let asked = Asked {

@@ -244,6 +244,7 @@ impl Job<'_> {
             outcome: end.outcome,
             cap: end.cap,
             models_served: served.collect::<BTreeSet<_>>(),
+            budget: Some(session.ledger.budget().clone()),
             spent,
             wall_ms: tools::millis(session.elapsed()),
             ended: session.lines.last().map(|line| line.t).unwrap_or_default(),

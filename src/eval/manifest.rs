@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::folders;
-use crate::budget::{Amounts, Exhausted};
+use crate::budget::{Amounts, Budget, Exhausted};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, Measured};
 use crate::transcript::Outcome;
@@ -247,6 +247,9 @@ pub struct Done {
     pub cap: Option<Exhausted>,
     /// The models that answered, as the provider names them.
     pub models_served: BTreeSet<String>,
+    /// What it could spend; absent in sessions that were kept before this was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// What it spent.
     pub spent: Amounts,
     /// Session time in milliseconds.

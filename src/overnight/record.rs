@@ -143,6 +143,17 @@ pub enum Entry {
         /// Whether it ended because the batch was stopped: it resumes with the batch.
         cut: bool,
     },
+    /// The provider of a session cannot be reached: it was left as it is, and is resumed when the provider is back.
+    Paused {
+        /// Its place in the plan, from 0.
+        place: usize,
+        /// Its id.
+        session: SessionId,
+        /// The last failure.
+        why: String,
+        /// For how long nothing is tried.
+        pause_ms: u64,
+    },
     /// A session could not start, or stopped without a closing line.
     Failed {
         /// Its place in the plan, from 0.
@@ -294,6 +305,7 @@ impl Batch {
                     (place, SessionStatus::Failed(fault))
                 }
                 Entry::NotBegun { place, why } => (place, SessionStatus::NotBegun(why.clone())),
+                Entry::Paused { place, .. } => (place, SessionStatus::Started),
                 Entry::RunStarted { .. } | Entry::Closed => continue,
             };
             if let Some(track) = tracks.get_mut(*place) {

@@ -3,7 +3,8 @@
 //! A session whose budget does not fit waits while others run; when none runs, it is cut to what is left, or not
 //! started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,18 +12,22 @@ use crate::batch::{self, Admission, Jobs, Queue, Reservation};
 use crate::budget::{Amounts, Budget};
 use crate::launch::{Launcher, Overrides, Runner};
 use crate::overnight::BatchError;
+use crate::overnight::outage::Outages;
 use crate::overnight::record::{Batch, Entry, PlannedSession, SessionStatus, Stamped, Track};
 use crate::overnight::spent::{Spent, bill, read};
-use crate::overnight::{resolve, share};
+use crate::overnight::{outage, resolve, share};
 use crate::session::driver::Host;
-use crate::session::listing;
 use crate::session::state::State;
+use crate::session::{SessionError, listing};
+use crate::tools;
 use crate::transcript::Outcome;
 use base::clock::{Clock, Stop};
 use base::error::{ErrorCode, Fault};
 use base::ids::{PhotoId, SessionId};
 use engine::photo::{Library, Workspace};
 
+#[cfg(test)]
+mod outage_tests;
 #[cfg(test)]
 mod tests;
 
@@ -71,6 +76,7 @@ impl Run<'_> {
         let open = self.open(batch, observer, before.time)?;
         let caps = batch.record.caps.clone();
         let (planned, tracks) = (batch.record.sessions.clone(), batch.tracks());
+        let plan = batch.record.plan.clone();
         let spent = planned.iter().zip(&tracks);
         let spent =
             spent.map(|(planned, track)| bill(self.library, planned.free, track, &mut BTreeMap::new()));
@@ -78,8 +84,10 @@ impl Run<'_> {
             run: self,
             observer,
             planned: &planned,
-            tracks: &tracks,
-            spent_before: spent.collect(),
+            plan: &plan,
+            settled: Mutex::new(spent.collect()),
+            outages: Mutex::default(),
+            again: Mutex::default(),
             cap: caps.time_seconds.map(Duration::from_secs),
             began: self.clock.monotonic(),
             before: before.time,
@@ -146,10 +154,14 @@ struct Sessions<'a> {
     run: &'a Run<'a>,
     observer: &'a dyn Observer,
     planned: &'a [PlannedSession],
-    /// As they were when the run started.
-    tracks: &'a [Track],
-    /// What each had spent by then.
-    spent_before: Vec<Amounts>,
+    /// The file of the plan.
+    plan: &'a Path,
+    /// What each had spent when it was last settled.
+    settled: Mutex<Vec<Amounts>>,
+    /// The providers that cannot be reached.
+    outages: Mutex<Outages>,
+    /// What failed and was taken up once more.
+    again: Mutex<BTreeSet<usize>>,
     /// The time cap of the batch.
     cap: Option<Duration>,
     began: Duration,
@@ -162,6 +174,20 @@ struct Sessions<'a> {
 impl<'a> Sessions<'a> {
     fn record(&self) -> MutexGuard<'_, (&'a mut Batch, Option<BatchError>)> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outages(&self) -> MutexGuard<'_, Outages> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the ledger of the batch says of a session now.
+    fn track(&self, place: usize) -> Option<Track> {
+        self.record().0.tracks().into_iter().nth(place)
+    }
+
+    /// Whether this is the first failure of a session in this run: it is taken up once more, after the others.
+    fn is_first(&self, place: usize) -> bool {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner).insert(place)
     }
 
     /// Writes an entry. A batch whose ledger cannot be written does not continue.
@@ -186,7 +212,7 @@ impl<'a> Sessions<'a> {
 
     /// Whether the batch has what a session may spend; an error says why it is not started.
     fn claim(&self, place: usize, queue: &Queue) -> Result<Admission<Start>, String> {
-        let (Some(planned), Some(track)) = (self.planned.get(place), self.tracks.get(place)) else {
+        let (Some(planned), Some(track)) = (self.planned.get(place), self.track(place)) else {
             return Err("the plan has no such session".into());
         };
         // Two sessions cannot work on one photo at once.
@@ -195,6 +221,30 @@ impl<'a> Sessions<'a> {
             return Ok(Admission::Pass);
         }
         let begun = track.session.as_ref();
+        let gone = self.outages().gone(planned, self.elapsed());
+        let given_up = |why: String| match (&gone, begun) {
+            (Some((gone, _)), Some((_, id, _))) => format!(
+                "{gone}; when it answers again, continue with `chemigram run-mode-b --resume {} --yes`",
+                id.short()
+            ),
+            (Some((gone, _)), None) => format!(
+                "{gone}; when it answers again, start it with `chemigram overnight {}`",
+                self.plan.display()
+            ),
+            (None, _) => why,
+        };
+        let left = self.left();
+        if left.is_none() && gone.as_ref().is_some_and(|gone| gone.1) {
+            return Err(given_up(String::new()));
+        }
+        let same = |busy: &usize| {
+            self.planned.get(*busy).is_some_and(|busy| outage::key(busy) == outage::key(planned))
+        };
+        let due = self.outages().due(planned, self.elapsed(), queue.running.iter().any(same));
+        let due = due.map(|due| left.map_or(due, |left| due.min(left)));
+        if let Some(due) = due.filter(|due| !due.is_zero()) {
+            return Ok(Admission::Later(due));
+        }
         let begun = begun.map(|(photo, id, _)| (photo, id, read(self.run.library, photo, id)));
         let mut budget = planned.budget.clone();
         let (start, most) = match begun {
@@ -208,7 +258,7 @@ impl<'a> Sessions<'a> {
             Some((photo, id, Err(_))) => (Start::Resumed(photo.clone(), id.clone()), Amounts::default()),
             Some((_, _, Ok(None))) | None => (Start::New(budget.clone()), share::most(&budget, planned.free)),
         };
-        share::in_time(budget.clone(), self.left())?;
+        share::in_time(budget.clone(), left).map_err(given_up)?;
         match (queue.ledger.admit(&most, Duration::ZERO), start) {
             (Ok(()), start) => Ok(Admission::Start(start, most)),
             (Err(_), _) if !queue.running.is_empty() => Ok(Admission::Wait),
@@ -265,17 +315,30 @@ impl<'a> Sessions<'a> {
                 let session = listing::read(&workspace, &id).map_err(|e| Fault::from(&e))?;
                 let budget = session.ledger.budget().clone();
                 started(&photo, &id, budget.clone(), true)?;
-                let resumed =
+                let mut resumed =
                     launcher.resume(workspace.clone(), &session, Overrides::default(), Stop::default())?;
                 // Its own clock does not know when the time of the batch ends.
                 let until = self.left().map(|left| left.saturating_sub(budget.wrap_up_time()));
+                resumed.patience.probes =
+                    self.planned.get(place).is_some_and(|planned| self.outages().holds(planned));
                 (workspace, id, resumed, until)
             }
         };
         let host = self.observer.session(place, session.state.start.photo.as_str());
+        session.patience.leaves = true;
         let ran = runner.run(&mut session, stop, until, &*host);
         drop(session);
-        ran.map_err(|e| Fault::from(&e))?;
+        match ran {
+            Err(SessionError::Unreachable { message, retry_after }) => {
+                let planned = self.planned.get(place);
+                let pause =
+                    planned.map(|planned| self.outages().failed(planned, self.elapsed(), retry_after));
+                let pause_ms = pause.map_or(0, tools::millis);
+                return Ok(Some(Entry::Paused { place, session: id, why: message, pause_ms }));
+            }
+            Err(error) => return Err(Fault::from(&error)),
+            Ok(_) => {}
+        }
         let session = listing::read(&workspace, &id).map_err(|e| Fault::from(&e))?;
         let cancelled = session.state.end.as_ref().is_some_and(|end| end.outcome == Outcome::Cancelled);
         Ok(Some(ended_entry(place, &id, &session.state, cancelled && stop.soft.is_cancelled())))
@@ -304,15 +367,33 @@ impl Jobs for Sessions<'_> {
         Some(Entry::failed(place, &fault))
     }
 
+    fn clock(&self) -> &dyn Clock {
+        self.run.clock
+    }
+
     fn ended(&self, place: usize, end: Option<Entry>, queue: &mut Queue) -> Amounts {
+        match (&end, self.planned.get(place)) {
+            (Some(Entry::Paused { .. }), _) => queue.waiting.push_front(place),
+            (Some(Entry::Ended { outcome, cut, .. }), Some(planned)) => {
+                if *outcome != Outcome::ProviderFailed {
+                    self.outages().over(planned);
+                }
+                if !cut && failed(*outcome) && self.is_first(place) {
+                    queue.waiting.push_back(place);
+                }
+            }
+            (Some(Entry::Failed { .. }), _) if self.is_first(place) => queue.waiting.push_back(place),
+            _ => {}
+        }
         if let Some(Err(fault)) = end.map(|entry| self.note(entry)) {
             queue.stopped.get_or_insert(fault.message);
         }
-        let track = self.record().0.tracks().into_iter().nth(place);
-        let (Some(planned), Some(track)) = (self.planned.get(place), track) else {
+        let (Some(planned), Some(track)) = (self.planned.get(place), self.track(place)) else {
             return Amounts::default();
         };
         let spent = bill(self.run.library, planned.free, &track, &mut BTreeMap::new());
-        spent.minus(self.spent_before.get(place).copied().unwrap_or_default())
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = settled.get_mut(place).map(|settled| std::mem::replace(settled, spent));
+        spent.minus(before.unwrap_or_default())
     }
 }

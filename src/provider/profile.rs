@@ -294,7 +294,7 @@ pub struct ImageRules {
 
 impl Default for ImageRules {
     fn default() -> Self {
-        Self { max_edge: 1024, detail: None, place: ImagePlace::NextUserMessage }
+        Self { max_edge: 2048, detail: None, place: ImagePlace::NextUserMessage }
     }
 }
 
@@ -318,6 +318,8 @@ pub enum ImageDetail {
 pub enum ImagePlace {
     /// Into one user message after all results of the turn.
     NextUserMessage,
+    /// Beside the text of the result, in its `tool` message: what some servers accept beyond the standard.
+    ToolMessage,
 }
 
 /// One model with known properties.

@@ -15,10 +15,15 @@ use async_openai::types::chat::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use image::codecs::jpeg::JpegEncoder;
+use image::imageops::FilterType;
 use serde_json::{Map, Value, json};
 
-use super::profile::{ImageDetail, ImageRules, MaxTokensField, Wire};
+use super::profile::{ImageDetail, ImagePlace, ImageRules, MaxTokensField, Wire};
 use super::{ImageRef, Message, ModelRequest, ToolCall, ToolResult};
+
+/// The JPEG quality of a picture that is made smaller.
+const QUALITY: u8 = 92;
 
 /// How one model behind one provider wants its requests.
 #[derive(Clone, Debug)]
@@ -118,7 +123,7 @@ fn each_message(
         name: None,
     }))?)?;
     let picture = |shown: &ImageRef| -> io::Result<ChatCompletionRequestUserMessageContentPart> {
-        let bytes = request.blobs.bytes(&shown.sha256)?;
+        let bytes = fitted(request.blobs.bytes(&shown.sha256)?, shown, config.image.max_edge)?;
         let url = format!("data:{};base64,{}", shown.media_type, STANDARD.encode(bytes));
         Ok(ChatCompletionRequestUserMessageContentPart::ImageUrl(
             ChatCompletionRequestMessageContentPartImage {
@@ -151,14 +156,25 @@ fn each_message(
                 put(message.into())?;
             }
             Message::Results { results } => {
-                for ToolResult { call_id, text, .. } in results {
+                let within = config.image.place == ImagePlace::ToolMessage;
+                for ToolResult { call_id, text, images, .. } in results {
+                    let shown: &[ImageRef] = if within && config.vision { images } else { &[] };
+                    if !shown.is_empty() {
+                        let mut parts = vec![text_part(text.clone())];
+                        for shown in shown {
+                            parts.push(text_part(shown.caption.clone()));
+                            parts.push(picture(shown)?);
+                        }
+                        put(json!({"role": "tool", "tool_call_id": call_id, "content": parts}))?;
+                        continue;
+                    }
                     put(typed(ChatCompletionRequestMessage::Tool(ChatCompletionRequestToolMessage {
                         content: text.as_str().into(),
                         tool_call_id: call_id.clone(),
                     }))?)?;
                 }
                 let mut parts = Vec::new();
-                for result in results.iter().filter(|_| config.vision) {
+                for result in results.iter().filter(|_| config.vision && !within) {
                     for shown in &result.images {
                         let caption = format!("Picture of call {}: {}", result.call_id, shown.caption);
                         parts.push(text_part(caption));
@@ -172,6 +188,21 @@ fn each_message(
         }
     }
     Ok(())
+}
+
+/// The bytes of a picture, made smaller where it is larger than is worth sending. The same picture comes out the
+/// same, because provider caches key on the bytes.
+fn fitted(bytes: Vec<u8>, shown: &ImageRef, max_edge: u32) -> io::Result<Vec<u8>> {
+    if shown.width.max(shown.height) <= max_edge || max_edge == 0 {
+        return Ok(bytes);
+    }
+    let picture = image::load_from_memory(&bytes).map_err(io::Error::other)?;
+    let picture = picture.resize(max_edge, max_edge, FilterType::CatmullRom).into_rgb8();
+    let mut small = Vec::new();
+    picture
+        .write_with_encoder(JpegEncoder::new_with_quality(&mut small, QUALITY))
+        .map_err(io::Error::other)?;
+    Ok(small)
 }
 
 fn user(content: ChatCompletionRequestUserMessageContent) -> ChatCompletionRequestMessage {
@@ -228,4 +259,83 @@ fn replay(call: &ToolCall) -> Value {
     entry.insert("type".to_owned(), "function".into());
     entry.insert("function".to_owned(), json!({"name": name, "arguments": arguments}));
     Value::Object(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::Blobs;
+    use base::ids::Hash;
+
+    struct One(Vec<u8>);
+
+    impl Blobs for One {
+        fn bytes(&self, _: &Hash) -> io::Result<Vec<u8>> {
+            Ok(self.0.clone())
+        }
+    }
+
+    /// The pictures of a request that shows one of 96 x 64 pixels, each with the role of its message and its size.
+    fn shown(max_edge: u32, place: ImagePlace) -> Vec<(String, (u32, u32))> {
+        let mut bytes = Vec::new();
+        let picture = image::RgbImage::from_fn(96, 64, |x, y| image::Rgb([x as u8, y as u8, 9]));
+        picture.write_with_encoder(JpegEncoder::new(&mut bytes)).unwrap();
+        let sha256 = Hash::of(&bytes);
+        let image = ImageRef {
+            sha256,
+            media_type: "image/jpeg".into(),
+            width: 96,
+            height: 64,
+            bytes: bytes.len() as u64,
+            caption: "The picture.".into(),
+        };
+        let result = ToolResult {
+            call_id: "c".into(),
+            name: "render_preview".into(),
+            text: "{}".into(),
+            images: vec![image],
+            is_error: false,
+            figures: Map::new(),
+        };
+        let config = WireConfig {
+            origin: "p".into(),
+            vision: true,
+            wire: Wire::default(),
+            image: ImageRules { max_edge, place, ..ImageRules::default() },
+            model_body: Map::new(),
+        };
+        let request = ModelRequest {
+            model: "m",
+            system: "s",
+            tools: &[],
+            messages: &[Message::Results { results: vec![result] }],
+            earlier: 0,
+            max_output_tokens: 9,
+            session: "s",
+            seed: None,
+            blobs: &One(bytes),
+            time_left: None,
+            on_progress: &|_| {},
+        };
+        let body: Value = serde_json::from_slice(&request_body(&config, &request).unwrap()).unwrap();
+        assert_eq!(request_body(&config, &request).unwrap(), request_body(&config, &request).unwrap());
+        let mut found = Vec::new();
+        for message in body["messages"].as_array().unwrap() {
+            for part in message["content"].as_array().into_iter().flatten() {
+                let Some(url) = part["image_url"]["url"].as_str() else { continue };
+                let bytes = STANDARD.decode(url.split_once(',').unwrap().1).unwrap();
+                let size = image::load_from_memory(&bytes).unwrap().into_rgb8().dimensions();
+                found.push((message["role"].as_str().unwrap().to_owned(), size));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn k3_a_picture_is_sent_as_large_as_the_profile_says_and_where_it_says() {
+        let user = |size| vec![("user".to_owned(), size)];
+        assert_eq!(shown(96, ImagePlace::NextUserMessage), user((96, 64)));
+        assert_eq!(shown(48, ImagePlace::NextUserMessage), user((48, 32)));
+        assert_eq!(shown(48, ImagePlace::ToolMessage), [("tool".to_owned(), (48, 32))]);
+    }
 }

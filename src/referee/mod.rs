@@ -95,6 +95,8 @@ pub enum Kind<'a> {
         /// Names of the tools that the engine ran in the attempt, in their order. Names alone: arguments
         /// would carry the model's words.
         done: &'a [String],
+        /// What was written in the attempt, where a text may be its result; else empty.
+        said: &'a str,
     },
 }
 

@@ -350,14 +350,14 @@ fn context(question: &Question<'_>) -> Value {
     let axes = question.goal.map(|goal| goal.axes()).unwrap_or_default();
     let axes: Vec<String> =
         axes.iter().map(|(axis, sign)| format!("{axis} {}", if *sign < 0 { "down" } else { "up" })).collect();
-    let (criteria, numbers, done, states, start) = match question.kind {
+    let (criteria, numbers, done, states, start, said) = match question.kind {
         Kind::Pair { criteria, a, b } => {
-            (criteria, table(&[("A", a.numbers), ("B", b.numbers)]), "", String::new(), false)
+            (criteria, table(&[("A", a.numbers), ("B", b.numbers)]), "", String::new(), false, "")
         }
-        Kind::Criteria { criteria, legal, now, start, done } => {
+        Kind::Criteria { criteria, legal, now, start, done, said } => {
             let mut columns = vec![("now", now.numbers)];
             columns.extend(start.map(|start| ("at the start", start.numbers)));
-            (criteria, table(&columns), &*done.join(", "), legal.join(", "), start.is_some())
+            (criteria, table(&columns), &*done.join(", "), legal.join(", "), start.is_some(), said)
         }
     };
     json!({
@@ -366,6 +366,7 @@ fn context(question: &Question<'_>) -> Value {
         "axes": axes.join(", "),
         "criteria": criteria.trim(),
         "done": done,
+        "said": data("said", said),
         "numbers": numbers,
         "states": states,
         "pair": matches!(question.kind, Kind::Pair { .. }),

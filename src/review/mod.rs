@@ -10,4 +10,4 @@ mod text;
 pub use heard::{ProtocolUsed, SecondOpinion};
 pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
 pub use plain::{count, line, plain, wrap};
-pub use text::{Style, flag_words, summary_line, text};
+pub use text::{Style, flag_words, status_lines, summary_line, text};

@@ -1,5 +1,6 @@
 //! The review of one session, free of any layout.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -79,6 +80,9 @@ pub struct ReviewModel {
     pub spent: Amounts,
     /// Of that, charged in full because a crash hid the outcome.
     pub assumed: Amounts,
+    /// Whether it followed a protocol that came to its end: then it cannot be resumed.
+    #[serde(skip)]
+    over: bool,
     /// What to type next.
     pub next: Vec<NextStep>,
 }
@@ -102,6 +106,9 @@ pub struct BranchReview {
     pub source: Option<JudgmentSource>,
     /// Why.
     pub judged_reasoning: String,
+    /// The answer to each named criterion.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub criteria: BTreeMap<String, String>,
     /// Whether it can be held against the baseline at all.
     pub comparable_to_baseline: bool,
     /// Remarks.
@@ -209,6 +216,7 @@ impl ReviewModel {
             question: state.question.clone(),
             summary,
             tag_suggestion,
+            over: state.steering.as_ref().is_some_and(|steering| steering.ending().is_some()),
             gaps: gaps.collect(),
             proposals: pending(workspace, session)?,
             budget: caps(session),
@@ -245,6 +253,7 @@ impl ReviewModel {
                 step(format!("chemigram mode-b stop {short}"), "ask it to wrap up");
                 return steps;
             }
+            Some(_) if self.over => {}
             Some(Outcome::Interrupted) => {
                 step(
                     format!("chemigram run-mode-b --resume {short} --yes"),
@@ -283,6 +292,11 @@ impl ReviewModel {
                 "keep it and make it the main edit",
             );
         }
+        if let (None, Some(tag)) = (self.best(), self.tag_suggestion.as_ref())
+            && tag.parse::<RefName>().is_ok()
+        {
+            step(format!("chemigram tag {photo} {tag}"), "keep the edit that stands under the suggested tag");
+        }
         if let Some(proposal) = self.proposals.first() {
             step(format!("chemigram proposals accept {}", proposal.id), "accept it, or `decline` it");
         }
@@ -307,6 +321,7 @@ fn review(workspace: &Workspace, session: &Session, branch: &BranchView) -> Bran
         stands: workspace.branch(&branch.name).ok().flatten().as_ref() == Some(&branch.tip),
         judged_score: judgment.map(|j| j.judged_score),
         source: judgment.map(|j| j.source),
+        criteria: judgment.map(|j| j.criteria.clone()).unwrap_or_default(),
         judged_reasoning: judgment.map(|j| j.judged_reasoning.clone()).unwrap_or_default(),
         comparable_to_baseline: judgment.is_none_or(|j| j.comparable_to_baseline),
         flags: judgment.map(|j| j.flags.clone()).unwrap_or_default(),

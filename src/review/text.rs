@@ -1,5 +1,6 @@
 //! The review as text: narrow enough for a terminal, complete enough to decide by.
 
+use crate::budget::usd;
 use crate::review::model::{BranchReview, ReviewModel};
 use crate::review::plain::{count, line, wrap};
 use crate::session::listing::{Condition, Summary};
@@ -164,6 +165,9 @@ fn branch_text(page: &mut Page, branch: &BranchReview) {
     if !branch.judged_reasoning.is_empty() {
         page.field(2, "Reasoning", &branch.judged_reasoning);
     }
+    for (name, answer) in &branch.criteria {
+        page.field(2, &line(name), &line(answer));
+    }
     if let Some(opinion) = &branch.second_opinion {
         let reason = line(&opinion.reason);
         let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
@@ -325,6 +329,38 @@ pub fn summary_line(summary: &Summary, style: Style) -> String {
         }
         (None, _) => format!("{id}  {word}  {}", summary.photo),
     }
+}
+
+/// A session in a few lines: the line of a list, and what is left of its caps.
+pub fn status_lines(summary: &Summary, style: Style) -> String {
+    let mut text = format!("{}\n", summary_line(summary, style));
+    let Some(told) = &summary.overview else { return text };
+    let budget = &told.budget;
+    let left = |name: &str| told.budget_remaining.get(name).copied();
+    let rows = [
+        ("time", left("time_seconds").map(|s| minutes(s * 1000)), minutes(budget.time_seconds * 1000)),
+        ("iterations", left("iterations").map(|n| n.to_string()), budget.max_iterations.to_string()),
+        ("branches", left("branches").map(|n| n.to_string()), budget.max_branches.to_string()),
+        ("tokens", left("tokens").map(|n| n.to_string()), budget.max_tokens.unwrap_or_default().to_string()),
+        (
+            "cost",
+            left("cost_micro_usd").map(usd),
+            format!("{} USD", usd(budget.max_cost_micro_usd.unwrap_or_default())),
+        ),
+        (
+            "renders",
+            left("renders").map(|n| n.to_string()),
+            budget.max_renders.unwrap_or_default().to_string(),
+        ),
+    ];
+    let rows: Vec<String> =
+        rows.into_iter().filter_map(|(name, left, of)| Some(format!("{name} {} of {of}", left?))).collect();
+    text.push_str(&format!("  left: {}\n", rows.join(", ")));
+    if let Some(branch) = &told.current_branch {
+        text.push_str(&format!("  branch: {branch}\n"));
+    }
+    text.push_str(&format!("  last line: {} ago\n", minutes(told.last_line_ms_ago)));
+    text
 }
 
 /// Milliseconds as `28 min`, or `45 s` below two minutes.

@@ -132,6 +132,7 @@ impl Agent {
             baseline: hash.clone(),
             baseline_ref: "main".into(),
             brief: String::new(),
+            named_criteria: BTreeMap::new(),
             criteria: String::new(),
             branches: Vec::new(),
             budget: budget.clone(),

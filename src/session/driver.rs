@@ -9,6 +9,7 @@ use crate::budget::{Amounts, Ledger, Stage};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
 use crate::gate::{Gate, Permit, ToolRun};
 use crate::provider::Provider;
+pub use crate::session::model_call::Patience;
 use crate::session::next::{Effect, StopRequest};
 use crate::session::opinion::Referee;
 use crate::session::state::{Phase, REPEATS, State};
@@ -64,6 +65,8 @@ pub struct Session {
     pub tools: Vec<ToolSpec>,
     /// Cancelled when a person asks to stop.
     pub stop: Stop,
+    /// What it does when its provider cannot be reached.
+    pub patience: Patience,
 }
 
 impl Session {

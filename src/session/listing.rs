@@ -1,11 +1,12 @@
 //! Sessions that are over, or run elsewhere: found by a part of their id, and summarized in a line each.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::budget::{Amounts, Ledger};
+use crate::budget::{Amounts, Budget, Ledger};
 use crate::gate;
 use crate::session::next::StopRequest;
 use crate::session::state::{Phase, State};
@@ -13,7 +14,7 @@ use crate::session::{SessionError, start};
 use crate::transcript::{self, Line, Outcome, TranscriptError};
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
-use base::ids::{PhotoId, SessionId};
+use base::ids::{PhotoId, RefName, SessionId};
 use engine::photo::{FsckReport, Library, Workspace};
 
 /// The shortest part of an id that names a session.
@@ -91,6 +92,14 @@ pub struct Overview {
     pub phase: Phase,
     /// What was spent.
     pub spent: Amounts,
+    /// The caps.
+    pub budget: Budget,
+    /// What is left of each cap; time is that of the clock while the session runs.
+    pub budget_remaining: BTreeMap<&'static str, u64>,
+    /// The branch that it works on.
+    pub current_branch: Option<RefName>,
+    /// How long ago its last line was written, in milliseconds.
+    pub last_line_ms_ago: u64,
     /// Branches made.
     pub branches: u64,
     /// Branches that the agent judged.
@@ -123,9 +132,18 @@ impl Session {
 
     /// What it tells at a glance; `None` for a transcript without lines.
     fn overview(&self) -> Option<Overview> {
+        let last = self.lines.last()?;
+        let ago = jiff::Timestamp::now().duration_since(last.t).as_millis();
+        let last_line_ms_ago = u64::try_from(ago).unwrap_or(0);
+        let running = matches!(self.condition, Condition::Running { .. });
+        let elapsed_ms = last.mono_ms.saturating_add(if running { last_line_ms_ago } else { 0 });
         Some(Overview {
             started: self.lines.first()?.t,
-            elapsed_ms: self.lines.last()?.mono_ms,
+            elapsed_ms,
+            budget: self.ledger.budget().clone(),
+            budget_remaining: self.ledger.remaining(Duration::from_millis(elapsed_ms)),
+            current_branch: self.state.head.branch.clone(),
+            last_line_ms_ago,
             phase: self.state.phase,
             spent: self.ledger.settled(),
             branches: self.state.branches.len() as u64,

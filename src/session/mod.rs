@@ -33,6 +33,8 @@ pub mod replay;
 mod replies;
 #[cfg(test)]
 pub(crate) mod rig;
+#[cfg(test)]
+mod rows;
 pub mod start;
 pub mod state;
 pub mod steering;
@@ -65,6 +67,14 @@ pub enum SessionError {
     /// The state is at its end, but there is no closing line.
     #[error("the session did not end")]
     NotEnded,
+    /// The provider cannot be reached, and the session was left as it is, to be resumed.
+    #[error("{message}")]
+    Unreachable {
+        /// The last failure.
+        message: String,
+        /// How long the provider asks to wait.
+        retry_after: Option<std::time::Duration>,
+    },
 }
 
 impl Coded for SessionError {
@@ -75,6 +85,7 @@ impl Coded for SessionError {
             Self::Fault(f) => f.code,
             Self::Blob(source) => transcript::file_code(source),
             Self::NotEnded => ErrorCode::StateError,
+            Self::Unreachable { .. } => ErrorCode::ProviderError,
         }
     }
 
@@ -84,7 +95,7 @@ impl Coded for SessionError {
             Self::Photo(e) => e.halts(),
             Self::Fault(f) => f.halts(),
             Self::Blob(source) => files::is_full(source),
-            Self::NotEnded => false,
+            Self::NotEnded | Self::Unreachable { .. } => false,
         }
     }
 
@@ -94,7 +105,7 @@ impl Coded for SessionError {
             Self::Photo(e) => e.remedy(),
             Self::Fault(f) => f.remedy(),
             Self::Blob(source) => Some(transcript::file_remedy(source).into()),
-            Self::NotEnded => None,
+            Self::NotEnded | Self::Unreachable { .. } => None,
         }
     }
 }

@@ -17,6 +17,8 @@ use base::ids::Hash;
 
 /// Attempts at one model turn.
 pub(super) const MAX_ATTEMPTS: u32 = 4;
+/// The longest pause of a session between two attempts that wait for a provider to come back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 60);
 /// How often a wait checks whether it has to end.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -112,7 +114,33 @@ pub(super) async fn attempt(
 /// Waits until then, or until `cut` is true.
 pub(super) async fn sleep_until(until: &Deadline, cut: impl Fn() -> bool) {
     while !until.expired() && !cut() {
-        tokio::time::sleep(TICK.min(until.remaining())).await;
+        let step = TICK.min(until.remaining());
+        if !until.skip(step) {
+            tokio::time::sleep(step).await;
+        }
+    }
+}
+
+/// What a session does when its provider cannot be reached, after the first few attempts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patience {
+    /// How long it waits for one reply, within its own time, with growing pauses.
+    pub wait: Duration,
+    /// Whether it is then left as it is, with [`SessionError::Unreachable`], to be resumed, and not ended.
+    pub leaves: bool,
+    /// Whether it has been left before, and its first call is one attempt only, to see whether the provider is back.
+    pub probes: bool,
+    /// How long it has waited for the present reply.
+    pub waited: Duration,
+}
+
+impl Patience {
+    /// The pause after the attempt of this number, as long as there is patience.
+    fn pause(&self, attempt: u32, asked: Option<Duration>) -> Option<Duration> {
+        let left = self.wait.saturating_sub(self.waited);
+        let grown = Duration::from_secs(8).saturating_mul(1 << attempt.saturating_sub(MAX_ATTEMPTS).min(8));
+        let pause = grown.min(LONGEST_PAUSE).max(asked.unwrap_or_default());
+        (!left.is_zero() && asked.is_none_or(|asked| asked <= left)).then(|| pause.min(left))
     }
 }
 
@@ -179,11 +207,23 @@ impl Session {
             time_left: Some(self.gate.deadline().remaining()),
             on_progress: &progress,
         };
-        let (came, charge) = self.attempt(provider.as_ref(), (permit, &bound), &request).await?;
+        let (came, mut charge) = self.attempt(provider.as_ref(), (permit, &bound), &request).await?;
+        let mut left = None;
         let line = match came {
-            Some(Ok(reply)) => charge.reply(intent, reply),
+            Some(Ok(reply)) => {
+                (self.patience.waited, self.patience.probes) = (Duration::ZERO, false);
+                charge.reply(intent, reply)
+            }
             Some(Err(fault)) => {
                 let pause = self.retry_pause(&fault, attempt, self.state.start.seed ^ intent);
+                self.patience.waited += pause.filter(|_| attempt >= MAX_ATTEMPTS).unwrap_or_default();
+                if !fault.sent && (self.patience.probes || attempt > MAX_ATTEMPTS) {
+                    // The guard rail on calls is for calls; that many attempts are bounded by time.
+                    charge.settled.amounts.model_calls = 0;
+                }
+                if pause.is_none() && fault.class.retryable() && self.patience.leaves {
+                    left = Some((words(&fault, ""), fault.retry_after));
+                }
                 let left = self.gate.deadline().remaining();
                 let later = fault.retry_after.filter(|asked| pause.is_none() && *asked >= left);
                 let later = later
@@ -200,7 +240,16 @@ impl Session {
                 charge.timed_out(intent, format!("cut: {why}"))
             }
         };
-        self.record(line)
+        self.record(line)?;
+        match left.filter(|_| self.halt() == StopRequest::None) {
+            Some((message, retry_after)) => {
+                self.fold(host);
+                self.context(0, &|_| {}).close_ahead(|_| true, "the session waits for its provider")?;
+                self.fold(host);
+                Err(SessionError::Unreachable { message, retry_after })
+            }
+            None => Ok(()),
+        }
     }
 
     /// A pause before a further attempt; a request to stop ends it.
@@ -214,9 +263,14 @@ impl Session {
 
     /// The pause before a further attempt, where there is to be one.
     pub(super) fn retry_pause(&self, fault: &ProviderFault, attempt: u32, seed: u64) -> Option<Duration> {
-        (fault.class.retryable() && attempt < MAX_ATTEMPTS)
-            .then(|| backoff(attempt, fault.retry_after, seed))
-            .filter(|pause| *pause < self.gate.deadline().remaining())
+        if !fault.class.retryable() {
+            return None;
+        }
+        let pause = match self.patience.probes {
+            false if attempt < MAX_ATTEMPTS => Some(backoff(attempt, fault.retry_after, seed)),
+            _ => self.patience.pause(attempt, fault.retry_after),
+        };
+        pause.filter(|pause| *pause < self.gate.deadline().remaining())
     }
 
     /// One attempt, which ends with the stage, or sooner after a request to stop.

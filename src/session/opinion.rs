@@ -350,9 +350,10 @@ impl Session {
         let vector = self.goal(subject.branch.as_ref());
         let brief = self.state.start.brief.clone();
         let ran = self.state.steering.as_ref().map(|s| s.ran().to_vec()).unwrap_or_default();
+        let said = self.state.steering.as_ref().map(|s| s.said().to_owned()).unwrap_or_default();
         let side = self.side(pictures);
         let goal = vector.as_ref().map(Goal::from);
-        let question = Question { brief: &brief, goal, kind: kind(ask, side, &new, &old, &ran) };
+        let question = Question { brief: &brief, goal, kind: kind(ask, side, [&new, &old], &ran, &said) };
         let asked = match referee.request(&question) {
             Ok(asked) => asked,
             Err(error) => return self.record_no_opinion(subject.branch, &error.to_string()),
@@ -406,9 +407,9 @@ impl Session {
 fn kind<'a>(
     ask: &'a Inquiry,
     side: Side,
-    new: &'a (crate::conversation::ImageRef, Numbers),
-    old: &'a (crate::conversation::ImageRef, Numbers),
+    [new, old]: [&'a (crate::conversation::ImageRef, Numbers); 2],
     ran: &'a [String],
+    said: &'a str,
 ) -> Kind<'a> {
     let shown = |(picture, numbers): &'a (_, _)| Shown { picture, numbers };
     match ask {
@@ -417,7 +418,7 @@ fn kind<'a>(
             Kind::Pair { criteria, a: shown(a), b: shown(b) }
         }
         Inquiry::Criteria { criteria, legal } => {
-            Kind::Criteria { criteria, legal, now: shown(new), start: Some(shown(old)), done: ran }
+            Kind::Criteria { criteria, legal, now: shown(new), start: Some(shown(old)), done: ran, said }
         }
     }
 }

@@ -158,7 +158,7 @@ pub fn plan(setup: &Setup, request: &Request, source: &ProtocolSource) -> Result
         renders: reserve.renders,
         ..plan.start.reserve
     };
-    plan.tools = tools::steered_specs();
+    plan.tools = tools::asking(tools::steered_specs(), &plan.start.named_criteria);
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.start.protocol = Some(ProtocolStart {
         name: protocol.name.clone(),

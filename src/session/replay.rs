@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use crate::gate::Gate;
 use crate::protocol::Protocol;
-use crate::session::driver::Session;
+use crate::session::driver::{Patience, Session};
 use crate::session::opinion::Referee;
 use crate::session::start::{self, Setup};
 use crate::session::state::State;
@@ -318,6 +318,7 @@ fn stage(
         system: String::new(),
         tools: Vec::new(),
         stop: setup.stop.clone(),
+        patience: Patience::default(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! From a request to a session that can run, and from a transcript back to one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::prompts::Store;
 use crate::protocol::Protocol;
 use crate::provider::Provider;
 use crate::render_queue::Queue;
-use crate::session::driver::{Session, Unwatched};
+use crate::session::driver::{Patience, Session, Unwatched};
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
@@ -148,10 +149,14 @@ pub(super) fn plan_with(
         Some(brief) => brief.clone(),
         None => protocols::brief(setup, request)?,
     };
-    let criteria = request
-        .criteria
-        .clone()
-        .unwrap_or_else(|| "inferred from the photographer's taste and the brief".into());
+    let named_criteria = request.criteria.as_deref().map(criteria_of).transpose()?.unwrap_or_default();
+    let listed = || named_criteria.iter().map(|(name, text)| format!("- {name}: {text}")).collect::<Vec<_>>();
+    let given = if named_criteria.is_empty() {
+        request.criteria.clone()
+    } else {
+        Some(format!("{}\nAnswer each by its name in every judgment.", listed().join("\n")))
+    };
+    let criteria = given.unwrap_or_else(|| "inferred from the photographer's taste and the brief".into());
     // As it will be kept, so that what is read back is what was begun with.
     let brief = setup.redactor.clean(brief);
     let context = json!({
@@ -174,7 +179,7 @@ pub(super) fn plan_with(
     });
     let mut rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
     rendered.text = setup.redactor.clean(rendered.text);
-    let tools = tools::specs_without(&unneeded(setup, budget));
+    let tools = tools::asking(tools::specs_without(&unneeded(setup, budget)), &named_criteria);
     let start = SessionStart {
         session: SessionId::mint(),
         mode: Mode::ModeB,
@@ -184,6 +189,7 @@ pub(super) fn plan_with(
         baseline_ref: request.from.clone(),
         brief,
         criteria,
+        named_criteria,
         branches,
         budget: budget.clone(),
         reserve: Reserve::default(),
@@ -298,6 +304,7 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
         system: plan.system,
         tools: plan.tools,
         stop: setup.stop,
+        patience: Patience::default(),
     };
     session.render_baseline()?;
     Ok(session)
@@ -420,11 +427,30 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         system,
         tools,
         stop: setup.stop,
+        patience: Patience::default(),
     };
     if ended == Some(Outcome::EngineFailed) {
         session.render_baseline()?;
     }
     Ok(session)
+}
+
+/// The named criteria that a JSON object gives, `{"mood": "stays quiet"}`; none of a text.
+fn criteria_of(text: &str) -> Result<BTreeMap<String, String>, SessionError> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(BTreeMap::new());
+    }
+    let refused = |message: String| {
+        let remedy = r#"write them as `{"mood": "stays quiet", "skin": "keeps its texture"}`, or as a text"#;
+        Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy)
+    };
+    let named: BTreeMap<String, String> = serde_json::from_str(text)
+        .map_err(|e| refused(format!("the criteria are no JSON object of texts: {e}")))?;
+    let bad = |(name, text): &(&String, &String)| name.trim().is_empty() || text.trim().is_empty();
+    if named.is_empty() || named.iter().any(|pair| bad(&pair)) {
+        return Err(refused("a criterion needs a name and a text".into()).into());
+    }
+    Ok(named)
 }
 
 /// A raise such as `time=10m,iterations=20`: what is named is added to the caps that a session has.
@@ -433,6 +459,7 @@ pub fn raised(budget: &Budget, spec: &str) -> Result<Budget, SessionError> {
         let remedy = "say what to add, for example `--raise time=10m,iterations=20`";
         Err(Fault::new(ErrorCode::InvalidInput, message).with("remedy", remedy).into())
     };
+    let spec = &crate::budget::short(spec).map_err(|e| Fault::from(&e))?;
     let more =
         Budget::parse(&format!("time=1s,iterations=1,branches=1,{spec}")).map_err(|e| Fault::from(&e))?;
     let parts = spec.split(',').filter_map(|part| Some(part.split_once('=')?.0.trim()));

@@ -27,6 +27,9 @@ use crate::transcript::{
 };
 use base::error::{ErrorCode, Fault};
 
+/// How much of what a model writes in an attempt is quoted to a referee, in characters.
+const SAID: usize = 2_000;
+
 /// What a line's meaning depends on.
 pub(super) struct FoldContext<'a> {
     /// The call that was under way.
@@ -52,6 +55,8 @@ pub struct Steering {
     judged: Option<Numbers>,
     /// Names of the tools that ran in this attempt.
     ran: Vec<String>,
+    /// What the model wrote in the present attempt.
+    said: String,
     opinion: Opinion,
     /// Whether a condition depends on what is left of the budget, and whether something was spent since the last
     /// report.
@@ -186,6 +191,7 @@ impl Steering {
             commands: commands.into(),
             judged: None,
             ran: Vec::new(),
+            said: String::new(),
             opinion: Opinion::default(),
             asks_for_budget,
             budget_is_stale: asks_for_budget,
@@ -228,6 +234,19 @@ impl Steering {
         &self.ran
     }
 
+    /// What the model wrote in the present attempt, where that may be its result: in the original format, in which a
+    /// state may ask for a text.
+    pub fn said(&self) -> &str {
+        if self.protocol.dialect == Dialect::Compat { &self.said } else { "" }
+    }
+
+    fn says(&mut self, text: &str) {
+        let room = SAID.saturating_sub(self.said.chars().count());
+        if !text.trim().is_empty() && room > 0 {
+            self.said.extend(text.trim().chars().take(room).chain(['\n']));
+        }
+    }
+
     /// Whether some state has the model confirm the plan; without one it counts as confirmed.
     pub fn confirms(&self) -> bool {
         let lists = |tools: &std::collections::BTreeSet<String>| tools.contains(CONFIRM_SESSION);
@@ -259,8 +278,13 @@ impl Steering {
                 self.carried_out(|c| matches!(c, Command::Work(_)));
                 self.judged = None;
                 self.ran.clear();
+                self.said.clear();
             }
-            Event::ToolCall(intent) if !intent.engine && intent.call.name != ATTEMPT_DONE => {
+            Event::ToolCall(intent) if intent.call.name == ATTEMPT_DONE => {
+                let told = serde_json::from_str::<serde_json::Value>(&intent.call.arguments);
+                self.says(told.as_ref().ok().and_then(|told| told["summary"].as_str()).unwrap_or_default());
+            }
+            Event::ToolCall(intent) if !intent.engine => {
                 self.step(Input::ToolAsked {
                     tool: intent.call.name.clone(),
                     args: intent.call.arguments.clone(),
@@ -284,6 +308,9 @@ impl Steering {
             },
             Event::ModelReply { message, settled, ms, .. } => {
                 self.spent(settled, *ms);
+                if let crate::conversation::Message::Assistant { text, .. } = message {
+                    self.says(text);
+                }
                 let silent = matches!(message, crate::conversation::Message::Assistant { calls, .. } if calls.is_empty());
                 if silent && self.commands.is_empty() {
                     // The original format has no tool for this: a reply in words is the result.

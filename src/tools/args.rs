@@ -261,6 +261,9 @@ pub struct ReadTranscript {
     #[serde(default)]
     #[schemars(range(min = 1, max = 200))]
     pub last: Option<usize>,
+    /// An earlier session: part of its id, or `last`.
+    #[serde(default, alias = "session_id")]
+    pub session: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -282,6 +285,10 @@ pub struct RecordJudgment {
     /// As the tools returned them.
     #[serde(default)]
     pub key_moves: Vec<String>,
+    /// An answer to each criterion. In the schema where criteria have names: `tools::asking`.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub criteria: BTreeMap<String, String>,
     /// Nothing beat the baseline.
     #[serde(default)]
     pub abandoned: bool,
@@ -312,6 +319,15 @@ pub struct ReplaceMask {
     pub mask: MaskSpec,
     #[serde(default)]
     pub label: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SaveMask {
+    pub name: String,
+    /// As in apply_primitive.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub mask: MaskSpec,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,5 +1,7 @@
 //! Judgments: what the agent says of a branch, held against what was done and what can be measured.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -85,6 +87,7 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
     for claim in &args.key_moves {
         verify_claim(claim, &history)?;
     }
+    let criteria = answered(&context.view.start, args.criteria)?;
     let key_moves = if args.abandoned { Vec::new() } else { args.key_moves };
     let (mut hash, mut head) = (judged, None);
     if args.abandoned {
@@ -115,6 +118,7 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         judged_reasoning: reasoning,
         comparable_to_baseline: args.comparable_to_baseline,
         key_moves,
+        criteria,
         abandoned: args.abandoned,
         source: if context.view.acting { JudgmentSource::Protocol } else { JudgmentSource::Agent },
         measured: measured.as_ref().and_then(|m| serde_json::to_value(m).ok()),
@@ -129,6 +133,29 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
     });
     context.gate.record(Event::Judgment(Box::new(judgment))).map_err(|e| fatal(&e))?;
     Ok(Answer { data, images: Vec::new(), head })
+}
+
+/// The answers to the named criteria of the session: one to each, and to nothing else.
+fn answered(
+    start: &SessionStart,
+    given: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Fault> {
+    let named = &start.named_criteria;
+    let names =
+        |all: &mut dyn Iterator<Item = &String>| all.map(String::as_str).collect::<Vec<_>>().join(", ");
+    let refused =
+        |message: String| Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "criteria"));
+    let unknown = names(&mut given.keys().filter(|name| !named.contains_key(*name)));
+    if !unknown.is_empty() {
+        let known = if named.is_empty() { "none by name".to_owned() } else { names(&mut named.keys()) };
+        return refused(format!("the session has no criterion `{unknown}`; it has: {known}"));
+    }
+    let open =
+        names(&mut named.keys().filter(|name| given.get(*name).is_none_or(|told| told.trim().is_empty())));
+    if !open.is_empty() {
+        return refused(format!("each criterion needs an answer; not answered: {open}"));
+    }
+    given.into_iter().map(|(name, told)| Ok((name, text("criteria", &told, 600)?))).collect()
 }
 
 /// The judgment of a branch that the agent left unjudged: neutral, and marked as the engine's.
@@ -146,6 +173,7 @@ pub fn default_judgment(context: &mut ToolContext<'_>, branch: &RefName, tip: &H
             .moves(tip)
             .map(|made| made.iter().map(ToString::to_string).collect())
             .unwrap_or_default(),
+        criteria: BTreeMap::new(),
         abandoned: false,
         source: JudgmentSource::EngineDefault,
         flags: flags(3, false, measured.as_ref()),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::tools::args::{AskClarification, AttemptDone, ConfirmSession, EndSession, Nothing};
 use crate::tools::{Answer, Phase, ToolContext};
@@ -63,7 +63,12 @@ pub fn confirm_session(context: &mut ToolContext<'_>, args: ConfirmSession) -> R
         .iter()
         .map(|b| json!({"branch": b.branch, "vector": b.vector.as_ref().map(|v| &v.name)}))
         .collect();
-    Ok(json!({ "confirmed": true, "branches_to_make": next }).into())
+    let mut told = json!({ "confirmed": true, "branches_to_make": next });
+    let criteria: Vec<&String> = context.view.start.named_criteria.keys().collect();
+    if let (Some(told), false) = (told.as_object_mut(), criteria.is_empty()) {
+        told.insert("criteria".into(), json!(criteria));
+    }
+    Ok(told.into())
 }
 
 pub fn ask_clarification(context: &mut ToolContext<'_>, args: AskClarification) -> Result<Answer, Fault> {
@@ -81,8 +86,16 @@ pub fn end_session(context: &mut ToolContext<'_>, args: EndSession) -> Result<An
         return Err(Fault::new(ErrorCode::StateError, message));
     }
     let tag_suggestion = args.tag_suggestion.map(|t| text("tag_suggestion", &t, 100)).transpose()?;
+    let told = summary.clone();
     context.gate.record(Event::EndRequested { summary, tag_suggestion }).map_err(|e| fatal(&e))?;
-    Ok(json!({ "ending": true, "branches": branches(context) }).into())
+    let mut rows = branches(context);
+    for (row, branch) in rows.iter_mut().zip(&context.view.branches) {
+        if let (Some(row), Some(judgment)) = (row.as_object_mut(), &branch.judgment) {
+            row.insert("judged_reasoning".into(), json!(judgment.judged_reasoning));
+            row.insert("key_moves".into(), json!(judgment.key_moves));
+        }
+    }
+    Ok(json!({ "ending": true, "branches": rows, "session_summary": told }).into())
 }
 
 pub fn attempt_done(_: &mut ToolContext<'_>, args: AttemptDone) -> Result<Answer, Fault> {
@@ -92,19 +105,7 @@ pub fn attempt_done(_: &mut ToolContext<'_>, args: AttemptDone) -> Result<Answer
 
 pub fn status(context: &mut ToolContext<'_>, _: Nothing) -> Result<Answer, Fault> {
     let ledger = context.gate.ledger();
-    let (budget, spent, elapsed) = (ledger.budget(), ledger.settled(), context.gate.elapsed());
-    let mut remaining = Map::new();
-    let mut put = |name: &str, limit: Option<u64>, used: u64| {
-        if let Some(limit) = limit {
-            remaining.insert(name.into(), limit.saturating_sub(used).into());
-        }
-    };
-    put("time_seconds", Some(budget.time_seconds), elapsed.as_secs());
-    put("iterations", Some(budget.max_iterations), spent.iterations);
-    put("branches", Some(budget.max_branches), spent.branches);
-    put("tokens", budget.max_tokens, spent.tokens);
-    put("cost_micro_usd", budget.max_cost_micro_usd, spent.cost_micro_usd);
-    put("renders", budget.max_renders, spent.renders);
+    let (spent, remaining) = (ledger.settled(), ledger.remaining(context.gate.elapsed()));
     Ok(json!({
         "phase": context.view.phase.word(),
         "budget_remaining": remaining,

@@ -1,12 +1,14 @@
 //! Tools that look: pictures, numbers, history, context.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::tools::args;
 use crate::tools::context::ResolvedRef;
 use crate::tools::learn::word;
 use crate::tools::reply::{self, FIGURES};
-use crate::tools::{Answer, ToolContext, show};
+use crate::tools::{Answer, ToolContext, earlier, show};
 use crate::transcript::{Event, file_remedy};
 use base::error::{Coded, ErrorCode, Fault};
 use base::files;
@@ -42,6 +44,10 @@ pub fn read_context(context: &mut ToolContext<'_>, args: args::ReadContext) -> R
         let recent: Vec<String> =
             found.recent_operations.iter().filter(|line| !ingest(line)).map(done).collect();
         object.insert("recent_operations".into(), json!(recent));
+        let earlier = earlier::lines(context.photo.workspace(), &context.view.start.session);
+        if !earlier.is_empty() {
+            object.insert("earlier_sessions".into(), json!(earlier));
+        }
         if found.notes.text.is_empty() {
             object.remove("notes");
         }
@@ -92,7 +98,14 @@ pub fn list_vocabulary(context: &mut ToolContext<'_>, args: args::ListVocabulary
             "moves": vocabulary.by_group(&moves),
             "named_masks": masks,
         });
-        return Ok(data.into());
+        let mut answer = Answer::from(data);
+        let own = context.photo.workspace().saved_masks().map_err(fault)?;
+        if !own.is_empty() {
+            let told: BTreeMap<&String, String> =
+                own.iter().map(|(name, one)| (name, one.mask.summary())).collect();
+            answer.add("masks_of_this_photo", json!(told));
+        }
+        return Ok(answer);
     }
     let found = vocabulary.search(&filter, args.query.as_deref(), layouts, version).map_err(fault)?;
     let (looks, moves): (Vec<_>, Vec<_>) = found.into_iter().partition(|listed| listed.kind == "look");
@@ -255,6 +268,12 @@ pub fn log(context: &mut ToolContext<'_>, args: args::Log) -> Result<Answer, Fau
 }
 
 pub fn read_transcript(context: &mut ToolContext<'_>, args: args::ReadTranscript) -> Result<Answer, Fault> {
+    if let Some(part) = &args.session {
+        let own = &context.view.start.session;
+        if !own.as_str().contains(part.trim()) {
+            return Ok(earlier::summary(context.photo.workspace(), own, part)?.into());
+        }
+    }
     let read = crate::transcript::read(&context.folder.join("transcript.jsonl")).map_err(fault)?;
     let last = args.last.unwrap_or(30).clamp(1, 200);
     let told =

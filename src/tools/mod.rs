@@ -10,6 +10,7 @@ mod balance;
 mod blobs;
 mod claims;
 mod context;
+mod earlier;
 mod edit;
 mod judge;
 mod learn;
@@ -23,6 +24,8 @@ mod reply;
 mod show;
 mod sought;
 pub(crate) mod strengths;
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -382,7 +385,7 @@ pub static TOOLS: &[Tool] = &[
         args::ReadTranscript,
         look::read_transcript,
         r#"{"last": 20}"#,
-        "What happened in this session so far, a line an event."
+        "What happened in this session so far, a line an event; or what an earlier session of the photo tried, summarized."
     ),
     tool!(
         "record_judgment",
@@ -438,6 +441,17 @@ pub static TOOLS: &[Tool] = &[
         edit::reset,
         r#"{}"#,
         "Set the current branch back to the baseline. What was tried stays in its history."
+    ),
+    tool!(
+        "save_mask",
+        Mutate,
+        EXPLORE,
+        Iteration,
+        Target::Nothing,
+        args::SaveMask,
+        sought::save_mask,
+        r#"{"name": "rim", "mask": {"shape": "circle", "center": [0.4, 0.3], "radius": 0.1}}"#,
+        "Give a mask a name on this photo: {\"named\": \"rim\"} then means it, here and in later sessions."
     ),
     tool!(
         "snapshot",
@@ -505,8 +519,8 @@ pub static STEERED: &[Tool] = &[
 const CHECKOUT: &str = "checkout";
 /// Tools that are left out of a session's list where it cannot need them. A call is answered nevertheless, for prompts
 /// that name them.
-pub const DISPENSABLE: [&str; 7] =
-    ["bind_layers", "checkout", "diff", "log", "read_session_transcript", "snapshot", "tag"];
+pub const DISPENSABLE: [&str; 8] =
+    ["bind_layers", "checkout", "diff", "log", "read_session_transcript", "save_mask", "snapshot", "tag"];
 
 /// The model's word that it has understood the plan.
 pub const CONFIRM_SESSION: &str = "confirm_session";
@@ -566,6 +580,24 @@ impl Tool {
 /// The tool of that name.
 pub fn find(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().chain(STEERED).find(|t| t.name == name)
+}
+
+/// The tools, with a field of `record_judgment` for the answer to each criterion that has a name.
+#[must_use]
+pub fn asking(mut specs: Vec<ToolSpec>, criteria: &BTreeMap<String, String>) -> Vec<ToolSpec> {
+    let judge = specs.iter_mut().find(|spec| spec.name == "record_judgment");
+    if let Some(spec) = judge.filter(|_| !criteria.is_empty())
+        && let Some(fields) = spec.parameters["properties"].as_object_mut()
+    {
+        let names: Vec<&String> = criteria.keys().collect();
+        let answers: serde_json::Map<String, Value> =
+            criteria.keys().map(|name| (name.clone(), serde_json::json!({ "type": "string" }))).collect();
+        let schema = serde_json::json!({
+            "type": "object", "properties": answers, "required": names, "description": "An answer to each criterion.",
+        });
+        fields.insert("criteria".into(), schema);
+    }
+    specs
 }
 
 /// The specs of all tools that the model has in a session that a protocol steers, in order.

@@ -1,8 +1,11 @@
-//! Masks that are found in the photo's picture, before the engine gets them.
+//! Masks that the photo gives a name, or that are found in its picture, before the engine gets them.
 
 use std::borrow::Cow;
 
-use crate::tools::ToolContext;
+use serde_json::json;
+
+use crate::tools::args::SaveMask;
+use crate::tools::{Answer, ToolContext};
 use base::error::Fault;
 use darktable::render::Quality;
 use darktable::state::EditState;
@@ -16,8 +19,12 @@ impl ToolContext<'_> {
         mask: &'m MaskSpec,
         state: &EditState,
     ) -> Result<Cow<'m, MaskSpec>, Fault> {
+        let mask = match mask.is_named() {
+            true => Cow::Owned(self.photo.workspace().with_saved(mask).map_err(|e| Fault::from(&e))?),
+            false => Cow::Borrowed(mask),
+        };
         if !mask.is_sought() {
-            return Ok(Cow::Borrowed(mask));
+            return Ok(mask);
         }
         mask.check_sought().map_err(|e| Fault::from(&e))?;
         let sought = sought_in(state, &self.engine.facts.baseline);
@@ -25,6 +32,15 @@ impl ToolContext<'_> {
         let edge = if edge * 2 >= OBJECT_EDGE { edge } else { OBJECT_EDGE };
         let rendered = self.render(&sought, edge, Quality::Preview)?;
         mask.find(&rendered.picture).map(Cow::Owned).map_err(|e| Fault::from(&e))
+    }
+
+    /// Gives a mask a name on this photo.
+    pub fn save_mask(&mut self, args: &SaveMask) -> Result<Answer, Fault> {
+        let place = self.place(None)?;
+        let mask = self.find_mask(&args.mask, &place.state)?.into_owned();
+        self.engine.vocabulary.check_mask(&mask).map_err(|e| Fault::from(&e).with("field", "mask"))?;
+        self.photo.save_mask(&args.name, &mask).map_err(|e| Fault::from(&e).with("field", "name"))?;
+        Ok(json!({ "saved": args.name, "mask": mask.summary() }).into())
     }
 
     /// The same for the masks of regions.
@@ -35,4 +51,9 @@ impl ToolContext<'_> {
         };
         regions.iter().map(found).collect()
     }
+}
+
+/// The tool `save_mask`.
+pub fn save_mask(context: &mut ToolContext<'_>, args: SaveMask) -> Result<Answer, Fault> {
+    context.save_mask(&args)
 }

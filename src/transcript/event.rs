@@ -166,6 +166,9 @@ pub struct Judgment {
     pub comparable_to_baseline: bool,
     /// The moves that make it, as found in the branch's history.
     pub key_moves: Vec<String>,
+    /// The answer to each named criterion.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub criteria: BTreeMap<String, String>,
     /// Given up.
     pub abandoned: bool,
     /// Who judged.

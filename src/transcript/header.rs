@@ -76,6 +76,9 @@ pub struct SessionStart {
     pub brief: String,
     /// What to judge by.
     pub criteria: String,
+    /// The criteria by name, where they were given so: each is answered in a judgment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub named_criteria: BTreeMap<String, String>,
     /// The branches to make, in order.
     pub branches: Vec<PlannedBranch>,
     /// The caps.

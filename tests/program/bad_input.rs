@@ -109,7 +109,8 @@ impl Home {
         let file = file.to_str().unwrap();
         let words =
             ["run-mode-b", "cup", "--yes", "--provider", "script", "--model", file, "--budget", budget];
-        let more = ["--preview-size", "256", "--from", "baseline", "--vector", "tone=brighter"];
+        let more =
+            ["--patience", "0", "--preview-size", "256", "--from", "baseline", "--vector", "tone=brighter"];
         words.iter().chain(&more).map(|w| (*w).to_owned()).collect()
     }
 

@@ -42,3 +42,4 @@ mod replay;
 mod session_wire;
 mod steered;
 mod tokens;
+mod use_cases;

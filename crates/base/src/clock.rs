@@ -11,6 +11,10 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn monotonic(&self) -> Duration;
     /// The date and time, for people and logs only: nothing is decided by it.
     fn wall(&self) -> jiff::Timestamp;
+    /// Passes this much time at once, if it is a clock of a test that can; false: whoever waits must wait.
+    fn skip(&self, _by: Duration) -> bool {
+        false
+    }
 }
 
 /// The machine's own clock (`CLOCK_BOOTTIME` on Linux, the monotonic clock elsewhere).
@@ -126,6 +130,11 @@ impl Deadline {
             Some(at) => at.saturating_sub(self.clock.monotonic()),
             None => Duration::MAX,
         }
+    }
+
+    /// [`Clock::skip`] on its clock.
+    pub fn skip(&self, by: Duration) -> bool {
+        self.clock.skip(by)
     }
 
     /// Whether the work must stop now.

@@ -25,6 +25,7 @@ fn done_by(name: &str, metrics: &[(&str, f64)]) -> CellStatus {
         outcome: Outcome::Completed,
         cap: None,
         models_served: ["m".to_owned()].into(),
+        budget: None,
         spent: Amounts { cost_micro_usd: 10, ..Amounts::default() },
         wall_ms: 1000,
         ended: jiff::Timestamp::UNIX_EPOCH,

@@ -74,6 +74,12 @@ pub struct BranchReading {
     pub branch: RefName,
     /// The agent's own score, 1 to 5; none where the engine had to give one.
     pub judged_score: Option<u8>,
+    /// Why, in the agent's words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub judged_reasoning: String,
+    /// The moves that it named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key_moves: Vec<String>,
     /// Given up by the agent.
     pub abandoned: bool,
     /// Mean ΔE2000 from the baseline.

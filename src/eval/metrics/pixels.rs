@@ -225,6 +225,8 @@ pub(super) fn pixels(
         found.push(BranchReading {
             branch: seen.name.clone(),
             judged_score: score,
+            judged_reasoning: own.map(|one| one.judged_reasoning.clone()).unwrap_or_default(),
+            key_moves: own.map(|one| one.key_moves.clone()).unwrap_or_default(),
             abandoned: own.is_some_and(|one| one.abandoned),
             delta_e: seen.difference.mean,
             recovery: held

@@ -163,6 +163,8 @@ pub(super) struct Memory {
     pub baseline: Option<ImageStats>,
     /// The branches of the plan, in order.
     pub plan: Vec<Planned>,
+    /// The names of the criteria.
+    pub criteria: Vec<String>,
     max_iterations: u64,
     max_branches: u64,
     max_renders: Option<u64>,
@@ -510,6 +512,8 @@ impl Memory {
                 }
             }
             ("confirm_session", Answer::Good(data)) => {
+                let names = data.get("criteria").and_then(Value::as_array).into_iter().flatten();
+                self.criteria = names.filter_map(|name| Some(name.as_str()?.to_owned())).collect();
                 // Branches that the prose of the plan did not give away.
                 let rows = data.get("branches_to_make").and_then(Value::as_array);
                 for row in rows.into_iter().flatten() {

@@ -237,6 +237,11 @@ fn judge(memory: &Memory, branch: &Branch, reply: &mut Reply) {
         None => (words::reasoning(branch), None),
     };
     set("judged_reasoning", reasoning.into());
+    if !memory.criteria.is_empty() {
+        let unanswered = "Measurements do not tell: look at the picture.";
+        let answers = memory.criteria.iter().map(|name| (name.clone(), Value::from(unanswered)));
+        set("criteria", Value::Object(answers.collect()));
+    }
     match best(memory, branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
         Some((best, figures)) => {
             let moves = if again { &branch.real_moves } else { &figures.ops };

@@ -28,6 +28,9 @@ pub struct LogEntry {
     pub words: String,
     /// Words given for it.
     pub label: String,
+    /// Labels that it was given later, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// When it was recorded, where the op-log says so.
     #[serde(serialize_with = "optional_time")]
     pub t: Option<jiff::Timestamp>,
@@ -81,7 +84,12 @@ impl Workspace {
             _ => format!("{}{short}", RefKind::Branch.prefix()),
         };
         let mut lines: HashMap<Hash, OpLine> = HashMap::new();
+        let mut labels: HashMap<Hash, Vec<String>> = HashMap::new();
         for line in jsonl::read::<OpLine>(&self.folder().join(oplog::FILE))?.items {
+            if let Some(labelled) = line.labels() {
+                labels.entry(labelled.clone()).or_default().push(line.label);
+                continue;
+            }
             let Some(after) = line.after.clone().filter(|_| makes_commit(&line.op)) else { continue };
             let better =
                 lines.get(&after).is_none_or(|old| old.reference != branch && line.reference == branch);
@@ -106,6 +114,7 @@ impl Workspace {
                 words: commit.op.to_string(),
                 op: commit.op,
                 label: commit.label,
+                labels: labels.remove(&hash).unwrap_or_default(),
                 t: line.as_ref().map(|l| l.t),
                 by: line.map(|l| l.by),
                 refs: refs.remove(&hash).unwrap_or_default(),

@@ -22,6 +22,7 @@ mod ingest;
 mod jsonl;
 mod layers;
 mod lock;
+mod masks;
 mod objects;
 mod op;
 mod oplog;
@@ -47,6 +48,7 @@ pub use import::{IMPORTED, ImportedEdit, Judge, OldModule, read_sidecar, sidecar
 pub use ingest::{AskDefaults, IngestOptions, Ingested, ingest};
 pub use layers::{BoundLayers, LayerContext, LayerReport, Layers, bind_layers};
 pub use lock::Holder;
+pub use masks::SavedMask;
 pub use objects::Commit;
 pub use op::{AppliedMove, Operation, RegionRecord, Setting};
 pub use oplog::OpLine;

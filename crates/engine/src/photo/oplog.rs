@@ -44,6 +44,13 @@ pub struct OpLine {
 }
 
 impl OpLine {
+    /// The commit that it only labels, if it moves nothing.
+    pub fn labels(&self) -> Option<&Hash> {
+        self.after
+            .as_ref()
+            .filter(|after| self.op == Operation::Snapshot && self.before.as_ref() == Some(after))
+    }
+
     /// Where it puts HEAD, if that is what it moves.
     pub(super) fn head(&self) -> Option<Head> {
         let Operation::Checkout { branch } = &self.op else { return None };

@@ -118,6 +118,9 @@ impl Writer {
             if tip != *parent {
                 return Err(moved());
             }
+            if op == Operation::Snapshot && !label.is_empty() {
+                self.label(RefKind::Branch.full(branch), &tip, label)?;
+            }
             return Ok(CommitInfo { commit: tip, state: state_hash, unchanged: true });
         }
         let commit =
@@ -362,6 +365,16 @@ impl Writer {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Labels a commit that is there already, by a line of the op-log: one, however often a cut call is repeated.
+    fn label(&self, reference: String, tip: &Hash, label: &str) -> Result<(), PhotoError> {
+        let last = oplog::last_of(self.workspace.folder(), &reference)?;
+        let known = last.is_some_and(|last| last.labels() == Some(tip) && last.label == label);
+        if known {
+            return Ok(());
+        }
+        self.publish(Operation::Snapshot, reference, Some(tip.clone()), Some(tip.clone()), label)
     }
 
     fn publish(

@@ -163,6 +163,14 @@ impl Vocabulary {
         &self.masks
     }
 
+    /// Fails unless a mask can be used: its parts, its ranges, and the names in it.
+    ///
+    /// # Errors
+    /// [`VocabularyError::Mask`], with the field at fault and an example.
+    pub fn check_mask(&self, mask: &crate::vocabulary::MaskSpec) -> Result<(), VocabularyError> {
+        mask.check(&self.masks).map(|_| ())
+    }
+
     /// The rules of a module; those without any entry have the empty ones.
     pub(crate) fn rules(&self, op: &str) -> ModuleRules {
         self.modules.get(op).cloned().unwrap_or_default()

@@ -62,6 +62,8 @@ fn branch(name: &str, judged_score: Option<u8>, recovery: f64) -> BranchReading 
     BranchReading {
         branch: format!("branch_b_{name}").parse().unwrap(),
         judged_score,
+        judged_reasoning: String::new(),
+        key_moves: Vec::new(),
         abandoned: false,
         delta_e: 1.0,
         recovery: Some(recovery),

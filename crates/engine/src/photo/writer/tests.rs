@@ -245,3 +245,26 @@ fn labels_are_one_short_line() {
         assert_eq!(result.unwrap_err().code(), ErrorCode::InvalidInput);
     }
 }
+
+#[test]
+fn a_label_on_an_unchanged_edit_is_kept_once_and_shown_with_the_commit() {
+    let photo = TestPhoto::new();
+    let (mut writer, _) = photo.session();
+    let (branch, baseline) = (name("branch_b_tone"), photo.workspace.baseline().clone());
+    writer.create_branch(&branch, &baseline).unwrap();
+    let made = writer.record_edit(&branch, &baseline, &exposure(1.0), Operation::Snapshot, "first").unwrap();
+    for label in ["half way", "half way", "", "keep this"] {
+        writer.set_call(Some(9));
+        let again =
+            writer.record_edit(&branch, &made.commit, &exposure(1.0), Operation::Snapshot, label).unwrap();
+        assert!(again.unchanged && again.commit == made.commit);
+    }
+    let entries = photo.workspace.log("branch_b_tone", 10).unwrap();
+    assert_eq!(
+        (entries[0].label.as_str(), &*entries[0].labels),
+        ("first", &["half way".into(), "keep this".into()][..])
+    );
+    assert!(entries[0].by.as_deref() != Some("person") && entries[1].labels.is_empty());
+    let report = photo.workspace.fsck().unwrap();
+    assert_eq!((report.damages, report.notes), (vec![], vec![]));
+}

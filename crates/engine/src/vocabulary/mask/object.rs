@@ -56,6 +56,34 @@ impl MaskSpec {
         own && self.found.is_none() || self.lists().any(Self::is_sought)
     }
 
+    /// Whether a mask is meant by its name in it.
+    pub fn is_named(&self) -> bool {
+        self.named.is_some() || self.lists().any(Self::is_named)
+    }
+
+    /// The mask with `named`'s masks in place of the names that it knows.
+    #[must_use]
+    pub fn replacing(&self, named: &dyn Fn(&str) -> Option<Self>) -> Self {
+        let mut mask = self.clone();
+        for list in [&mut mask.union, &mut mask.intersection, &mut mask.difference] {
+            for part in list.iter_mut().flatten() {
+                *part = part.replacing(named);
+            }
+        }
+        let Some(found) = mask.named.as_deref().and_then(named) else { return mask };
+        mask.named = None;
+        if mask == Self::default() {
+            return found;
+        }
+        // Beside anything else that the mask says, it stays a part of it.
+        match (&mut mask.union, &mut mask.intersection) {
+            (union @ None, _) => *union = Some(vec![found]),
+            (_, Some(all)) => all.push(found),
+            (_, all) => *all = Some(vec![found]),
+        }
+        mask
+    }
+
     /// The masks of its lists.
     fn lists(&self) -> impl Iterator<Item = &Self> {
         [&self.union, &self.intersection, &self.difference].into_iter().flatten().flatten()
