@@ -204,7 +204,7 @@ fn micro_usd(text: &str) -> Option<u64> {
 }
 
 /// A limit that can end the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cap {
     /// Milliseconds of wall time.

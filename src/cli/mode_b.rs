@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::args::SessionVerb;
 use super::failure::Failure;
 use super::setup::{App, CACHE_LIMIT};
-use super::{progress, signals};
+use super::{progress, prune, signals, watch};
 use crate::provider::explorer::Explorer;
 use crate::review::{ReviewModel, line as plain, summary_line, text};
 use crate::session;
@@ -42,6 +42,10 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
             show_session(app, &workspace, &id)?;
         }
         SessionVerb::Stop { session } => stop(app, session)?,
+        SessionVerb::Watch { session, once } => return watch::watch(app, session.as_deref(), *once),
+        SessionVerb::Delete { session, branches, dry_run, yes } => {
+            return prune::delete_session(app, session, *branches, *dry_run, *yes);
+        }
         SessionVerb::Replay { session } => return replay(app, session),
     }
     Ok(0)

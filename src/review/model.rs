@@ -15,7 +15,7 @@ use base::ids::{Hash, RefName};
 use engine::photo::Workspace;
 
 /// Everything worth telling about a session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ReviewModel {
     /// Its id.
     pub session: String,
@@ -34,6 +34,8 @@ pub struct ReviewModel {
     #[serde(skip)]
     raise: Option<String>,
     /// When it began.
+    #[serde(with = "base::stamp")]
+    #[schemars(with = "jiff::Timestamp")]
     pub started: jiff::Timestamp,
     /// Session time in milliseconds.
     pub elapsed_ms: u64,
@@ -84,7 +86,7 @@ pub struct ReviewModel {
 }
 
 /// One branch.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct BranchReview {
     /// Its name.
     pub branch: RefName,
@@ -115,6 +117,7 @@ pub struct BranchReview {
     /// Moves that were made on it and are no longer in effect: set again, taken back or abandoned.
     pub tried: Vec<String>,
     /// What the engine measured.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub measured: Option<Measured>,
     /// Its review picture, if it is there.
     pub preview: Option<PathBuf>,
@@ -131,7 +134,7 @@ impl BranchReview {
 }
 
 /// A proposal that waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct PendingProposal {
     /// Its id.
     pub id: String,
@@ -142,7 +145,7 @@ pub struct PendingProposal {
 }
 
 /// How far a cap was used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct CapUse {
     /// The cap.
     pub cap: Cap,
@@ -155,7 +158,7 @@ pub struct CapUse {
 }
 
 /// A command, and what it is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct NextStep {
     /// What to type.
     pub command: String,

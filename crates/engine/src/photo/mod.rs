@@ -30,6 +30,7 @@ mod proposals;
 mod refs;
 mod standing;
 mod tastes;
+mod undo;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod workspace;
@@ -54,5 +55,6 @@ pub use proposals::{Proposal, ProposalKind, ProposalStatus, ProposedText, TasteC
 pub use refs::{Head, RefKind};
 pub use standing::{MoveId, PlacedMove, Standing};
 pub use tastes::{Contradiction, Point, TasteFile};
+pub use undo::{Undone, UndoneRef};
 pub use workspace::{Library, Photo, PhotoKind, RawRecord, Workspace};
 pub use writer::{Authority, CommitInfo, Writer};
