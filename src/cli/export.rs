@@ -244,12 +244,7 @@ pub struct Sidecar {
 }
 
 /// Writes each edit as a duplicate of the photo: beside its raw, or into `folder`.
-fn sidecars(
-    app: &App,
-    workspace: &Workspace,
-    refs: &[String],
-    folder: Option<&Path>,
-) -> Result<(), Failure> {
+fn sidecars(app: &App, workspace: &Workspace, refs: &[String], folder: Option<&Path>) -> Result<(), Failure> {
     let record = &workspace.photo().raw;
     let original = Path::new(&record.original);
     let picture = original.file_name().unwrap_or_default().to_string_lossy();
@@ -257,9 +252,9 @@ fn sidecars(
         Some(folder) => folder.to_owned(),
         None => {
             // What lies there must be the photo itself: its name alone proves nothing.
-            RawFile { path: original.to_owned(), sha256: record.sha256.clone() }.prove().map_err(|error| {
-                Failure::from(error).remedy("put the raw back there, or name a folder with --output")
-            })?;
+            RawFile { path: original.to_owned(), sha256: record.sha256.clone() }.prove().map_err(
+                |error| Failure::from(error).remedy("put the raw back there, or name a folder with --output"),
+            )?;
             original.parent().unwrap_or(original).to_owned()
         }
     };

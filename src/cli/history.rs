@@ -216,11 +216,7 @@ pub fn promote(
 }
 
 /// The warning for a branch whose edit is nothing new.
-fn no_difference(
-    workspace: &Workspace,
-    branch: &RefName,
-    commit: &Hash,
-) -> Result<Option<String>, Failure> {
+fn no_difference(workspace: &Workspace, branch: &RefName, commit: &Hash) -> Result<Option<String>, Failure> {
     let state = workspace.commit(commit)?.state;
     let main = workspace.resolve("refs/heads/main")?;
     let baseline = workspace.commit(workspace.baseline())?.state == state;

@@ -30,8 +30,8 @@ mod places;
 mod progress;
 mod prompts;
 mod propagate;
-mod prune;
 mod protocol;
+mod prune;
 mod run;
 mod schema;
 mod setup;
@@ -128,9 +128,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Branch { photo, name, from, delete, rename } => {
             done(history::branch(app, photo, name.as_ref(), from, *delete, rename.as_ref()))
         }
-        Verb::Tag { photo, name, at, delete } => {
-            done(history::tag(app, photo, name.as_ref(), at, *delete))
-        }
+        Verb::Tag { photo, name, at, delete } => done(history::tag(app, photo, name.as_ref(), at, *delete)),
         Verb::Undo { photo, dry_run } => done(history::undo(app, photo, *dry_run)),
         Verb::Checkout { photo, at } => done(history::checkout(app, photo, at)),
         Verb::Reset(arg) => done(history::reset(app, &arg.photo)),

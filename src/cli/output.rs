@@ -47,7 +47,13 @@ impl Output {
                 !unwanted && io::stdout().is_terminal()
             }
         };
-        Self { json: globals.json, quiet: globals.quiet, verbose: globals.verbose > 0, color, out: Arc::default() }
+        Self {
+            json: globals.json,
+            quiet: globals.quiet,
+            verbose: globals.verbose > 0,
+            color,
+            out: Arc::default(),
+        }
     }
 
     /// For errors in the arguments themselves, which leave nothing to go by but `--json`.

@@ -99,7 +99,8 @@ fn several(
     let (mut rows, mut status) = (Vec::new(), 0);
     for (at, file) in files.iter().enumerate() {
         bar.set_message(format!("{} of {}: {}", at + 1, files.len(), line(&file.display().to_string())));
-        let known = base::files::hash(file).ok().and_then(|(hash, _)| app.library.find_raw(&hash).ok().flatten());
+        let known =
+            base::files::hash(file).ok().and_then(|(hash, _)| app.library.find_raw(&hash).ok().flatten());
         // A sidecar is imported where there is one.
         let wanted = sidecar.filter(|_| sidecar_beside(file).is_some());
         let (result, photo, error) = match known {
@@ -160,9 +161,9 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Endings of raw files, of the cameras that darktable knows.
 const RAW_ENDINGS: [&str; 34] = [
-    "3fr", "ari", "arw", "bay", "cap", "cr2", "cr3", "crw", "dcr", "dcs", "dng", "drf", "eip", "erf", "fff", "gpr",
-    "iiq", "k25", "kdc", "mef", "mos", "mrw", "nef", "nrw", "orf", "ori", "pef", "raf", "raw", "rw2", "rwl", "sr2",
-    "srf", "srw",
+    "3fr", "ari", "arw", "bay", "cap", "cr2", "cr3", "crw", "dcr", "dcs", "dng", "drf", "eip", "erf", "fff",
+    "gpr", "iiq", "k25", "kdc", "mef", "mos", "mrw", "nef", "nrw", "orf", "ori", "pef", "raf", "raw", "rw2",
+    "rwl", "sr2", "srf", "srw",
 ];
 
 fn is_raw(path: &Path) -> bool {

@@ -212,7 +212,12 @@ fn log(line: &Line, state: &State) {
 fn told(event: &Event) -> Option<String> {
     Some(match event {
         Event::SessionStart(start) => {
-            format!("session on {} with {} {}", start.photo, one_line(&start.provider), one_line(&start.model))
+            format!(
+                "session on {} with {} {}",
+                start.photo,
+                one_line(&start.provider),
+                one_line(&start.model)
+            )
         }
         Event::ModelReply { settled, ms, .. } => {
             format!("the model answered after {:.1} s, {} tokens", *ms as f64 / 1000.0, settled.tokens)

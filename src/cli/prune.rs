@@ -149,7 +149,13 @@ pub fn prune(app: &App, args: &PruneArgs) -> Result<u8, Failure> {
 }
 
 /// Deletes one session.
-pub fn delete_session(app: &App, part: &str, branches: bool, dry_run: bool, yes: bool) -> Result<u8, Failure> {
+pub fn delete_session(
+    app: &App,
+    part: &str,
+    branches: bool,
+    dry_run: bool,
+    yes: bool,
+) -> Result<u8, Failure> {
     let (workspace, id) = app.session(part)?;
     let filter = Filter {
         photo: Some(workspace.id().clone()),
@@ -163,8 +169,7 @@ pub fn delete_session(app: &App, part: &str, branches: bool, dry_run: bool, yes:
         return Err(Failure::new(ErrorCode::StateError, message));
     }
     let bytes = sorted.remove.iter().map(|one| one.bytes).sum();
-    let pruned =
-        Pruned { dry_run, sessions: sorted.remove, batches: Vec::new(), kept: Vec::new(), bytes };
+    let pruned = Pruned { dry_run, sessions: sorted.remove, batches: Vec::new(), kept: Vec::new(), bytes };
     carry_out(app, pruned, yes)
 }
 

@@ -397,7 +397,8 @@ fn carry_out(
     } else {
         show_session(app, &workspace, &id)?;
         if status == NOTHING_USEFUL {
-            app.output.remark("no branch of this session is worth keeping; try another direction or more budget");
+            app.output
+                .remark("no branch of this session is worth keeping; try another direction or more budget");
         }
     }
     Ok(status)

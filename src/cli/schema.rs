@@ -48,7 +48,11 @@ const KNOWN: [Known; 14] = [
     Known { name: "moment", commands: "mode-b watch, one per line", make: object::<Moment> },
     Known { name: "photos", commands: "photos", make: rows::<Row> },
     Known { name: "prune", commands: "prune, mode-b delete", make: object::<Pruned> },
-    Known { name: "result", commands: "run-mode-b and run-protocol, the last line", make: object::<RunResult> },
+    Known {
+        name: "result",
+        commands: "run-mode-b and run-protocol, the last line",
+        make: object::<RunResult>,
+    },
     Known { name: "review", commands: "mode-b show", make: object::<ReviewModel> },
     Known { name: "sessions", commands: "mode-b list", make: rows::<Summary> },
     Known { name: "sidecars", commands: "export --sidecar", make: rows::<Sidecar> },
@@ -68,8 +72,9 @@ pub fn schema(app: &App, name: Option<&str>) -> Result<(), Failure> {
     let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
         let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
         let message = format!("there is no schema `{name}`");
-        return Err(Failure::new(ErrorCode::NotFound, message)
-            .remedy(format!("choose one of {}", names.join(", "))));
+        return Err(
+            Failure::new(ErrorCode::NotFound, message).remedy(format!("choose one of {}", names.join(", ")))
+        );
     };
     let schema = (known.make)();
     let text = serde_json::to_string_pretty(&schema).map_err(|e| Failure::input(e.to_string()))?;

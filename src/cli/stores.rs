@@ -246,7 +246,9 @@ pub fn cache(app: &App, verb: CacheVerb) -> Result<(), Failure> {
             cache.evict().map_err(|e| Failure::file("empty", &folder, &e))?;
             (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds")
         }
-        CacheVerb::Limit { size: None } | CacheVerb::Info => (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds"),
+        CacheVerb::Limit { size: None } | CacheVerb::Info => {
+            (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds")
+        }
         CacheVerb::Clear => {
             app.proxies().clear().map_err(|e| Failure::file("empty", &app.folders.proxies(), &e))?;
             (cache.clear().map_err(|e| Failure::file("empty", &folder, &e))?, "is empty now; it held")

@@ -81,7 +81,8 @@ impl Moment {
     /// What goes below the bar.
     fn rows(&self) -> [String; 3] {
         let left = self.left_ms / 1000;
-        let left = if self.is_over() { String::new() } else { format!("{}:{:02} left | ", left / 60, left % 60) };
+        let left =
+            if self.is_over() { String::new() } else { format!("{}:{:02} left | ", left / 60, left % 60) };
         let caps = self.budget.iter().filter(|cap| cap.limit.is_some()).map(|cap| cap.words.clone());
         let branches = self.branches.iter().map(|(name, score)| match score {
             Some(score) => format!("{} {score}/5", line(name)),
@@ -127,7 +128,8 @@ struct View {
 impl View {
     fn new(lines: &MultiProgress) -> Self {
         let bar = lines.add(ProgressBar::new(1000));
-        let style = ProgressStyle::with_template("{prefix:.bold}\n  [{bar:40}] {percent} % of the budget\n{msg}");
+        let style =
+            ProgressStyle::with_template("{prefix:.bold}\n  [{bar:40}] {percent} % of the budget\n{msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         Self { bar, last: None }
     }
@@ -136,7 +138,8 @@ impl View {
         if self.last.as_ref() == Some(&moment) {
             return;
         }
-        let [title, budget, made] = moment.rows();
+        let width = app.output.style().width;
+        let [title, budget, made] = moment.rows().map(|row| row.chars().take(width).collect::<String>());
         if app.output.shows_progress() {
             self.bar.set_prefix(title);
             self.bar.set_position(moment.used());

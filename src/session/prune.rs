@@ -204,7 +204,10 @@ fn branches(
 /// Whether the session itself gave the branch up.
 fn is_abandoned(branch: &BranchView) -> bool {
     let ruled_out = [Flag::Abandoned, Flag::IdenticalToBaseline];
-    branch.judgment.as_ref().is_some_and(|j| j.abandoned || j.flags.iter().any(|flag| ruled_out.contains(flag)))
+    branch
+        .judgment
+        .as_ref()
+        .is_some_and(|j| j.abandoned || j.flags.iter().any(|flag| ruled_out.contains(flag)))
 }
 
 /// The review pictures of a session that are there, relative to the photo's folder.
@@ -273,4 +276,145 @@ pub fn remove(writer: &mut Writer, doomed: &Doomed) -> Result<(), SessionError> 
     let transcript = folder.join("transcript.jsonl");
     gone(&transcript, fs::remove_file(&transcript))?;
     gone(&folder, fs::remove_dir_all(&folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::rig::{self, Rig, begin, photo, request, run};
+    use crate::session::{fsck, listing};
+    use engine::photo::Authority;
+
+    /// A session that makes one branch, judges it, and perhaps proposes something.
+    fn script(branch: &str, abandoned: bool, proposes: bool) -> String {
+        let reply = |calls: &str| format!("[[reply]]\ncalls = [{calls}]\n");
+        let confirm = r#"{ name = "confirm_session", arguments = { vectors = [{ name = "VECTOR", restated = "Open." }] } }"#;
+        let vector = branch.trim_start_matches("branch_b_");
+        let make = format!(
+            r#"{{ name = "branch", arguments = {{ name = "{branch}" }} }}, {{ name = "apply_primitive", arguments = {{ primitive_name = "exposure", parameter_values = {{ ev = 0.4 }} }} }}"#
+        );
+        let score = if abandoned { 2 } else { 4 };
+        let judge = format!(
+            r#"{{ name = "record_judgment", arguments = {{ branch = "{branch}", judged_score = {score}, judged_reasoning = "So.", comparable_to_baseline = true, abandoned = {abandoned} }} }}"#
+        );
+        let propose = r#"{ name = "propose_notes_update", arguments = { text = "The rim clips first." } }"#;
+        let end = r#"{ name = "end_mode_b_session", arguments = { session_summary = "Done." } }"#;
+        let mut text = reply(&confirm.replace("VECTOR", vector)) + &reply(&make) + &reply(&judge);
+        if proposes {
+            text.push_str(&reply(propose));
+        }
+        text + &reply(end)
+    }
+
+    /// The files of a photo with their content; what is only appended to, and the lock, apart.
+    fn files(folder: &Path) -> BTreeMap<PathBuf, Hash> {
+        let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+        while let Some(at) = folders.pop() {
+            for entry in fs::read_dir(at).unwrap().flatten() {
+                let path = entry.path();
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(path);
+                } else if !matches!(entry.file_name().to_str(), Some("log.jsonl" | "lock" | ".lock")) {
+                    let name = path.strip_prefix(folder).unwrap().to_owned();
+                    found.insert(name, Hash::of(fs::read(&path).unwrap_or_default()));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn of_fifty_sessions_exactly_those_go_that_were_said_and_nothing_that_is_needed() {
+        let rig = Rig::new();
+        let library = Library::new(&rig.library);
+        let mut needed = BTreeSet::new();
+        for number in 0..50 {
+            let (vector, kind) = (format!("v{number}"), number % 6);
+            let branch: RefName = format!("branch_b_{vector}").parse().unwrap();
+            let text = script(branch.as_str(), kind == 1 || kind == 5, kind == 4);
+            let asked = request("time=20h,iterations=40,branches=3", &[&vector]);
+            let mut session = begin(rig.setup(&text), &asked).unwrap();
+            let id = session.state.start.session.clone();
+            if kind == 2 {
+                // Killed before the model said anything.
+                continue;
+            }
+            run(&mut session).unwrap();
+            drop(session);
+            let mut person = photo(&rig.library).lock(Authority::Person, "a test").unwrap();
+            let tip = person.workspace().branch(&branch).unwrap().unwrap();
+            match kind {
+                3 => {
+                    person.create_tag(&format!("kept{number}").parse().unwrap(), &tip, "").unwrap();
+                    person.delete_branch(&branch).unwrap();
+                }
+                5 => drop(needed.insert(id)),
+                _ => {}
+            }
+        }
+        let workspace = photo(&rig.library);
+        let of = |kind: usize| (0..50).filter(|number| number % 6 == kind).count();
+        let sorted = sort(&library, &Filter::default(), &needed).unwrap();
+        // Gave its branch up; was interrupted; its branch is kept by a tag.
+        assert_eq!(sorted.remove.len(), of(1) + of(2) + of(3));
+        let why = |words: &str| sorted.keep.iter().filter(|one| one.why.contains(words)).count();
+        let whys =
+            [why("--branches deletes it too"), why("waits for an answer"), why("a batch that is not over")];
+        assert_eq!(whys, [of(0), of(4), of(5)], "{:?}", sorted.keep);
+
+        // A filter narrows it.
+        let none = Filter { at_least: 1 << 40, ..Filter::default() };
+        assert_eq!(sort(&library, &none, &needed).unwrap(), Sorted::default());
+        let cut = Filter { outcomes: vec![Outcome::Interrupted], ..Filter::default() };
+        assert_eq!(sort(&library, &cut, &needed).unwrap().remove.len(), of(2));
+        let all = Filter { branches: true, ..Filter::default() };
+        assert_eq!(sort(&library, &all, &needed).unwrap().remove.len(), of(0) + of(1) + of(2) + of(3));
+
+        let (before, tags) = (files(workspace.folder()), workspace.tags().unwrap());
+        let mut writer = workspace.lock(Authority::Person, "prune").unwrap();
+        sorted.remove.iter().for_each(|doomed| remove(&mut writer, doomed).unwrap());
+        drop(writer);
+
+        let after = files(workspace.folder());
+        let said = |path: &Path| {
+            sorted.remove.iter().any(|one| {
+                path.starts_with(Path::new("sessions/mode_b").join(one.session.as_str()))
+                    || one.previews.iter().any(|preview| preview == path)
+                    || one.branches.keys().any(|name| path == Path::new("refs/heads").join(name.as_str()))
+            })
+        };
+        let left: BTreeMap<_, _> = before.into_iter().filter(|(path, _)| !said(path)).collect();
+        assert_eq!(after, left);
+        assert_eq!(workspace.tags().unwrap(), tags);
+        let kept: BTreeSet<_> = sorted.keep.iter().map(|one| one.session.clone()).collect();
+        let there: BTreeSet<_> = listing::of_photo(&workspace).unwrap().into_iter().collect();
+        assert_eq!(there, kept);
+        let report = fsck::fsck(&workspace).unwrap();
+        assert!(report.is_whole(), "{:?}", report.damages);
+        let again = sort(&library, &Filter::default(), &needed).unwrap();
+        assert_eq!((again.remove, again.keep), (Vec::new(), sorted.keep.clone()));
+        // What was deleted by name comes back by name.
+        let mut writer = workspace.lock(Authority::Person, "undo").unwrap();
+        assert!(writer.undo(false).unwrap().step.starts_with("delete branch"));
+    }
+
+    #[test]
+    fn a_session_whose_branch_moved_after_it_was_sorted_is_not_removed() {
+        let rig = Rig::new();
+        let asked = request("time=20h,iterations=40,branches=3", &["tone"]);
+        let mut session = begin(rig.setup(&script("branch_b_tone", true, false)), &asked).unwrap();
+        run(&mut session).unwrap();
+        drop(session);
+        let sorted = sort(&Library::new(&rig.library), &Filter::default(), &BTreeSet::new()).unwrap();
+        let [doomed] = sorted.remove.as_slice() else { panic!("{sorted:?}") };
+        let workspace = rig::photo(&rig.library);
+        let before = files(workspace.folder());
+        let mut person = workspace.lock(Authority::Person, "a test").unwrap();
+        let mut moved = doomed.clone();
+        moved.branches.values_mut().for_each(|at| *at = Hash::of("elsewhere"));
+        let refused = remove(&mut person, &moved).unwrap_err().to_string();
+        assert!(refused.contains("has moved meanwhile"), "{refused}");
+        drop(person);
+        assert_eq!(files(workspace.folder()), before);
+    }
 }

@@ -30,9 +30,9 @@ mod proposals;
 mod refs;
 mod standing;
 mod tastes;
-mod undo;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod undo;
 mod workspace;
 mod writer;
 

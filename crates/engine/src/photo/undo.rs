@@ -67,7 +67,8 @@ fn same_step(a: &OpLine, b: &OpLine) -> bool {
 /// A step in words.
 fn words(step: &[OpLine]) -> String {
     let Some(line) = step.first() else { return String::new() };
-    let short = |full: &str| RefKind::split(full).map_or_else(|| full.to_owned(), |(_, name)| name.to_string());
+    let short =
+        |full: &str| RefKind::split(full).map_or_else(|| full.to_owned(), |(_, name)| name.to_string());
     match (&line.op, moves_a_name(&line.op)) {
         (_, true) if !line.label.is_empty() => line.label.clone(),
         (Operation::Checkout { branch: Some(branch) }, _) => format!("checkout {branch}"),
