@@ -11,8 +11,10 @@ use super::eval::EvalVerb;
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::layers::BindArgs;
+use super::learn::{GapVerb, ProposalVerb};
 use super::made::{LensArgs, MarkArgs, VocabImportArgs};
 use super::measure::{self, MeasureArgs};
+use super::mode_b::SessionVerb;
 use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::places::{self, RegionsArgs, RemoveArgs, ReplaceMaskArgs, SpotArgs};
 use super::propagate::{self, PropagateArgs};
@@ -360,7 +362,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: SessionVerb,
     },
-    /// Promote a branch: tag it, and with --to-main make it the main edit
+    /// Promote a branch: make it the main edit, or tag it
     #[command(
         after_help = "Examples:\n  chemigram promote iguana branch_b_tone --to-main\n  chemigram promote last branch_b_tone --tag v2\n\n`chemigram undo PHOTO` takes it back."
     )]
@@ -461,106 +463,6 @@ pub struct DemoArgs {
     /// Seed of the explorer
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum SessionVerb {
-    /// List the sessions, newest first
-    List {
-        /// Only those of this photo
-        #[arg(add = complete::photos())]
-        photo: Option<PhotoId>,
-    },
-    /// Show a session's state in a few lines
-    Status {
-        /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
-        session: String,
-    },
-    /// Show the review of a session: branches, scores, measurements, next steps
-    Show {
-        /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
-        session: String,
-    },
-    /// Repeat a session from its transcript in a scratch copy and compare every commit and pixel
-    Replay {
-        /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
-        session: String,
-    },
-    /// Ask a running session to wrap up; a second time, to stop at once
-    Stop {
-        /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
-        session: String,
-    },
-    /// Watch running sessions: what they do, their pictures and scores, and how much budget is left
-    Watch {
-        /// Only this session: at least four characters of its id, or `last` [default: all that run]
-        #[arg(add = complete::sessions())]
-        session: Option<String>,
-        /// Print how they stand now, and end
-        #[arg(long)]
-        once: bool,
-    },
-    /// Delete a session that is over: its transcript, its pictures, and branches that it gave up
-    Delete {
-        /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
-        session: String,
-        /// Delete all its branches, too, unless they were changed since
-        #[arg(long)]
-        branches: bool,
-        /// Only say what would be deleted
-        #[arg(long)]
-        dry_run: bool,
-        /// Delete without asking
-        #[arg(long, short)]
-        yes: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ProposalVerb {
-    /// List the open proposals
-    List {
-        /// Only those of this photo
-        photo: Option<PhotoId>,
-        /// Include answered ones
-        #[arg(long)]
-        all: bool,
-    },
-    /// Accept a proposal: add its text to the taste file or the photo's notes
-    Accept {
-        /// The proposal's id
-        id: String,
-        /// Use this text instead: text, or @FILE
-        #[arg(long, value_name = "TEXT|@FILE")]
-        edit: Option<String>,
-    },
-    /// Decline a proposal
-    Decline {
-        /// The proposal's id
-        id: String,
-        /// The reason
-        #[arg(long, default_value = "", hide_default_value = true)]
-        reason: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub enum GapVerb {
-    /// List gaps, newest first
-    List {
-        /// Only those of this photo
-        photo: Option<PhotoId>,
-        /// Show at most N per photo
-        #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
-        limit: usize,
-    },
-    /// Count which moves are missed most, over all photos
-    Rank,
 }
 
 #[derive(Debug, Subcommand)]

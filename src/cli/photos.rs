@@ -82,7 +82,9 @@ pub fn ingest(app: &App, raws: &[PathBuf], taking: &Taking<'_>) -> Result<u8, Fa
         }
     }
     if files.is_empty() {
-        return Err(Failure::new(ErrorCode::NotFound, "there is no raw file in these folders")
+        let names: Vec<String> = raws.iter().map(|raw| raw.display().to_string()).collect();
+        let message = format!("there is no raw file in {}", names.join(", "));
+        return Err(Failure::new(ErrorCode::NotFound, message)
             .remedy("name the files themselves if their names have unusual endings"));
     }
     several(app, &files, brief.as_ref(), taking.sidecar)

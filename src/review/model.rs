@@ -281,10 +281,7 @@ impl ReviewModel {
             );
             step(format!("chemigram checkout {photo} {branch}"), "edit it further");
             step(format!("chemigram promote {photo} {branch} --tag {tag}"), "keep it under a tag");
-            step(
-                format!("chemigram promote {photo} {branch} --tag {tag} --to-main"),
-                "keep it and make it the main edit",
-            );
+            step(format!("chemigram promote {photo} {branch} --to-main"), "make it the main edit");
         }
         if let Some(proposal) = self.proposals.first() {
             step(format!("chemigram proposals accept {}", proposal.id), "accept it, or `decline` it");
