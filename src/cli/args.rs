@@ -376,7 +376,7 @@ pub enum Verb {
         /// Create this tag at it
         #[arg(long, value_name = "NAME", required_unless_present = "to_main")]
         tag: Option<RefName>,
-        /// Also move `main` to it
+        /// Move `main` to it
         #[arg(long)]
         to_main: bool,
     },

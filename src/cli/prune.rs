@@ -31,7 +31,10 @@ A batch goes when it is over and none of its sessions is left. Commits stay unti
 branch back until then; sessions do not come back.";
 
 #[derive(Args, Debug)]
-#[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
+#[command(
+    group(clap::ArgGroup::new("which").required(true).multiple(true)),
+    override_usage = "chemigram prune [OPTIONS] --older-than AGE | --outcome OUTCOME | --all"
+)]
 pub struct PruneArgs {
     /// Only sessions of this photo
     #[arg(long, value_name = "PHOTO", add = complete::photos())]
