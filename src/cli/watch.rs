@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -134,20 +134,21 @@ impl View {
         Self { bar, last: None }
     }
 
-    fn show(&mut self, app: &App, moment: Moment) {
+    fn show(&mut self, app: &App, moment: Moment, live: bool) {
         if self.last.as_ref() == Some(&moment) {
             return;
         }
         let width = app.output.style().width;
         let [title, budget, made] = moment.rows().map(|row| row.chars().take(width).collect::<String>());
-        if app.output.shows_progress() {
+        if live {
             self.bar.set_prefix(title);
             self.bar.set_position(moment.used());
             self.bar.set_message(format!("{budget}\n{made}"));
         } else if app.output.json {
             app.output.object(&moment);
         } else {
-            app.output.text(&format!("{title}\n{budget}\n{made}"));
+            let used = format!("  {} % of the budget", moment.used() / 10);
+            app.output.text(&format!("{title}\n{used}\n{budget}\n{made}"));
         }
         self.last = Some(moment);
     }
@@ -164,13 +165,15 @@ pub fn watch(app: &App, part: Option<&str>, once: bool) -> Result<u8, Failure> {
         return Ok(0);
     }
     let (_runner, cancel) = signals::cancelling()?;
-    let lines = progress::lines(&app.output);
+    let live = app.output.shows_progress() && !once;
+    let hidden = || MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    let lines = if live { progress::lines(&app.output) } else { hidden() };
     let mut views: Vec<View> = watched.iter().map(|_| View::new(&lines)).collect();
     loop {
         for ((workspace, id), view) in watched.iter().zip(&mut views) {
             // A line that is just being written is read the next time.
             match Moment::of(workspace, id) {
-                Ok(moment) => view.show(app, moment),
+                Ok(moment) => view.show(app, moment, live),
                 Err(error) if view.last.is_none() => return Err(error),
                 Err(error) => tracing::debug!(message = error.message(), "a session was not read"),
             }
@@ -189,8 +192,8 @@ pub fn watch(app: &App, part: Option<&str>, once: bool) -> Result<u8, Failure> {
             }
         }
     }
-    for view in &views {
-        view.bar.abandon();
+    if live {
+        views.iter().for_each(|view| view.bar.abandon());
     }
     let last = views.iter().filter_map(|view| view.last.as_ref()).filter(|moment| moment.is_over());
     for moment in last {
