@@ -107,6 +107,8 @@ fn sort_photo(
     sorted: &mut Sorted,
 ) -> Result<(), SessionError> {
     let waiting = workspace.pending_proposals()?;
+    // Nothing of a photo can be removed while somebody else changes it.
+    let held = workspace.held_by()?.is_some();
     let mut shown: BTreeSet<PathBuf> = BTreeSet::new();
     let mut going = Vec::new();
     for id in listing::of_photo(workspace)? {
@@ -143,6 +145,7 @@ fn sort_photo(
                 shown.extend(pictures);
                 continue;
             }
+            _ if held => Err("its photo is in use".to_owned()),
             _ if needed.contains(&id) => Err("a batch that is not over has it".to_owned()),
             _ if waiting.iter().any(|proposal| proposal.session.as_ref() == Some(&id)) => {
                 Err("a proposal of it waits for an answer".to_owned())
@@ -405,12 +408,15 @@ mod tests {
         let mut session = begin(rig.setup(&script("branch_b_tone", true, false)), &asked).unwrap();
         run(&mut session).unwrap();
         drop(session);
-        let sorted = sort(&Library::new(&rig.library), &Filter::default(), &BTreeSet::new()).unwrap();
+        let sort = || sort(&Library::new(&rig.library), &Filter::default(), &BTreeSet::new()).unwrap();
+        let sorted = sort();
         let [doomed] = sorted.remove.as_slice() else { panic!("{sorted:?}") };
         let workspace = rig::photo(&rig.library);
         let before = files(workspace.folder());
         let mut person = workspace.lock(Authority::Person, "a test").unwrap();
         let mut moved = doomed.clone();
+        let busy = sort();
+        assert!(busy.remove.is_empty() && busy.keep[0].why.contains("in use"), "{busy:?}");
         moved.branches.values_mut().for_each(|at| *at = Hash::of("elsewhere"));
         let refused = remove(&mut person, &moved).unwrap_err().to_string();
         assert!(refused.contains("has moved meanwhile"), "{refused}");
