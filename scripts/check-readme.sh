@@ -8,6 +8,9 @@
 # does not matter where lines are broken.
 #
 #   scripts/check-readme.sh [BINARY]        default: the chemigram on PATH
+#
+# WALK_END, if it is set, is a command that ends the walk through the README: it runs in the same folder and home, after
+# the last block, and the walk fails if it fails.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -65,6 +68,9 @@ check() {
         inside == "text" { print >(work "/" at ".sample") }
         END { exit !found }
     ' "$here/$page" >"$work/page.sh" || { echo "error: $page has no \`\`\`sh block" >&2; return 1; }
+    if [ "$page" = README.md ] && [ -n "${WALK_END:-}" ]; then
+        printf '%s\n' "$WALK_END" >>"$work/page.sh"
+    fi
 
     if ! (
         cd "$work/photos"

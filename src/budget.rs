@@ -11,7 +11,7 @@ use base::error::{Coded, ErrorCode, Fault};
 pub use ledger::{Amounts, Ledger, Reserve, Stage};
 
 /// The caps of one session. The first three are always given; the lowest-firing cap wins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Budget {
     /// Wall time, suspend included.
     pub time_seconds: u64,
@@ -236,7 +236,9 @@ fn micro_usd(text: &str) -> Option<u64> {
 }
 
 /// A limit that can end the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Cap {
     /// Milliseconds of wall time.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Budget, Cap, Exhausted, usd};
 
 /// Amounts of everything that is counted but time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Amounts {
     /// Tool calls.
     #[serde(default, skip_serializing_if = "is_zero")]

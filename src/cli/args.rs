@@ -6,17 +6,21 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::balance::{self, GreyCardArgs};
+use super::complete;
 use super::eval::EvalVerb;
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use super::layers::BindArgs;
+use super::learn::{GapVerb, ProposalVerb};
 use super::made::{LensArgs, MarkArgs, VocabImportArgs};
 use super::masks;
 use super::measure::{self, MeasureArgs};
+use super::mode_b::SessionVerb;
 use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::places::{self, RegionsArgs, RemoveArgs, ReplaceMaskArgs, SpotArgs};
 use super::propagate::{self, PropagateArgs};
 use super::protocol::ProtocolVerb;
+use super::prune::PruneArgs;
 use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
 use super::try_moves::{self, TryArgs};
 use base::ids::{PhotoId, RefName};
@@ -48,7 +52,7 @@ Exit status (from 20 on, of a session):
   7   invalid mask                        25  interrupted
   8   a move cannot be encoded            26  the protocol failed
   9   not allowed                         27  no valid protocol was written
-  10  budget exhausted
+  10  budget exhausted                    28  nothing useful came
 A session that used up its budget after scoring a branch ends with 0.
 
 New here? Start with `chemigram demo`: it needs darktable, but no raw file and no key.";
@@ -82,9 +86,9 @@ pub struct Globals {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Print only results and errors, no progress or remarks
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Write the log to a file instead of standard error
+    /// Append the log to a file instead of standard error; actions are in it without -v
     #[arg(long, global = true, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
     /// When to use colour
@@ -128,14 +132,14 @@ pub enum Verb {
         #[arg(long)]
         force: bool,
     },
-    /// Add a raw file to the library
+    /// Add raw files, or whole folders of them, to the library
     #[command(
-        after_help = "Examples:\n  chemigram ingest DSC_0042.NEF\n  chemigram ingest DSC_0042.NEF --id iguana --brief @brief.md"
+        after_help = "Examples:\n  chemigram ingest DSC_0042.NEF\n  chemigram ingest DSC_0042.NEF --id iguana --brief @brief.md\n  chemigram ingest 2026-11-24/ more/*.NEF\n\nFrom a folder every file is taken that has the ending of a raw file, with those of the folders in it. Files that are in the library already are skipped; one that cannot be added does not keep the others back."
     )]
     Ingest {
-        /// The raw file; it is linked, not copied, and never changed
-        #[arg(value_name = "RAW")]
-        raw: PathBuf,
+        /// Raw files or folders; they are linked, not copied, and never changed
+        #[arg(value_name = "RAW|FOLDER", required = true)]
+        raws: Vec<PathBuf>,
         /// The photo's id [default: derived from the file name]
         #[arg(long)]
         id: Option<PhotoId>,
@@ -155,9 +159,10 @@ pub enum Verb {
     /// Show the history of a branch, tag or commit, newest first
     Log {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// A branch, a tag, HEAD or a commit's hash
-        #[arg(value_name = "REF", default_value = "HEAD")]
+        #[arg(value_name = "REF", default_value = "HEAD", add = complete::refs())]
         at: String,
         /// Show at most N
         #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
@@ -167,19 +172,22 @@ pub enum Verb {
     #[command(after_help = "Example:\n  chemigram diff iguana baseline branch_b_tone")]
     Diff {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// Compare this ref
-        #[arg(value_name = "A")]
+        #[arg(value_name = "A", add = complete::refs())]
         a: String,
         /// With this ref
-        #[arg(value_name = "B", default_value = "HEAD")]
+        #[arg(value_name = "B", default_value = "HEAD", add = complete::refs())]
         b: String,
     },
-    /// List branches, or create or delete one
+    /// List branches, or create, rename or delete one
     Branch {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
-        /// The branch to create
+        /// The branch
+        #[arg(add = complete::refs())]
         name: Option<RefName>,
         /// Where it starts
         #[arg(default_value = "HEAD")]
@@ -187,23 +195,44 @@ pub enum Verb {
         /// Delete the branch; its commits are kept until `gc`
         #[arg(long, short, requires = "name")]
         delete: bool,
+        /// Rename the branch
+        #[arg(long, short = 'm', value_name = "NEW", requires = "name", conflicts_with = "delete")]
+        rename: Option<RefName>,
     },
-    /// List tags, or create one; a tag never moves
+    /// List tags, or create or delete one; a tag never moves
     Tag {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// The tag to create
+        #[arg(add = complete::refs())]
         name: Option<RefName>,
         /// What to tag
-        #[arg(value_name = "REF", default_value = "HEAD")]
+        #[arg(value_name = "REF", default_value = "HEAD", add = complete::refs())]
         at: String,
+        /// Delete the tag; what it names is kept until `gc`
+        #[arg(long, short, requires = "name")]
+        delete: bool,
+    },
+    /// Take back your last edit, promotion, checkout, or change of a branch or tag
+    #[command(
+        after_help = "Example:\n  chemigram undo iguana\n\nAgain, it takes back the step before. What a session did stays: delete its branches, or `mode-b delete` the session. Commits are kept until `gc`."
+    )]
+    Undo {
+        /// The photo's id
+        #[arg(add = complete::photos())]
+        photo: PhotoId,
+        /// Only say what would be taken back
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Switch to a branch, tag or commit
     Checkout {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// A branch, tag or commit
-        #[arg(value_name = "REF")]
+        #[arg(value_name = "REF", add = complete::refs())]
         at: String,
     },
     /// Return the current branch to the baseline with a new commit; the history is kept
@@ -220,6 +249,7 @@ pub enum Verb {
     /// List unreachable commits; --yes deletes them
     Gc {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// Delete them
         #[arg(long, short)]
@@ -231,9 +261,10 @@ pub enum Verb {
     )]
     Render {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// What to render
-        #[arg(value_name = "REF", default_value = "HEAD")]
+        #[arg(value_name = "REF", default_value = "HEAD", add = complete::refs())]
         at: String,
         /// Output file: .jpg, .png or .tif
         #[arg(short, long, value_name = "FILE")]
@@ -277,6 +308,7 @@ pub enum Verb {
     )]
     Apply {
         /// The photo's id
+        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// The move or look (`chemigram vocab list` lists them), or the id of a placed move
         #[arg(value_name = "MOVE")]
@@ -332,23 +364,26 @@ pub enum Verb {
     /// Run a batch of sessions under one budget and write a report
     #[command(after_help = OVERNIGHT_EXAMPLES)]
     Overnight(OvernightArgs),
-    /// List, show, replay or stop sessions
+    /// List, show, watch, replay, stop or delete sessions
     ModeB {
         #[command(subcommand)]
         verb: SessionVerb,
     },
-    /// Promote a branch: tag it, and with --to-main make it the main edit
-    #[command(after_help = "Example:\n  chemigram promote iguana branch_b_tone --tag v2 --to-main")]
+    /// Promote a branch: make it the main edit, or tag it
+    #[command(
+        after_help = "Examples:\n  chemigram promote iguana branch_b_tone --to-main\n  chemigram promote last branch_b_tone --tag v2\n\n`chemigram undo PHOTO` takes it back."
+    )]
     Promote {
-        /// The photo's id, or part of a session's id
-        #[arg(value_name = "PHOTO|SESSION")]
+        /// The photo's id, part of a session's id, or `last` for the newest session
+        #[arg(value_name = "PHOTO|SESSION", add = complete::photos())]
         subject: String,
         /// The branch to promote
+        #[arg(add = complete::refs())]
         branch: RefName,
-        /// The tag to create
-        #[arg(long, value_name = "NAME")]
-        tag: RefName,
-        /// Also move `main` to it
+        /// Create this tag at it
+        #[arg(long, value_name = "NAME", required_unless_present = "to_main")]
+        tag: Option<RefName>,
+        /// Move `main` to it
         #[arg(long)]
         to_main: bool,
     },
@@ -387,14 +422,25 @@ pub enum Verb {
         #[command(subcommand)]
         verb: EvalVerb,
     },
-    /// Show or empty the cache of rendered pictures
+    /// Delete sessions and batches that are over and not needed any more
+    #[command(after_help = super::prune::EXAMPLES)]
+    Prune(PruneArgs),
+    /// Show, limit or empty the cache of rendered pictures
     Cache {
         #[command(subcommand)]
         verb: CacheVerb,
     },
     /// Check that everything a session needs is installed
     Doctor,
-    /// Print a completion script for a shell
+    /// Print the JSON Schema of what commands print with --json
+    #[command(
+        after_help = "Example:\n  chemigram schema review > review.schema.json\n\nWithout a name it lists them."
+    )]
+    Schema {
+        /// One of the outputs
+        name: Option<String>,
+    },
+    /// Print a completion script for a shell; it completes photos, branches and sessions too
     #[command(
         after_help = "Example:\n  chemigram completions bash > ~/.local/share/bash-completion/completions/chemigram"
     )]
@@ -412,6 +458,7 @@ pub enum Verb {
 #[derive(Args, Debug)]
 pub struct PhotoArg {
     /// The photo's id
+    #[arg(add = complete::photos())]
     pub photo: PhotoId,
 }
 
@@ -423,77 +470,6 @@ pub struct DemoArgs {
     /// Seed of the explorer
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum SessionVerb {
-    /// List the sessions, newest first
-    List {
-        /// Only those of this photo
-        photo: Option<PhotoId>,
-    },
-    /// Show a session's state in a few lines
-    Status {
-        /// The session: at least four characters of its id
-        session: String,
-    },
-    /// Show the review of a session: branches, scores, measurements, next steps
-    Show {
-        /// The session: at least four characters of its id
-        session: String,
-    },
-    /// Repeat a session from its transcript in a scratch copy and compare every commit and pixel
-    Replay {
-        /// The session: at least four characters of its id
-        session: String,
-    },
-    /// Ask a running session to wrap up; a second time, to stop at once
-    Stop {
-        /// The session: at least four characters of its id
-        session: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ProposalVerb {
-    /// List the open proposals
-    List {
-        /// Only those of this photo
-        photo: Option<PhotoId>,
-        /// Include answered ones
-        #[arg(long)]
-        all: bool,
-    },
-    /// Accept a proposal: add its text to the taste file or the photo's notes
-    Accept {
-        /// The proposal's id
-        id: String,
-        /// Use this text instead: text, or @FILE
-        #[arg(long, value_name = "TEXT|@FILE")]
-        edit: Option<String>,
-    },
-    /// Decline a proposal
-    Decline {
-        /// The proposal's id
-        id: String,
-        /// The reason
-        #[arg(long, default_value = "", hide_default_value = true)]
-        reason: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub enum GapVerb {
-    /// List gaps, newest first
-    List {
-        /// Only those of this photo
-        photo: Option<PhotoId>,
-        /// Show at most N per photo
-        #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
-        limit: usize,
-    },
-    /// Count which moves are missed most, over all photos
-    Rank,
 }
 
 #[derive(Debug, Subcommand)]
@@ -559,6 +535,12 @@ pub enum CacheVerb {
     Info,
     /// Delete every cached picture; they are rendered again when needed
     Clear,
+    /// Show or set how large the cache may become; what is beyond it is deleted, the oldest first
+    Limit {
+        /// Such as 500MB or 8GB [built in: 4.3 GB]
+        #[arg(value_name = "SIZE", value_parser = super::prune::size)]
+        size: Option<u64>,
+    },
 }
 
 pub(super) fn point(text: &str) -> Result<[f64; 2], String> {

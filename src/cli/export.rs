@@ -1,9 +1,10 @@
-//! `export`: states as files to give away.
+//! `export`: states as files to give away, or as sidecars to go on with in darktable.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -17,7 +18,8 @@ use base::error::ErrorCode;
 use base::ids::{Hash, PhotoId};
 use darktable::export::{Depth, Format, Profile, Settings};
 use darktable::metadata::Metadata;
-use darktable::render::Renderer as _;
+use darktable::render::{RawFile, RenderError, Renderer as _};
+use darktable::{duplicates, luts, xmp};
 use engine::photo::{Head, Workspace};
 
 /// Examples of `export`.
@@ -26,27 +28,35 @@ Examples:
   chemigram export iguana branch_b_tone -o tone.jpg
   chemigram export iguana --session 4f2a9c -o to-print/ --format tiff --profile adobe-rgb
   chemigram export iguana main v2 -o web/ --size 2048 --jpeg-quality 88 --metadata none
+  chemigram export iguana --session 4f2a9c --sidecar
 
 darktable develops and scales the picture at its highest quality; no sharpening is added for the size. A file appears \
 only when it is complete and checked. The edit itself is written into the file only with --metadata all. Files in a \
 folder are named PHOTO-REF.jpg (.tif, .png).
 
-Linear profiles need 16 bits; display-p3 needs darktable 5.0.";
+Linear profiles need 16 bits; display-p3 needs darktable 5.0.
+
+With --sidecar no picture is written, but each edit as a duplicate for darktable: NAME_01.NEF.xmp beside NAME.NEF, under \
+the first number that is free. No file is ever replaced. Import the raw again in darktable, and the duplicates appear.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
     /// The photo's id
+    #[arg(add = super::complete::photos())]
     pub photo: PhotoId,
     /// Branches, tags or commits; several need a folder as --output
-    #[arg(value_name = "REF", default_value = "HEAD")]
+    #[arg(value_name = "REF", default_value = "HEAD", add = super::complete::refs())]
     pub refs: Vec<String>,
-    /// Export the branches of this session: at least four characters of its id
-    #[arg(long, value_name = "SESSION", conflicts_with = "refs")]
+    /// Export the branches of this session: at least four characters of its id, or `last`
+    #[arg(long, value_name = "SESSION", conflicts_with = "refs", add = super::complete::sessions())]
     pub session: Option<String>,
-    /// Output file (.jpg, .tif, .png), or a folder
-    #[arg(short, long, value_name = "FILE|FOLDER")]
-    pub output: PathBuf,
+    /// Output file (.jpg, .tif, .png), or a folder [default with --sidecar: the raw's own folder]
+    #[arg(short, long, value_name = "FILE|FOLDER", required_unless_present = "sidecar")]
+    pub output: Option<PathBuf>,
+    /// Write darktable sidecars instead of pictures: one duplicate of the photo per edit
+    #[arg(long, conflicts_with_all = ["size", "format", "jpeg_quality", "bits", "profile", "metadata", "force"])]
+    pub sidecar: bool,
     /// Longest side in pixels; smaller pictures are not enlarged [default: full size]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=30_000))]
     pub size: Option<u32>,
@@ -102,8 +112,8 @@ fn bits(text: &str) -> Result<u8, String> {
 const JPEG_QUALITY: u8 = 95;
 
 /// One exported file, as `--json` tells it.
-#[derive(Serialize)]
-struct Written {
+#[derive(Serialize, JsonSchema)]
+pub struct Written {
     file: PathBuf,
     #[serde(rename = "ref")]
     at: String,
@@ -125,8 +135,12 @@ pub fn export(app: &App, args: &ExportArgs) -> Result<(), Failure> {
         Some(part) => branches(app, &args.photo, part)?,
         None => args.refs.clone(),
     };
-    let folder = refs.len() > 1 || args.session.is_some() || is_folder(&args.output);
-    let format = format(args, folder)?;
+    if args.sidecar {
+        return sidecars(app, &workspace, &refs, args.output.as_deref());
+    }
+    let output = args.output.clone().unwrap_or_default();
+    let folder = refs.len() > 1 || args.session.is_some() || is_folder(&output);
+    let format = format(args, &output, folder)?;
     let metadata = match args.metadata {
         Keep::Camera => Metadata::Camera,
         Keep::All => Metadata::All,
@@ -137,8 +151,8 @@ pub fn export(app: &App, args: &ExportArgs) -> Result<(), Failure> {
     for at in refs {
         let commit = workspace.resolve(&at)?;
         let file = match folder {
-            true => args.output.join(file_name(&workspace, &at, format)?),
-            false => args.output.clone(),
+            true => output.join(file_name(&workspace, &at, format)?),
+            false => output.clone(),
         };
         refuse_existing(&file, args.force)?;
         work.push((at, commit, file));
@@ -205,18 +219,81 @@ fn is_folder(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// The name of a file in a folder: HEAD goes by the branch that it follows.
+/// The name of a file in a folder.
 fn file_name(workspace: &Workspace, at: &str, format: Format) -> Result<String, Failure> {
-    let at = match (at, workspace.head()?) {
-        ("HEAD", Head::Branch(branch)) => branch.to_string(),
-        _ => at.to_owned(),
-    };
+    let at = shown(workspace, at)?;
     Ok(format!("{}-{}.{}", workspace.id(), at.replace('/', "-"), format.extension()))
 }
 
+/// What a ref is called: HEAD goes by the branch that it follows.
+fn shown(workspace: &Workspace, at: &str) -> Result<String, Failure> {
+    Ok(match (at, workspace.head()?) {
+        ("HEAD", Head::Branch(branch)) => branch.to_string(),
+        _ => at.to_owned(),
+    })
+}
+
+/// One duplicate, as `--json` tells it.
+#[derive(Serialize, JsonSchema)]
+pub struct Sidecar {
+    file: PathBuf,
+    #[serde(rename = "ref")]
+    at: String,
+    commit: Hash,
+    unchanged: bool,
+}
+
+/// Writes each edit as a duplicate of the photo: beside its raw, or into `folder`.
+fn sidecars(app: &App, workspace: &Workspace, refs: &[String], folder: Option<&Path>) -> Result<(), Failure> {
+    let record = &workspace.photo().raw;
+    let original = Path::new(&record.original);
+    let picture = original.file_name().unwrap_or_default().to_string_lossy();
+    let folder = match folder {
+        Some(folder) => folder.to_owned(),
+        None => {
+            // What lies there must be the photo itself: its name alone proves nothing.
+            RawFile { path: original.to_owned(), sha256: record.sha256.clone() }.prove().map_err(
+                |error| Failure::from(error).remedy("put the raw back there, or name a folder with --output"),
+            )?;
+            original.parent().unwrap_or(original).to_owned()
+        }
+    };
+    let folder = std::path::absolute(&folder).map_err(|e| Failure::file("write to", &folder, &e))?;
+    // All are spelled before one is written: what cannot be is told while there is nothing yet.
+    let mut work = Vec::new();
+    for at in refs {
+        let commit = workspace.resolve(at)?;
+        let at = shown(workspace, at)?;
+        let state = workspace.state_of(&commit)?;
+        luts::check(&state, Some(&app.folders.luts())).map_err(RenderError::from)?;
+        let text = xmp::write(&duplicates::named(&state, &at), &app.layouts(), &picture)?;
+        work.push((at, commit, state, text));
+    }
+    let mut written = Vec::new();
+    let mut with_luts = false;
+    for (at, commit, state, text) in work {
+        let made = duplicates::write(&folder, &picture, &text)
+            .map_err(|error| Failure::file("write a sidecar to", &folder, &error))?;
+        with_luts |= luts::check(&state, None).is_err();
+        written.push(Sidecar { file: made.file, at, commit, unchanged: made.unchanged });
+    }
+    if with_luts {
+        app.output.remark(&format!(
+            "note: for its LUTs, set darktable's LUT folder (preferences, processing) to {}",
+            app.folders.luts().display()
+        ));
+    }
+    app.output.result(&written, || {
+        let line = |one: &Sidecar| {
+            let there = if one.unchanged { "  (there already)" } else { "" };
+            format!("{}  {}{there}\n", one.file.display(), plain_line(&one.at))
+        };
+        written.iter().map(line).collect()
+    })
+}
+
 /// The format that is typed, or that the file's name ends in; both must agree.
-fn format(args: &ExportArgs, folder: bool) -> Result<Format, Failure> {
-    let file = &args.output;
+fn format(args: &ExportArgs, file: &Path, folder: bool) -> Result<Format, Failure> {
     let ending = file.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
     let named = match ending.as_str() {
         "jpg" | "jpeg" => Some(FileFormat::Jpeg),

@@ -1,8 +1,28 @@
 //! Why a command failed, as a person and as a program read it.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use base::error::{Coded, ErrorCode, Fault};
+
+/// An error as a program reads it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ErrorOutput {
+    /// The error.
+    pub error: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ErrorBody {
+    /// The code: see docs/exit-codes.md.
+    #[schemars(with = "String")]
+    pub code: ErrorCode,
+    /// The cause.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
 
 /// An error on its way out: cause first, remedy if there is one. Every library error becomes one.
 #[derive(Debug)]
@@ -52,8 +72,9 @@ impl Failure {
     }
 
     /// As a program reads it.
-    pub fn to_json(&self) -> Value {
-        json!({ "error": { "code": self.fault.code, "message": self.fault.message, "remedy": self.help() } })
+    pub fn to_output(&self) -> ErrorOutput {
+        let (code, message) = (self.fault.code, self.fault.message.clone());
+        ErrorOutput { error: ErrorBody { code, message, remedy: self.help() } }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `log`, `diff`, `branch`, `tag`, `checkout`, `reset`, `promote`, `fsck`, `gc`.
+//! `log`, `diff`, `branch`, `tag`, `undo`, `checkout`, `reset`, `promote`, `fsck`, `gc`.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::review::line;
 use crate::session;
 use base::error::ErrorCode;
 use base::ids::{Hash, PhotoId, RefName};
-use engine::photo::{FsckReport, Head, Writer, diff as differences};
+use engine::photo::{FsckReport, Head, Workspace, Writer, diff as differences};
 
 pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Failure> {
     let entries = app.photo(photo)?.log(at, limit)?;
@@ -54,13 +54,14 @@ pub fn diff(app: &App, photo: &PhotoId, a: &str, b: &str) -> Result<(), Failure>
     })
 }
 
-/// Lists, makes or deletes branches.
+/// Lists, makes, renames or deletes branches.
 pub fn branch(
     app: &App,
     photo: &PhotoId,
     name: Option<&RefName>,
     from: &str,
     delete: bool,
+    rename: Option<&RefName>,
 ) -> Result<(), Failure> {
     let Some(name) = name else {
         let workspace = app.photo(photo)?;
@@ -75,15 +76,28 @@ pub fn branch(
     if delete {
         writer.delete_branch(name)?;
         let result = json!({ "deleted": name });
-        return app.output.result(&result, || format!("deleted {name}; its commits are kept until `gc`\n"));
+        return app.output.result(&result, || {
+            format!("deleted {name}; `chemigram undo {photo}` brings it back, until `gc`\n")
+        });
+    }
+    if let Some(new) = rename {
+        writer.rename_branch(name, new)?;
+        let result = json!({ "branch": new, "renamed_from": name });
+        return app.output.result(&result, || format!("{name} is now {new}\n"));
     }
     let at = writer.workspace().resolve(from)?;
     writer.create_branch(name, &at)?;
     app.output.result(&json!({ "branch": name, "commit": at }), || format!("{name}  {}\n", at.short()))
 }
 
-/// Lists or makes tags.
-pub fn tag(app: &App, photo: &PhotoId, name: Option<&RefName>, at: &str) -> Result<(), Failure> {
+/// Lists, makes or deletes tags.
+pub fn tag(
+    app: &App,
+    photo: &PhotoId,
+    name: Option<&RefName>,
+    at: &str,
+    delete: bool,
+) -> Result<(), Failure> {
     let Some(name) = name else {
         let tags = app.photo(photo)?.tags()?;
         return app.output.result(&json!({ "tags": named(&tags) }), || {
@@ -91,6 +105,12 @@ pub fn tag(app: &App, photo: &PhotoId, name: Option<&RefName>, at: &str) -> Resu
         });
     };
     let mut writer = app.writer(photo, "tag")?;
+    if delete {
+        writer.delete_tag(name)?;
+        return app.output.result(&json!({ "deleted": name }), || {
+            format!("deleted the tag {name}; `chemigram undo {photo}` brings it back, until `gc`\n")
+        });
+    }
     let at = writer.workspace().resolve(at)?;
     writer.create_tag(name, &at, "")?;
     app.output.result(&json!({ "tag": name, "commit": at }), || format!("{name}  {}\n", at.short()))
@@ -140,12 +160,28 @@ pub fn current_branch(head: &Head, photo: &PhotoId) -> Result<RefName, Failure> 
     }
 }
 
+/// Takes back what the person did last.
+pub fn undo(app: &App, photo: &PhotoId, dry_run: bool) -> Result<(), Failure> {
+    let undone = app.writer(photo, "undo")?.undo(dry_run)?;
+    app.output.result(&undone, || {
+        let done = if dry_run { "would undo" } else { "undid" };
+        let mut text = format!("{done} {} ({:.0})\n", line(&undone.step), undone.done);
+        for moved in &undone.moved {
+            let name = moved.reference.strip_prefix("refs/heads/").unwrap_or(&moved.reference);
+            let name = name.strip_prefix("refs/tags/").unwrap_or(name);
+            let at = |at: &Option<Hash>| at.as_ref().map_or("none", Hash::short).to_owned();
+            text.push_str(&format!("  {}  {} → {}\n", line(name), at(&moved.from), at(&moved.to)));
+        }
+        text
+    })
+}
+
 /// Tags a branch, and moves `main` to it on request.
 pub fn promote(
     app: &App,
     subject: &str,
     branch: &RefName,
-    tag: &RefName,
+    tag: Option<&RefName>,
     to_main: bool,
 ) -> Result<(), Failure> {
     let photo = match subject.parse::<PhotoId>() {
@@ -154,28 +190,52 @@ pub fn promote(
     };
     let mut writer = app.writer(&photo, "promote")?;
     let commit = writer.workspace().resolve(&format!("refs/heads/{branch}"))?;
+    if let Some(warning) = no_difference(writer.workspace(), branch, &commit)? {
+        app.output.remark(&warning);
+    }
+    // One label makes it one step for `undo`.
+    let label = format!("promote {branch}");
     // Where a kill came after the tag, the same command does the rest.
-    if writer.workspace().tag(tag)?.as_ref() != Some(&commit) {
-        writer.create_tag(tag, &commit, "")?;
+    if let Some(tag) = tag
+        && writer.workspace().tag(tag)?.as_ref() != Some(&commit)
+    {
+        writer.create_tag(tag, &commit, &label)?;
     }
     let mut kept = None;
     if to_main {
         let main: RefName = "main".parse()?;
         let expected = writer.workspace().resolve("refs/heads/main")?;
         kept = keep_replaced(&mut writer, &expected, &commit)?;
-        writer.move_branch(&main, &expected, &commit, &format!("promote {branch}"))?;
+        writer.move_branch(&main, &expected, &commit, &label)?;
     }
     let result = json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main, "main_kept": kept });
     app.output.result(&result, || {
-        let also = if to_main { ", and main is moved to it" } else { "" };
+        let tagged = tag.map(|tag| format!("tagged {tag}"));
+        let moved = to_main.then(|| "main is moved to it".to_owned());
+        let done: Vec<String> = tagged.into_iter().chain(moved).collect();
         let kept = kept.map(|tag| {
             format!("main had commits of its own, which no other branch or tag leads to: they are kept under the tag {tag}\n")
         });
         format!(
-            "{photo}: promoted {branch} ({}): tagged {tag}{also}\n{}",
+            "{photo}: promoted {branch} ({}): {}\n{}",
             commit.short(),
+            done.join(", and "),
             kept.unwrap_or_default()
         )
+    })
+}
+
+/// The warning for a branch whose edit is nothing new.
+fn no_difference(workspace: &Workspace, branch: &RefName, commit: &Hash) -> Result<Option<String>, Failure> {
+    let state = workspace.commit(commit)?.state;
+    let main = workspace.resolve("refs/heads/main")?;
+    let baseline = workspace.commit(workspace.baseline())?.state == state;
+    Ok(if baseline {
+        Some(format!("warning: {branch} does not differ from darktable's default edit"))
+    } else if main != *commit && workspace.commit(&main)?.state == state {
+        Some(format!("warning: {branch} does not differ from main"))
+    } else {
+        None
     })
 }
 

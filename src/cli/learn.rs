@@ -1,13 +1,55 @@
 //! `proposals` and `gaps`: what sessions leave for a person to decide.
 
+use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::args::{GapVerb, ProposalVerb};
 use super::failure::Failure;
 use super::setup::{App, optional_text};
 use crate::review::{line, wrap};
 use base::ids::PhotoId;
 use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, rank};
+
+#[derive(Debug, Subcommand)]
+pub enum ProposalVerb {
+    /// List the open proposals
+    List {
+        /// Only those of this photo
+        photo: Option<PhotoId>,
+        /// Include answered ones
+        #[arg(long)]
+        all: bool,
+    },
+    /// Accept a proposal: add its text to the taste file or the photo's notes
+    Accept {
+        /// The proposal's id
+        id: String,
+        /// Use this text instead: text, or @FILE
+        #[arg(long, value_name = "TEXT|@FILE")]
+        edit: Option<String>,
+    },
+    /// Decline a proposal
+    Decline {
+        /// The proposal's id
+        id: String,
+        /// The reason
+        #[arg(long, default_value = "", hide_default_value = true)]
+        reason: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GapVerb {
+    /// List gaps, newest first
+    List {
+        /// Only those of this photo
+        photo: Option<PhotoId>,
+        /// Show at most N per photo
+        #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Count which moves are missed most, over all photos
+    Rank,
+}
 
 pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {
     match verb {

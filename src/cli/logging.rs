@@ -58,9 +58,11 @@ impl<'a> MakeWriter<'a> for Sink {
     }
 }
 
-/// Starts logging: warnings, or more with `-v`.
+/// Starts logging: warnings, or more with `-v`; to a file, actions at least.
 pub fn start(globals: &Globals, redactor: Redactor) -> Result<(), Failure> {
-    let level = match (globals.quiet, globals.verbose) {
+    // What is quiet is the terminal: a log file has what it is there for.
+    let verbose = globals.verbose.max(u8::from(globals.log_file.is_some()));
+    let level = match (globals.quiet && globals.log_file.is_none(), verbose) {
         (true, _) => "error",
         (false, 0) => "warn",
         (false, 1) => "warn,chemigram=info",

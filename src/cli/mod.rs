@@ -4,6 +4,7 @@
 
 pub mod args;
 mod balance;
+mod complete;
 mod demo;
 mod doctor;
 mod edit;
@@ -31,12 +32,15 @@ mod progress;
 mod prompts;
 mod propagate;
 mod protocol;
+mod prune;
 mod run;
+mod schema;
 mod setup;
 mod signals;
 mod sought;
 mod stores;
 mod try_moves;
+mod watch;
 
 use std::path::Path;
 
@@ -51,6 +55,8 @@ use setup::App;
 
 /// Runs the program with the process's own arguments and returns its exit status.
 pub fn main() -> u8 {
+    // Answers a shell that completes a line, and ends.
+    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -111,18 +117,20 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Demo(args) => demo::demo(app, args),
         Verb::DemoRaw { file, force } => done(photos::demo_raw(app, file, *force)),
-        Verb::Ingest { raw, id, brief, import_sidecar } => {
-            done(photos::ingest(app, raw, id.clone(), brief.as_ref(), import_sidecar.as_ref()))
+        Verb::Ingest { raws, id, brief, import_sidecar } => {
+            let (id, brief, sidecar) = (id.as_ref(), brief.as_ref(), import_sidecar.as_ref());
+            photos::ingest(app, raws, &photos::Taking { id, brief, sidecar })
         }
         Verb::ImportSidecar(args) => done(import::import_sidecar(app, args)),
         Verb::Photos => done(photos::photos(app)),
         Verb::Status(arg) => done(photos::status(app, &arg.photo)),
         Verb::Log { photo, at, limit } => done(history::log(app, photo, at, *limit)),
         Verb::Diff { photo, a, b } => done(history::diff(app, photo, a, b)),
-        Verb::Branch { photo, name, from, delete } => {
-            done(history::branch(app, photo, name.as_ref(), from, *delete))
+        Verb::Branch { photo, name, from, delete, rename } => {
+            done(history::branch(app, photo, name.as_ref(), from, *delete, rename.as_ref()))
         }
-        Verb::Tag { photo, name, at } => done(history::tag(app, photo, name.as_ref(), at)),
+        Verb::Tag { photo, name, at, delete } => done(history::tag(app, photo, name.as_ref(), at, *delete)),
+        Verb::Undo { photo, dry_run } => done(history::undo(app, photo, *dry_run)),
         Verb::Checkout { photo, at } => done(history::checkout(app, photo, at)),
         Verb::Reset(arg) => done(history::reset(app, &arg.photo)),
         Verb::Fsck { photo, .. } => history::fsck(app, photo.as_ref()),
@@ -174,7 +182,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Overnight(args) => overnight::overnight(app, args),
         Verb::ModeB { verb } => mode_b::mode_b(app, verb),
         Verb::Promote { subject, branch, tag, to_main } => {
-            done(history::promote(app, subject, branch, tag, *to_main))
+            done(history::promote(app, subject, branch, tag.as_ref(), *to_main))
         }
         Verb::Proposals { verb } => done(learn::proposals(app, verb)),
         Verb::Gaps { verb } => done(learn::gaps(app, verb)),
@@ -183,6 +191,8 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Prompts { verb } => prompts::run(app, verb),
         Verb::Protocol { verb } => protocol::protocol(app, verb),
         Verb::Eval { verb } => eval::eval(app, verb),
+        Verb::Prune(args) => prune::prune(app, args),
+        Verb::Schema { name } => done(schema::schema(app, name.as_deref())),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),
         Verb::Doctor => doctor::doctor(app),
         // Answered before the library is looked for.
@@ -190,10 +200,14 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
     }
 }
 
-/// Prints the completions of a shell, made from the argument definitions.
+/// Prints the script by which a shell asks this program for what can come next.
 fn completions(output: &Output, shell: clap_complete::Shell) {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "chemigram", &mut script);
+    let shells = clap_complete::env::Shells::builtins();
+    if let Some(shell) = shells.completer(&shell.to_string()) {
+        // Writing to memory does not fail.
+        let _ = shell.write_registration("COMPLETE", "chemigram", "chemigram", "chemigram", &mut script);
+    }
     output.raw(&script);
 }
 

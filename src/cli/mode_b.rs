@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::args::SessionVerb;
+use super::complete;
 use super::failure::Failure;
 use super::setup::{App, CACHE_LIMIT};
-use super::{progress, signals};
+use super::{progress, prune, signals, watch};
 use crate::provider::explorer::Explorer;
 use crate::review::{ReviewModel, line as plain, status_lines, summary_line, text};
 use crate::session;
@@ -14,11 +14,70 @@ use crate::session::next::StopRequest;
 use crate::session::replay::{Difference, Proof, Replay};
 use base::clock::{Cancel, Stop};
 use base::error::ErrorCode;
-use base::ids::SessionId;
+use base::ids::{PhotoId, SessionId};
+use clap::Subcommand;
 use darktable::cache::Cache;
 use darktable::proxy::Choice;
 use engine::photo::Workspace;
 use serde_json::json;
+
+#[derive(Debug, Subcommand)]
+pub enum SessionVerb {
+    /// List the sessions, newest first
+    List {
+        /// Only those of this photo
+        #[arg(add = complete::photos())]
+        photo: Option<PhotoId>,
+    },
+    /// Show a session's state in a few lines
+    Status {
+        /// The session: at least four characters of its id, or `last`
+        #[arg(add = complete::sessions())]
+        session: String,
+    },
+    /// Show the review of a session: branches, scores, measurements, next steps
+    Show {
+        /// The session: at least four characters of its id, or `last`
+        #[arg(add = complete::sessions())]
+        session: String,
+    },
+    /// Repeat a session from its transcript in a scratch copy and compare every commit and pixel
+    Replay {
+        /// The session: at least four characters of its id, or `last`
+        #[arg(add = complete::sessions())]
+        session: String,
+    },
+    /// Ask a running session to wrap up; a second time, to stop at once
+    Stop {
+        /// The session: at least four characters of its id, or `last`
+        #[arg(add = complete::sessions())]
+        session: String,
+    },
+    /// Watch running sessions: what they do, their pictures and scores, and how much budget is left
+    Watch {
+        /// Only this session: at least four characters of its id, or `last` [default: all that run]
+        #[arg(add = complete::sessions())]
+        session: Option<String>,
+        /// Print how they stand now, and end
+        #[arg(long)]
+        once: bool,
+    },
+    /// Delete a session that is over: its transcript, its pictures, and branches that it gave up
+    Delete {
+        /// The session: at least four characters of its id, or `last`
+        #[arg(add = complete::sessions())]
+        session: String,
+        /// Delete all its branches, too, unless they were changed since
+        #[arg(long)]
+        branches: bool,
+        /// Only say what would be deleted
+        #[arg(long)]
+        dry_run: bool,
+        /// Delete without asking
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
 
 pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
     let style = app.output.style();
@@ -42,6 +101,10 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
             show_session(app, &workspace, &id)?;
         }
         SessionVerb::Stop { session } => stop(app, session)?,
+        SessionVerb::Watch { session, once } => return watch::watch(app, session.as_deref(), *once),
+        SessionVerb::Delete { session, branches, dry_run, yes } => {
+            return prune::delete_session(app, session, *branches, *dry_run, *yes);
+        }
         SessionVerb::Replay { session } => return replay(app, session),
     }
     Ok(0)

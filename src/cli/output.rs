@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::args::{Color, Globals};
 use super::failure::Failure;
+use super::schema::SCHEMA_VERSION;
 use crate::review::{Style, plain};
 
 /// The narrowest and the widest text that reads well.
@@ -19,6 +20,8 @@ pub struct Output {
     pub json: bool,
     /// Results and errors only.
     pub quiet: bool,
+    /// More than what a person usually wants to read.
+    pub verbose: bool,
     color: bool,
     out: Arc<Mutex<Stdout>>,
 }
@@ -44,12 +47,18 @@ impl Output {
                 !unwanted && io::stdout().is_terminal()
             }
         };
-        Self { json: globals.json, quiet: globals.quiet, color, out: Arc::default() }
+        Self {
+            json: globals.json,
+            quiet: globals.quiet,
+            verbose: globals.verbose > 0,
+            color,
+            out: Arc::default(),
+        }
     }
 
     /// For errors in the arguments themselves, which leave nothing to go by but `--json`.
     pub fn for_json() -> Self {
-        Self { json: true, quiet: true, color: false, out: Arc::default() }
+        Self { json: true, quiet: true, verbose: false, color: false, out: Arc::default() }
     }
 
     /// For errors in the arguments themselves, as text.
@@ -90,7 +99,7 @@ impl Output {
     ) -> Result<(), Failure> {
         if self.json {
             let json = serde_json::to_string_pretty(value).map_err(|e| Failure::input(e.to_string()))?;
-            self.line(&json);
+            self.line(&versioned(json, "\n  ", " "));
         } else {
             let text = text();
             if !text.is_empty() {
@@ -108,6 +117,13 @@ impl Output {
     /// One line (or several) of a result for programs.
     pub fn line(&self, text: &str) {
         self.raw(format!("{text}\n").as_bytes());
+    }
+
+    /// One object for programs, on a line.
+    pub fn object<T: Serialize>(&self, value: &T) {
+        if let Ok(json) = serde_json::to_string(value) {
+            self.line(&versioned(json, "", ""));
+        }
     }
 
     /// Bytes of a result.
@@ -156,7 +172,7 @@ impl Output {
     /// An error, as text on standard error or as JSON on standard output.
     pub fn failure(&self, failure: &Failure) {
         if self.json {
-            self.line(&failure.to_json().to_string());
+            self.object(&failure.to_output());
             return;
         }
         self.error_text(&format!("error: {}", failure.message()));
@@ -173,6 +189,16 @@ impl Output {
     fn error_text(&self, text: &str) {
         // A closed standard error leaves nobody to tell.
         let _ = writeln!(io::stderr().lock(), "{}", plain(text));
+    }
+}
+
+/// An object with the version of its schema in front; anything else as it is. `indent` stands before a key and `space`
+/// behind its colon.
+fn versioned(json: String, indent: &str, space: &str) -> String {
+    match json.strip_prefix('{') {
+        Some("}") => format!("{{{indent}\"schema_version\":{space}{SCHEMA_VERSION}{}}}", indent.trim_end()),
+        Some(rest) => format!("{{{indent}\"schema_version\":{space}{SCHEMA_VERSION},{rest}"),
+        None => json,
     }
 }
 

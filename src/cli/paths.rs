@@ -99,6 +99,11 @@ impl Folders {
         self.cache.join("renders")
     }
 
+    /// How large the cache of rendered pictures may become, in bytes, where a person has set it.
+    pub fn cache_limit(&self) -> PathBuf {
+        self.config.join("cache_limit")
+    }
+
     /// Smaller copies of raws.
     pub fn proxies(&self) -> PathBuf {
         self.cache.join("proxies")

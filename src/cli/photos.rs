@@ -2,74 +2,229 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
 use super::failure::Failure;
 use super::import;
+use super::progress;
 use super::setup::{App, optional_text};
 use crate::review::{count, line};
 use base::error::{Coded as _, ErrorCode};
-use base::ids::PhotoId;
+use base::ids::{Hash, PhotoId};
 use darktable::baseline::FileFacts;
 use darktable::checks::Blank;
 use darktable::dng;
-use engine::photo::{Head, IngestOptions, Status};
+use engine::photo::{Head, IngestOptions, Status, sidecar_beside};
 
-/// Takes a raw in.
-pub fn ingest(
+/// One photo that was added, as `--json` tells it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Added {
+    photo: PhotoId,
+    folder: PathBuf,
+    baseline: Hash,
+    #[schemars(with = "serde_json::Value")]
+    facts: FileFacts,
+    remarks: Vec<String>,
+    darktable: String,
+    foreign_sidecar: Option<PathBuf>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    imported: Option<import::Imported>,
+}
+
+/// One of several files that were to be added.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Tried {
+    /// The file.
+    file: PathBuf,
+    /// `added`, `known` for one that is in the library already, or `failed`.
+    result: &'static str,
+    /// Its photo.
+    photo: Option<PhotoId>,
+    /// Why it could not be added.
+    error: Option<String>,
+}
+
+/// What an ingest is told besides its files.
+pub struct Taking<'a> {
+    pub id: Option<&'a PhotoId>,
+    pub brief: Option<&'a String>,
+    pub sidecar: Option<&'a Option<PathBuf>>,
+}
+
+/// Takes raws in: one, or all that are named and in the folders that are named.
+pub fn ingest(app: &App, raws: &[PathBuf], taking: &Taking<'_>) -> Result<u8, Failure> {
+    let brief = optional_text(taking.brief)?;
+    if let [raw] = raws
+        && !raw.is_dir()
+    {
+        if raw.is_file() {
+            app.output.remark(&format!("asking darktable for the default edit of {}", raw.display()));
+        }
+        let added = take(app, raw, taking.id.cloned(), brief, taking.sidecar)?;
+        app.output.result(&added, || added_text(&added))?;
+        return Ok(0);
+    }
+    let only_one = "leave it out, or add the files one by one";
+    if taking.id.is_some() {
+        return Err(Failure::input("--id can name one photo only").remedy(only_one));
+    }
+    if let Some(Some(_)) = taking.sidecar {
+        return Err(Failure::input("--import-sidecar=FILE is of one photo only")
+            .remedy("with several, --import-sidecar alone takes the sidecar beside each raw"));
+    }
+    let mut files = Vec::new();
+    for raw in raws {
+        match raw.is_dir() {
+            true => files.extend(in_folder(raw)?),
+            false => files.push(raw.clone()),
+        }
+    }
+    if files.is_empty() {
+        let names: Vec<String> = raws.iter().map(|raw| raw.display().to_string()).collect();
+        let message = format!("there is no raw file in {}", names.join(", "));
+        return Err(Failure::new(ErrorCode::NotFound, message)
+            .remedy("name the files themselves if their names have unusual endings"));
+    }
+    several(app, &files, brief.as_ref(), taking.sidecar)
+}
+
+/// Takes several raws in. One that cannot be keeps none of the others back; the status is the first failure's.
+fn several(
+    app: &App,
+    files: &[PathBuf],
+    brief: Option<&String>,
+    sidecar: Option<&Option<PathBuf>>,
+) -> Result<u8, Failure> {
+    let bar = progress::waiting(&app.output);
+    let (mut rows, mut status) = (Vec::new(), 0);
+    for (at, file) in files.iter().enumerate() {
+        bar.set_message(format!("{} of {}: {}", at + 1, files.len(), line(&file.display().to_string())));
+        let known =
+            base::files::hash(file).ok().and_then(|(hash, _)| app.library.find_raw(&hash).ok().flatten());
+        // A sidecar is imported where there is one.
+        let wanted = sidecar.filter(|_| sidecar_beside(file).is_some());
+        let (result, photo, error) = match known {
+            Some(id) => ("known", Some(id), None),
+            None => match take(app, file, None, brief.cloned(), wanted) {
+                Ok(added) => ("added", Some(added.photo), None),
+                Err(failure) => {
+                    status = if status == 0 { failure.exit_status() } else { status };
+                    ("failed", None, Some(failure.message().to_owned()))
+                }
+            },
+        };
+        rows.push(Tried { file: file.clone(), result, photo, error });
+    }
+    bar.finish_and_clear();
+    app.output.result(&rows, || {
+        let all = |result: &str| rows.iter().filter(|row| row.result == result).count() as u64;
+        let mut text: String = rows.iter().map(tried_text).collect();
+        text.push_str(&format!("{} added", count(all("added"), "photo")));
+        for (result, words) in [("known", "in the library already"), ("failed", "could not be added")] {
+            if all(result) > 0 {
+                text.push_str(&format!(", {} {words}", all(result)));
+            }
+        }
+        text + "\n"
+    })?;
+    Ok(status)
+}
+
+fn tried_text(row: &Tried) -> String {
+    let file = line(&row.file.display().to_string());
+    match (&row.photo, &row.error) {
+        (Some(photo), _) if row.result == "known" => format!("{file}  is {photo} already\n"),
+        (Some(photo), _) => format!("{file}  {photo}\n"),
+        (None, error) => format!("{file}  FAILED: {}\n", line(error.as_deref().unwrap_or_default())),
+    }
+}
+
+/// The raw files below a folder, by name. Hidden files and links to folders are left out.
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |e: std::io::Error| Failure::file("list", folder, &e);
+    let mut entries = std::fs::read_dir(folder).map_err(unreadable)?.flatten().collect::<Vec<_>>();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            files.extend(in_folder(&path)?);
+        } else if is_raw(&path) {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// Endings of raw files, of the cameras that darktable knows.
+const RAW_ENDINGS: [&str; 34] = [
+    "3fr", "ari", "arw", "bay", "cap", "cr2", "cr3", "crw", "dcr", "dcs", "dng", "drf", "eip", "erf", "fff",
+    "gpr", "iiq", "k25", "kdc", "mef", "mos", "mrw", "nef", "nrw", "orf", "ori", "pef", "raf", "raw", "rw2",
+    "rwl", "sr2", "srf", "srw",
+];
+
+fn is_raw(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+    RAW_ENDINGS.contains(&ending.as_str()) && path.is_file()
+}
+
+/// Takes one raw in.
+fn take(
     app: &App,
     raw: &Path,
     id: Option<PhotoId>,
-    brief: Option<&String>,
+    brief: Option<String>,
     sidecar: Option<&Option<PathBuf>>,
-) -> Result<(), Failure> {
-    let brief = optional_text(brief)?;
-    if raw.is_file() {
-        app.output.remark(&format!("asking darktable for the default edit of {}", raw.display()));
-    }
+) -> Result<Added, Failure> {
+    tracing::info!(raw = %raw.display(), "adding it to the library");
     // Read before the photo is added: a sidecar that cannot be imported leaves nothing behind.
     let edit = sidecar.map(|file| import::read_for(app, raw, file.as_deref())).transpose()?;
     let ingested = app.ingest(raw, IngestOptions { id, brief })?;
     let imported = edit.map(|edit| import::record_first(app, &ingested.workspace, &edit)).transpose()?;
     let workspace = &ingested.workspace;
     let photo = workspace.photo();
-    let result = json!({
-        "photo": photo.id,
-        "folder": workspace.folder(),
-        "baseline": photo.baseline,
-        "facts": photo.facts,
-        "remarks": ingested.remarks,
-        "darktable": photo.darktable,
-        "foreign_sidecar": ingested.foreign_sidecar,
-        "imported": imported,
-    });
-    app.output.result(&result, || {
-        let mut text = format!(
-            "photo     {}\ncamera    {}\nfolder    {}\nbaseline  {}\n",
-            photo.id,
-            camera(&photo.facts),
-            workspace.folder().display(),
-            photo.baseline.short()
-        );
-        for remark in &ingested.remarks {
-            text.push_str(&format!("note      {}\n", line(remark)));
-        }
-        match (&imported, &ingested.foreign_sidecar) {
-            (Some(imported), _) => text.push_str(&format!(
-                "imported  {} at {}, checked out\n",
-                imported.branch,
-                imported.commit.short()
-            )),
-            (None, Some(sidecar)) => text.push_str(&format!(
-                "note      {} was not imported; to import it: `chemigram import-sidecar {} FILE`\n",
-                line(&sidecar.display().to_string()),
-                photo.id
-            )),
-            (None, None) => {}
-        }
-        text
+    Ok(Added {
+        photo: photo.id.clone(),
+        folder: workspace.folder().to_owned(),
+        baseline: photo.baseline.clone(),
+        facts: photo.facts.clone(),
+        remarks: ingested.remarks,
+        darktable: photo.darktable.clone(),
+        foreign_sidecar: ingested.foreign_sidecar,
+        imported,
     })
+}
+
+fn added_text(added: &Added) -> String {
+    let mut text = format!(
+        "photo     {}\ncamera    {}\nfolder    {}\nbaseline  {}\n",
+        added.photo,
+        camera(&added.facts),
+        added.folder.display(),
+        added.baseline.short()
+    );
+    for remark in &added.remarks {
+        text.push_str(&format!("note      {}\n", line(remark)));
+    }
+    match (&added.imported, &added.foreign_sidecar) {
+        (Some(imported), _) => text.push_str(&format!(
+            "imported  {} at {}, checked out\n",
+            imported.branch,
+            imported.commit.short()
+        )),
+        (None, Some(sidecar)) => text.push_str(&format!(
+            "note      {} was not imported; to import it: `chemigram import-sidecar {} FILE`\n",
+            line(&sidecar.display().to_string()),
+            added.photo
+        )),
+        (None, None) => {}
+    }
+    text
 }
 
 pub fn demo_raw(app: &App, file: &Path, force: bool) -> Result<(), Failure> {
@@ -108,24 +263,34 @@ fn there_already(file: &Path) -> Failure {
     Failure::new(ErrorCode::StateError, message).remedy("use --force to overwrite it")
 }
 
-#[derive(Serialize)]
-struct Row {
-    photo: PhotoId,
-    #[serde(flatten)]
-    status: Option<Status>,
-    camera: String,
-    problem: Option<String>,
+/// One photo of the library, as `--json` tells it.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Row {
+    /// One that can be read.
+    Whole {
+        #[serde(flatten)]
+        status: Status,
+        camera: String,
+    },
+    /// One that cannot.
+    Damaged { photo: PhotoId, problem: String },
+}
+
+impl Row {
+    fn photo(&self) -> &PhotoId {
+        match self {
+            Self::Whole { status, .. } => &status.photo,
+            Self::Damaged { photo, .. } => photo,
+        }
+    }
 }
 
 /// Lists the library. A photo that cannot be read is a line, not the end.
 pub fn photos(app: &App) -> Result<(), Failure> {
     let row = |photo: PhotoId| match app.library.open(&photo).and_then(|w| w.status().map(|s| (w, s))) {
-        Ok((workspace, status)) => {
-            Row { photo, camera: camera(&workspace.photo().facts), status: Some(status), problem: None }
-        }
-        Err(e) => {
-            Row { photo, status: None, camera: String::new(), problem: Some(format!("{e} ({:?})", e.code())) }
-        }
+        Ok((workspace, status)) => Row::Whole { status, camera: camera(&workspace.photo().facts) },
+        Err(e) => Row::Damaged { photo, problem: format!("{e} ({:?})", e.code()) },
     };
     let rows: Vec<Row> = app.library.photos()?.into_iter().map(row).collect();
     if rows.is_empty() {
@@ -134,25 +299,18 @@ pub fn photos(app: &App) -> Result<(), Failure> {
             app.library.root().display()
         ));
     }
-    let wide = rows.iter().map(|r| r.photo.as_str().len()).max().unwrap_or(0);
+    let wide = rows.iter().map(|r| r.photo().as_str().len()).max().unwrap_or(0);
     app.output.result(&rows, || {
         rows.iter()
-            .map(|row| match (&row.status, &row.problem) {
-                (Some(status), _) => format!(
-                    "{:wide$}  {:12}  {:>11}  {:>11}  {}\n",
-                    row.photo,
+            .map(|row| match row {
+                Row::Whole { status, camera } => format!(
+                    "{:wide$}  {:12}  {:>11}  {:>11}  {camera}\n",
+                    status.photo,
                     head(&status.head),
                     count(status.commits as u64, "commit"),
                     count(status.branches.len() as u64, "branch"),
-                    row.camera
                 ),
-                (None, problem) => {
-                    format!(
-                        "{:wide$}  damaged: {}\n",
-                        row.photo,
-                        line(problem.as_deref().unwrap_or_default())
-                    )
-                }
+                Row::Damaged { photo, problem } => format!("{photo:wide$}  damaged: {}\n", line(problem)),
             })
             .collect()
     })

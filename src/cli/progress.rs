@@ -154,7 +154,8 @@ impl Seen {
 }
 
 impl Host for Watch<'_> {
-    fn line(&self, line: &Line, _: &State, ledger: &Ledger) {
+    fn line(&self, line: &Line, state: &State, ledger: &Ledger) {
+        log(line, state);
         if self.output.json {
             if self.name.is_none() {
                 self.event(line);
@@ -192,6 +193,46 @@ impl Host for Watch<'_> {
         let ask = || self.output.ask(&format!("the model asks: {}\n>", plain(question)));
         self.bar.suspend(ask).filter(|answer| !answer.is_empty())
     }
+}
+
+/// Logs a transcript line: what was done as an action, all others for whoever wants everything.
+fn log(line: &Line, state: &State) {
+    let (session, seq) = (state.start.session.short(), line.seq);
+    match told(&line.event) {
+        Some(what) => tracing::info!(session, seq, "{what}"),
+        None => {
+            let kind = serde_json::to_value(&line.event).ok();
+            let kind = kind.as_ref().and_then(|value| value["kind"].as_str()).unwrap_or_default();
+            tracing::debug!(session, seq, "{kind}");
+        }
+    }
+}
+
+/// An event as a log tells it, if it is an action.
+fn told(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::SessionStart(start) => {
+            format!(
+                "session on {} with {} {}",
+                start.photo,
+                one_line(&start.provider),
+                one_line(&start.model)
+            )
+        }
+        Event::ModelReply { settled, ms, .. } => {
+            format!("the model answered after {:.1} s, {} tokens", *ms as f64 / 1000.0, settled.tokens)
+        }
+        Event::ToolCall(call) => format!("tool {}", one_line(&call.call.name)),
+        Event::ToolResult { result, code: Some(code), .. } => {
+            format!("tool {} failed: {code:?}", one_line(&result.name))
+        }
+        Event::Render { error: Some(error), .. } => format!("render failed: {}", one_line(error)),
+        Event::Render { ms, long_edge, .. } => {
+            format!("rendered {long_edge} pixels in {:.1} s", *ms as f64 / 1000.0)
+        }
+        Event::SessionEnd(end) => format!("session ended: {}", end.outcome.as_str()),
+        other => remark(other)?,
+    })
 }
 
 /// The remark about an event that is to stay on the screen, if any.

@@ -199,7 +199,7 @@ impl Row {
                 "photo": self.photo, "branch": branch, "commit": commit, "state": state, "unchanged": unchanged,
             }),
             Err(failure) => {
-                let mut value = failure.to_json();
+                let mut value = serde_json::to_value(failure.to_output()).unwrap_or_default();
                 if let Some(fields) = value.as_object_mut() {
                     fields.insert("photo".into(), json!(self.photo));
                 }

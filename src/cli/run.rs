@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::failure::Failure;
@@ -20,7 +22,7 @@ use crate::launch::{
 };
 use crate::overnight::share::words;
 use crate::provider::Choice;
-use crate::review::{line, plain};
+use crate::review::{ReviewModel, line, plain};
 use crate::session::SessionError;
 use crate::session::driver::Session;
 use crate::session::listing;
@@ -31,7 +33,7 @@ use crate::transcript::{self, PlannedBranch, SessionStart, Vector};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
-use base::ids::{PhotoId, SessionId};
+use base::ids::{PhotoId, RefName, SessionId};
 use darktable::proxy;
 use engine::photo::Workspace;
 
@@ -71,7 +73,7 @@ the variables of a protocol, `chemigram protocol check FILE` its errors. Resume 
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// The photo's id, or a raw file, which is added to the library first
-    #[arg(value_name = "PHOTO", required_unless_present = "resume")]
+    #[arg(value_name = "PHOTO", required_unless_present = "resume", add = super::complete::photos())]
     pub photo: Option<String>,
     /// Follow this protocol: a name, or a file
     #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["resume", "generate"])]
@@ -119,8 +121,8 @@ pub struct RunOptions {
     /// Start without asking (for scripts)
     #[arg(long, short)]
     pub yes: bool,
-    /// Resume a session: at least four characters of its id
-    #[arg(long, value_name = "SESSION", conflicts_with_all = ["brief", "vectors", "budget", "criteria", "dry_run"])]
+    /// Resume a session: at least four characters of its id, or `last`
+    #[arg(long, value_name = "SESSION", add = super::complete::sessions(), conflicts_with_all = ["brief", "vectors", "budget", "criteria", "dry_run"])]
     pub resume: Option<String>,
     /// With --resume: the answer to the model's question: text, or @FILE
     #[arg(long, value_name = "TEXT|@FILE", requires = "resume")]
@@ -128,7 +130,7 @@ pub struct RunOptions {
     /// With --resume: add to the budget, such as time=10m,iterations=20
     #[arg(long, value_name = "SPEC", requires = "resume")]
     pub raise: Option<String>,
-    /// Print the plan, the prompt and the tools without starting
+    /// Print the plan without starting; with -v, also the prompt and the tools as the model would get them
     #[arg(long)]
     pub dry_run: bool,
     /// Random seed, for the explorer and for models that accept one
@@ -263,14 +265,14 @@ fn session(
     let (plan, free) = (&launch.plan, launch.setup.provider.info().free);
     remarks(app, plan);
     if args.dry_run {
-        return dry_run(app, plan).map(|()| 0);
+        return dry_run(app, plan, free).map(|()| 0);
     }
     // Whoever has confirmed a protocol that was written need not confirm it again.
     if !args.yes && goal.is_none() {
         app.output.remark(&confirmation(plan, free));
         let answer = app.output.ask("\nStart? [yes/no]").unwrap_or_default();
         if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
-            return Err(Failure::new(ErrorCode::StateError, "not started; nothing was spent"));
+            return Err(Failure::new(ErrorCode::SessionNotConfirmed, "not started; nothing was spent"));
         }
     }
     carry_out(app, stop, Manner::of(args), 0, || launch.start())
@@ -371,6 +373,23 @@ impl Manner {
         Self { asks: !args.yes, patience: args.patience }
     }
 }
+/// The last line of a session with `--json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunResult {
+    /// `result`, which no line of a transcript is.
+    pub kind: &'static str,
+    /// The exit status.
+    pub status: u8,
+    /// Whether there is a branch worth looking at.
+    pub useful: bool,
+    /// The one to look at first.
+    pub best: Option<RefName>,
+    /// The review, as `mode-b show` prints it.
+    pub review: ReviewModel,
+}
+
+/// The status of a session that ended well and left no branch that is worth looking at.
+const NOTHING_USEFUL: u8 = 28;
 
 /// Starts a session, runs it to its end, and shows its review. `first` is the first transcript line of this run.
 fn carry_out(
@@ -399,11 +418,23 @@ fn carry_out(
     });
     watch.finish();
     let (end, judged, id) = ran?;
-    if !app.output.json {
-        let (workspace, id) = app.session(id.as_str())?;
+    let (workspace, id) = app.session(id.as_str())?;
+    let review = ReviewModel::of(&workspace, &listing::read(&workspace, &id)?)?;
+    let best = review.best().map(|branch| branch.branch.clone());
+    let status = match end.outcome.exit_status(judged) {
+        0 if best.is_none() => NOTHING_USEFUL,
+        status => status,
+    };
+    if app.output.json {
+        app.output.object(&RunResult { kind: "result", status, useful: best.is_some(), best, review });
+    } else {
         show_session(app, &workspace, &id)?;
+        if status == NOTHING_USEFUL {
+            app.output
+                .remark("no branch of this session is worth keeping; try another direction or more budget");
+        }
     }
-    Ok(end.outcome.exit_status(judged))
+    Ok(status)
 }
 
 /// Why a session stopped in the middle, and how to continue it.
@@ -482,13 +513,14 @@ fn confirmation(plan: &Plan, free: bool) -> String {
         (false, None) => ", cost not limited",
         (false, Some(_)) => "",
     };
-    rows.push(("Limits", format!("{}{cost}", words(&start.budget))));
+    rows.push(("Limits", format!("at most {}{cost}", words(&start.budget))));
+    rows.push(("Changes", "none until you promote a branch; main and the raw stay as they are".to_owned()));
     let row = |(name, text): (&str, String)| format!("{name:9} {}\n", line(&text));
     rows.into_iter().map(row).collect()
 }
 
 /// Shows what would be done, and what would be sent first.
-fn dry_run(app: &App, plan: &Plan) -> Result<(), Failure> {
+fn dry_run(app: &App, plan: &Plan, free: bool) -> Result<(), Failure> {
     let bound = plan.start.budget.most();
     let capped = |n: u64| (n != u64::MAX).then_some(n);
     let result = json!({
@@ -503,6 +535,12 @@ fn dry_run(app: &App, plan: &Plan) -> Result<(), Failure> {
         },
     });
     app.output.result(&result, || {
+        if !app.output.verbose {
+            return format!(
+                "{}\nNothing was sent and nothing was spent. Add -v to see the prompt and the tools.\n",
+                confirmation(plan, free)
+            );
+        }
         let tools: Vec<&str> = plan.tools.iter().map(|tool| tool.name.as_str()).collect();
         format!(
             "# Plan, and first message\n\n{}\n\n# System prompt ({})\n\n{}\n\n# Tools ({})\n\n{}\n\n\

@@ -31,7 +31,7 @@ use darktable::xmp;
 use engine::photo::{Authority, IngestOptions, Ingested, Library, Workspace, Writer, ingest};
 use engine::vocabulary::Vocabulary;
 
-/// How large the cache of rendered pictures may become.
+/// How large the cache of rendered pictures may become, unless a person sets it.
 pub const CACHE_LIMIT: u64 = 4 << 30;
 
 /// How long darktable may take over one picture that a person waits for.
@@ -120,7 +120,9 @@ impl App {
 
     /// The cache of rendered pictures.
     pub fn cache(&self) -> Cache {
-        Cache::new(self.folders.renders(), CACHE_LIMIT)
+        let set = std::fs::read_to_string(self.folders.cache_limit()).ok();
+        let limit = set.and_then(|text| text.trim().parse().ok()).unwrap_or(CACHE_LIMIT);
+        Cache::new(self.folders.renders(), limit)
     }
 
     /// The installed darktable. If nothing confines it, a warning says so once.

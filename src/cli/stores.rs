@@ -238,7 +238,17 @@ pub fn cache(app: &App, verb: CacheVerb) -> Result<(), Failure> {
     let cache = app.cache();
     let folder = app.folders.renders();
     let (info, verb) = match verb {
-        CacheVerb::Info => (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds"),
+        CacheVerb::Limit { size: Some(limit) } => {
+            let file = app.folders.cache_limit();
+            base::durable::write(&file, limit.to_string().as_bytes())
+                .map_err(|e| Failure::file("write", &file, &e))?;
+            let cache = app.cache();
+            cache.evict().map_err(|e| Failure::file("empty", &folder, &e))?;
+            (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds")
+        }
+        CacheVerb::Limit { size: None } | CacheVerb::Info => {
+            (cache.info().map_err(|e| Failure::file("read", &folder, &e))?, "holds")
+        }
         CacheVerb::Clear => {
             app.proxies().clear().map_err(|e| Failure::file("empty", &app.folders.proxies(), &e))?;
             (cache.clear().map_err(|e| Failure::file("empty", &folder, &e))?, "is empty now; it held")

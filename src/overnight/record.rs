@@ -1,12 +1,13 @@
 //! A batch on disk: what it is, what became of each of its sessions, and which process runs it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::folders;
@@ -408,6 +409,67 @@ pub fn find(library: &Library, name: &str) -> Result<Batch, BatchError> {
         }
         several => Err(BatchError::Ambiguous { name: name.to_owned(), count: several.len() }),
     }
+}
+
+/// The sessions of batches that are not over.
+///
+/// # Errors
+/// [`BatchError`], if a batch cannot be read: nobody knows then which sessions it needs.
+pub fn in_open_batches(library: &Library) -> Result<BTreeSet<SessionId>, BatchError> {
+    let mut needed = BTreeSet::new();
+    for name in names(library) {
+        let batch = Batch::read(&library.root().join(FOLDER).join(name))?;
+        if !batch.is_over() {
+            needed.extend(batch.tracks().into_iter().flat_map(|track| track.all).map(|(_, id, _)| id));
+        }
+    }
+    Ok(needed)
+}
+
+/// A batch that is over and has no session left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OldBatch {
+    /// Its name.
+    pub name: String,
+    /// Its files, in bytes.
+    pub bytes: u64,
+}
+
+/// The batches that are over, began before, if that is given, and have no session that is still `there`.
+///
+/// # Errors
+/// As [`in_open_batches`].
+pub fn old(
+    library: &Library,
+    before: Option<Timestamp>,
+    there: &dyn Fn(&SessionId, &PhotoId) -> bool,
+) -> Result<Vec<OldBatch>, BatchError> {
+    let mut old = Vec::new();
+    for name in names(library) {
+        let batch = Batch::read(&library.root().join(FOLDER).join(&name))?;
+        let recent = before.is_some_and(|before| batch.record.begun >= before);
+        let tracks = batch.tracks();
+        let mut all = tracks.iter().flat_map(|track| &track.all);
+        if recent || !batch.is_over() || all.any(|(photo, id, _)| there(id, photo)) {
+            continue;
+        }
+        let files = std::fs::read_dir(&batch.folder).into_iter().flatten().flatten();
+        let bytes = files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum();
+        old.push(OldBatch { name, bytes });
+    }
+    Ok(old)
+}
+
+/// Removes a batch that nobody runs. The record goes first: without it the folder is no batch.
+///
+/// # Errors
+/// [`BatchError::Busy`], if a process runs it; the error of the file system.
+pub fn remove(library: &Library, name: &str) -> Result<(), BatchError> {
+    let folder = library.root().join(FOLDER).join(name);
+    let _held = Batch::read(&folder)?.lock()?;
+    let path = folder.join(RECORD);
+    std::fs::remove_file(&path).map_err(BatchError::io("delete", &path))?;
+    std::fs::remove_dir_all(&folder).map_err(BatchError::io("delete", &folder))
 }
 
 /// The newest batch of this hash that is not over. Batches that cannot be read are skipped.

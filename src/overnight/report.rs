@@ -37,6 +37,7 @@ pub struct BatchReport {
     /// The plan's file.
     pub plan: PathBuf,
     /// When it was begun.
+    #[serde(with = "base::stamp")]
     pub begun: Timestamp,
     /// Whether nothing is left to do.
     pub over: bool,

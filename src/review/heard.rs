@@ -12,7 +12,7 @@ use crate::transcript::Event;
 use base::ids::{Hash, RefName};
 
 /// The protocol that steered a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ProtocolUsed {
     /// Its name.
     pub name: String,
@@ -25,7 +25,7 @@ pub struct ProtocolUsed {
 }
 
 /// The last that a referee said of a branch, all orders taken together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct SecondOpinion {
     /// `better`, `same`, `worse`, `off_brief`, `unsure`; `passed` or `failed` where criteria were asked about;
     /// `unavailable` when nobody could say.

@@ -16,7 +16,7 @@ use base::ids::{Hash, RefName};
 use engine::photo::Workspace;
 
 /// Everything worth telling about a session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ReviewModel {
     /// Its id.
     pub session: String,
@@ -35,6 +35,8 @@ pub struct ReviewModel {
     #[serde(skip)]
     raise: Option<String>,
     /// When it began.
+    #[serde(with = "base::stamp")]
+    #[schemars(with = "jiff::Timestamp")]
     pub started: jiff::Timestamp,
     /// Session time in milliseconds.
     pub elapsed_ms: u64,
@@ -88,7 +90,7 @@ pub struct ReviewModel {
 }
 
 /// One branch.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct BranchReview {
     /// Its name.
     pub branch: RefName,
@@ -122,6 +124,7 @@ pub struct BranchReview {
     /// Moves that were made on it and are no longer in effect: set again, taken back or abandoned.
     pub tried: Vec<String>,
     /// What the engine measured.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub measured: Option<Measured>,
     /// Its review picture, if it is there.
     pub preview: Option<PathBuf>,
@@ -138,7 +141,7 @@ impl BranchReview {
 }
 
 /// A proposal that waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct PendingProposal {
     /// Its id.
     pub id: String,
@@ -149,7 +152,7 @@ pub struct PendingProposal {
 }
 
 /// How far a cap was used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct CapUse {
     /// The cap.
     pub cap: Cap,
@@ -162,7 +165,7 @@ pub struct CapUse {
 }
 
 /// A command, and what it is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct NextStep {
     /// What to type.
     pub command: String,
@@ -287,10 +290,7 @@ impl ReviewModel {
             );
             step(format!("chemigram checkout {photo} {branch}"), "edit it further");
             step(format!("chemigram promote {photo} {branch} --tag {tag}"), "keep it under a tag");
-            step(
-                format!("chemigram promote {photo} {branch} --tag {tag} --to-main"),
-                "keep it and make it the main edit",
-            );
+            step(format!("chemigram promote {photo} {branch} --to-main"), "make it the main edit");
         }
         if let (None, Some(tag)) = (self.best(), self.tag_suggestion.as_ref())
             && tag.parse::<RefName>().is_ok()

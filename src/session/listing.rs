@@ -21,7 +21,7 @@ use engine::photo::{FsckReport, Library, Workspace};
 const SHORTEST_PART: usize = 4;
 
 /// The condition of a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "condition", rename_all = "snake_case")]
 pub enum Condition {
     /// It has its closing line.
@@ -67,7 +67,7 @@ impl Condition {
 }
 
 /// One session in a line.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Summary {
     /// Its photo.
     pub photo: PhotoId,
@@ -82,9 +82,11 @@ pub struct Summary {
 }
 
 /// What a transcript tells at a glance.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Overview {
     /// When it began.
+    #[serde(with = "base::stamp")]
+    #[schemars(with = "jiff::Timestamp")]
     pub started: jiff::Timestamp,
     /// Session time in milliseconds.
     pub elapsed_ms: u64,
@@ -251,11 +253,22 @@ fn workspaces(library: &Library, photo: Option<&PhotoId>) -> Result<Vec<Workspac
     Ok(library.photos()?.into_iter().filter_map(open).collect())
 }
 
-/// The one session whose id has `part` in it, four characters or more.
+/// The word for the newest session.
+const LAST: &str = "last";
+
+/// The one session whose id has `part` in it, four characters or more; the newest for `last`.
 pub fn find(library: &Library, part: &str) -> Result<(PhotoId, SessionId), SessionError> {
     let part = part.trim().to_lowercase();
     let fault = |code, message: String| Fault::new(code, message);
     let list = "list the sessions with `chemigram mode-b list`";
+    if part == LAST {
+        return newest(library)?.ok_or_else(|| {
+            let none = format!("there is no session in {}", library.root().display());
+            fault(ErrorCode::NotFound, none)
+                .with("remedy", "`chemigram run-mode-b --help` explains how to run one")
+                .into()
+        });
+    }
     if part.len() < SHORTEST_PART {
         let message = format!("`{part}` is too short: give at least four characters of the session's id");
         return Err(fault(ErrorCode::InvalidInput, message).with("remedy", list).into());
@@ -277,6 +290,35 @@ pub fn find(library: &Library, part: &str) -> Result<(PhotoId, SessionId), Sessi
             Err(fault(ErrorCode::InvalidInput, message).with("remedy", "give more characters").into())
         }
     }
+}
+
+/// The session that began last.
+fn newest(library: &Library) -> Result<Option<(PhotoId, SessionId)>, SessionError> {
+    let mut found: Option<(PhotoId, SessionId)> = None;
+    for workspace in workspaces(library, None)? {
+        // The first is the newest of its photo.
+        if let Some(id) = of_photo(&workspace)?.into_iter().next()
+            && found.as_ref().is_none_or(|(_, known)| known.as_str() < id.as_str())
+        {
+            found = Some((workspace.id().clone(), id));
+        }
+    }
+    Ok(found)
+}
+
+/// The sessions that run now, oldest first.
+///
+/// # Errors
+/// [`SessionError`], if the library cannot be listed.
+pub fn running(library: &Library) -> Result<Vec<(PhotoId, SessionId)>, SessionError> {
+    let mut found = Vec::new();
+    for workspace in workspaces(library, None)? {
+        let Some(holder) = workspace.held_by()? else { continue };
+        let own = |id: &SessionId| holder.purpose.contains(id.as_str());
+        found.extend(of_photo(&workspace)?.into_iter().filter(own).map(|id| (workspace.id().clone(), id)));
+    }
+    found.sort_by(|a, b| a.1.as_str().cmp(b.1.as_str()));
+    Ok(found)
 }
 
 /// The file in a session's folder by which another process asks it to stop: empty, to wrap up; with

@@ -2,7 +2,7 @@
 //!
 //! [`state::State`] is the fold of the transcript; [`next`] decides what it does next; [`driver::Session`] does it and
 //! records the outcome, with model calls in `model_call`, their price in [`pricing`], and what a long conversation is cut into in `chapter`. [`start`] plans a session or
-//! resumes an interrupted one; [`listing`] reads sessions that are over or run elsewhere. In a session with a protocol
+//! resumes an interrupted one; [`listing`] reads sessions that are over or run elsewhere, and [`prune`] removes them. In a session with a protocol
 //! [`steering::Steering`] is the protocol's machine within the state, and `carry` carries out its commands; the gate,
 //! the driver and the fold are the same. [`generate`] has the model write a protocol before there is a session.
 
@@ -28,6 +28,7 @@ pub mod opinion;
 mod prefixes;
 pub mod pricing;
 pub mod protocols;
+pub mod prune;
 pub mod replay;
 #[cfg(test)]
 mod replies;

@@ -93,7 +93,7 @@ pub struct BranchView {
 }
 
 /// Where a session is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// The plan waits for the agent's confirmation.

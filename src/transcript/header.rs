@@ -9,7 +9,7 @@ use crate::budget::{Budget, Reserve};
 use base::ids::{Hash, PhotoId, RefName, SessionId, VectorName};
 
 /// One axis to explore.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Vector {
     /// Its name; the branch is `branch_b_<name>`.
     pub name: VectorName,
@@ -145,7 +145,7 @@ pub struct VariableValue {
 }
 
 /// Who gives second opinions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RefereeStart {
     /// Its provider; `offline` for the one that works from numbers alone.
     pub provider: String,

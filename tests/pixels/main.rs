@@ -27,6 +27,7 @@ mod support;
 mod any_photograph;
 mod closer_look;
 mod demo_raw;
+mod duplicates;
 mod export;
 mod formats;
 mod framing;

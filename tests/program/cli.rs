@@ -217,7 +217,9 @@ fn an_address_in_the_environment_is_the_named_providers_and_a_key_goes_there_enc
 fn completions_and_manual_pages_come_from_the_definitions() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(home.ok(&["completions", shell]).contains("run-mode-b"), "{shell}");
+        // What can come next is asked of the program itself.
+        let script = home.ok(&["completions", shell]);
+        assert!(script.contains("COMPLETE") && script.contains("chemigram"), "{shell}: {script}");
     }
     assert!(home.ok(&["man"]).contains(".TH chemigram"));
     home.ok(&["man", "pages"]);
@@ -521,7 +523,11 @@ fn session(home: &Home) {
     assert!(home.json(&["mode-b", "list"]).as_array().unwrap().is_empty(), "a dry run leaves no session");
 
     let lines = home.ok(&with(&["--yes", "--json"]));
-    let events: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let mut events: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    // The transcript, and what it came to.
+    let result = events.pop().unwrap();
+    assert_eq!((&result["kind"], &result["status"]), (&"result".into(), &0.into()), "{result}");
+    assert_eq!((&result["best"], &result["useful"]), (&"branch_b_tone".into(), &true.into()), "{result}");
     assert_eq!(events[0]["kind"], "session_start");
     assert_eq!(events[0]["proxy"], 3, "of 1200 pixels the copy keeps half as many again as the previews");
     assert_eq!(events.last().unwrap()["outcome"], "completed", "{lines}");
@@ -549,6 +555,12 @@ fn session(home: &Home) {
     }
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "a model's text is made harmless");
     let review = home.json(&["mode-b", "show", part]);
+    let mut last = home.json(&["mode-b", "show", "last"]);
+    assert_eq!(last, review);
+    last.as_object_mut().unwrap().remove("schema_version");
+    assert_eq!(result["review"], last);
+    let refused = home.fails(4, &["mode-b", "delete", "last", "--branches", "--yes"]);
+    assert!(refused.contains("a proposal of it waits for an answer"), "{refused}");
     let preview = review["branches"][0]["preview"].as_str().unwrap();
     assert!(Path::new(preview).is_absolute() && image::open(preview).is_ok());
     assert_eq!(review["condition"], "ended");

@@ -27,3 +27,4 @@ mod fuzz_corpus;
 mod help;
 mod http_proxy;
 mod overnight;
+mod verbs;

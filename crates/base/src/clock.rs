@@ -32,7 +32,8 @@ impl Clock for SystemClock {
     }
 
     fn wall(&self) -> jiff::Timestamp {
-        jiff::Timestamp::now()
+        let now = jiff::Timestamp::now();
+        now.round(jiff::Unit::Millisecond).unwrap_or(now)
     }
 }
 

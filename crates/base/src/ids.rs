@@ -27,7 +27,7 @@ impl Coded for InvalidName {
 }
 
 /// A SHA-256 in 64 lower-case hexadecimal digits: the name of a piece of content.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Hash(String);
 
@@ -123,7 +123,9 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $what:literal, $pattern:literal, $check:expr) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(
+            Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+        )]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 

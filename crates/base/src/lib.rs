@@ -12,3 +12,4 @@ pub mod hint;
 pub mod ids;
 pub mod redact;
 pub mod seal;
+pub mod stamp;

@@ -132,7 +132,10 @@ impl Cache {
     }
 
     /// Removes the entries that were not used for longest until the rest fits.
-    fn evict(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The error of the file system.
+    pub fn evict(&self) -> io::Result<()> {
         let mut entries = self.entries()?;
         let mut total: u64 = entries.iter().map(|e| e.bytes).sum();
         entries.sort_by_key(|e| e.used);

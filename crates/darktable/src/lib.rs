@@ -10,6 +10,7 @@ pub mod checks;
 pub mod complete;
 pub mod dng;
 pub mod dtstyle;
+pub mod duplicates;
 pub mod export;
 #[cfg(any(test, feature = "testing"))]
 mod faulty;

@@ -14,7 +14,7 @@ use crate::photo::workspace::Workspace;
 use base::ids::{Hash, PhotoId, RefName};
 
 /// One commit of an ancestry.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LogEntry {
     /// The commit.
     pub commit: Hash,
@@ -23,6 +23,7 @@ pub struct LogEntry {
     /// Where it comes from.
     pub parents: Vec<Hash>,
     /// What was done.
+    #[schemars(with = "serde_json::Value")]
     pub op: Operation,
     /// The same in one line.
     pub words: String,
@@ -33,6 +34,7 @@ pub struct LogEntry {
     pub labels: Vec<String>,
     /// When it was recorded, where the op-log says so.
     #[serde(serialize_with = "optional_time")]
+    #[schemars(with = "Option<jiff::Timestamp>")]
     pub t: Option<jiff::Timestamp>,
     /// `person` or a session's id, where the op-log says so.
     pub by: Option<String>,
@@ -41,7 +43,7 @@ pub struct LogEntry {
 }
 
 /// HEAD, branches, tags and what is pending.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Status {
     /// The photo.
     pub photo: PhotoId,
@@ -59,9 +61,13 @@ pub struct Status {
     pub modules: usize,
     /// Those of them that run.
     pub enabled: usize,
-    /// Branches with their tips.
+    /// Branches with their tips, as an object.
+    #[serde(serialize_with = "by_name")]
+    #[schemars(with = "std::collections::BTreeMap<RefName, Hash>")]
     pub branches: Vec<(RefName, Hash)>,
-    /// Tags.
+    /// Tags, as an object.
+    #[serde(serialize_with = "by_name")]
+    #[schemars(with = "std::collections::BTreeMap<RefName, Hash>")]
     pub tags: Vec<(RefName, Hash)>,
     /// Proposals that wait for a person.
     pub proposals: usize,
@@ -172,9 +178,15 @@ fn makes_commit(op: &Operation) -> bool {
             | Operation::CreateTag
             | Operation::MoveBranch
             | Operation::DeleteBranch
+            | Operation::DeleteTag
             | Operation::RestoreBranch
             | Operation::Checkout { .. }
     )
+}
+
+/// Pairs as an object.
+fn by_name<S: Serializer>(refs: &[(RefName, Hash)], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_map(refs.iter().map(|(name, at)| (name, at)))
 }
 
 fn optional_time<S: Serializer>(t: &Option<jiff::Timestamp>, s: S) -> Result<S::Ok, S::Error> {

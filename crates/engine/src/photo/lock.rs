@@ -21,7 +21,7 @@ pub(super) const FILE: &str = "lock";
 const LARGEST: u64 = 4096;
 
 /// Who holds a workspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Holder {
     /// Process id.
     pub pid: u32,
@@ -29,6 +29,7 @@ pub struct Holder {
     pub purpose: String,
     /// Since when (UTC).
     #[serde(with = "time")]
+    #[schemars(with = "jiff::Timestamp")]
     pub since: jiff::Timestamp,
 }
 

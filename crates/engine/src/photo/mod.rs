@@ -33,6 +33,7 @@ mod standing;
 mod tastes;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod undo;
 mod workspace;
 mod writer;
 
@@ -56,5 +57,6 @@ pub use proposals::{Proposal, ProposalKind, ProposalStatus, ProposedText, TasteC
 pub use refs::{Head, RefKind};
 pub use standing::{MoveId, PlacedMove, Standing};
 pub use tastes::{Contradiction, Point, TasteFile};
+pub use undo::{Undone, UndoneRef};
 pub use workspace::{Library, Photo, PhotoKind, RawRecord, Workspace};
 pub use writer::{Authority, CommitInfo, Writer};

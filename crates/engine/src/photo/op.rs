@@ -115,6 +115,8 @@ pub enum Operation {
     MoveBranch,
     /// A branch was deleted.
     DeleteBranch,
+    /// A tag was deleted.
+    DeleteTag,
     /// A branch was put back to where a transcript says it was.
     RestoreBranch,
     /// HEAD was moved.
@@ -219,6 +221,7 @@ impl fmt::Display for Operation {
             Self::CreateTag => f.write_str("create tag"),
             Self::MoveBranch => f.write_str("move branch"),
             Self::DeleteBranch => f.write_str("delete branch"),
+            Self::DeleteTag => f.write_str("delete tag"),
             Self::RestoreBranch => f.write_str("restore branch from the transcript"),
             Self::Checkout { branch: Some(branch) } => write!(f, "check out {branch}"),
             Self::Checkout { branch: None } => f.write_str("check out a commit"),

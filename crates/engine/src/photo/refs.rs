@@ -63,7 +63,7 @@ impl fmt::Display for RefKind {
 }
 
 /// What HEAD says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Head {
     /// It follows a branch.

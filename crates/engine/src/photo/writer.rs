@@ -8,6 +8,7 @@ use crate::photo::lock::Lock;
 use crate::photo::objects::Commit;
 use crate::photo::op::Operation;
 use crate::photo::oplog::{self, OpLine};
+use crate::photo::positions::BASELINE;
 use crate::photo::refs::{Head, RefKind};
 use crate::photo::workspace::Workspace;
 use base::clock::{Clock, SystemClock};
@@ -237,6 +238,39 @@ impl Writer {
         self.publish(Operation::DeleteBranch, RefKind::Branch.full(branch), Some(tip), None, "")
     }
 
+    /// Deletes a tag. What it named stays until `gc`. For a person only.
+    ///
+    /// # Errors
+    /// [`PhotoError::Denied`] for a session; [`PhotoError::State`] for `baseline`, on which everything is built.
+    pub fn delete_tag(&mut self, tag: &RefName) -> Result<(), PhotoError> {
+        self.person_only("delete a tag")?;
+        if RefKind::Tag.full(tag) == BASELINE {
+            return Err(PhotoError::State("the tag `baseline` cannot be deleted".into()));
+        }
+        let at = self.workspace.tag(tag)?.ok_or_else(|| no_tag(tag))?;
+        self.publish(Operation::DeleteTag, RefKind::Tag.full(tag), Some(at), None, "")
+    }
+
+    /// Gives a branch another name; HEAD goes with it. A kill in between leaves it under both. For a person only.
+    ///
+    /// # Errors
+    /// [`PhotoError::Denied`] for a session; [`PhotoError::State`] for `main`; [`PhotoError::RefTaken`].
+    pub fn rename_branch(&mut self, old: &RefName, new: &RefName) -> Result<(), PhotoError> {
+        self.person_only("rename a branch")?;
+        if old.as_str() == "main" {
+            return Err(PhotoError::State("the branch `main` cannot be renamed".into()));
+        }
+        let tip = self.workspace.branch(old)?.ok_or_else(|| no_branch(old))?;
+        let label: String = format!("rename {old} to {new}").chars().take(LABEL_LIMIT).collect();
+        let follows = self.workspace.head()? == Head::Branch(old.clone());
+        self.create_ref(RefKind::Branch, new, &tip, Operation::CreateBranch, &label)?;
+        if follows {
+            let op = Operation::Checkout { branch: Some(new.clone()) };
+            self.publish(op, "HEAD".into(), Some(tip.clone()), Some(tip.clone()), &label)?;
+        }
+        self.publish(Operation::DeleteBranch, RefKind::Branch.full(old), Some(tip), None, &label)
+    }
+
     /// Moves HEAD to a branch, if `spec` names one, else to the commit that it resolves to. For a person only.
     ///
     /// # Errors
@@ -358,7 +392,7 @@ impl Writer {
         )))
     }
 
-    fn refuse_if_head_follows(&self, branch: &RefName) -> Result<(), PhotoError> {
+    pub(super) fn refuse_if_head_follows(&self, branch: &RefName) -> Result<(), PhotoError> {
         match self.workspace.head()? {
             Head::Branch(current) if current == *branch => Err(PhotoError::State(format!(
                 "branch `{branch}` is checked out; check out another one first"
@@ -377,7 +411,7 @@ impl Writer {
         self.publish(Operation::Snapshot, reference, Some(tip.clone()), Some(tip.clone()), label)
     }
 
-    fn publish(
+    pub(super) fn publish(
         &self,
         op: Operation,
         reference: String,
@@ -401,6 +435,10 @@ impl Writer {
 
 fn no_branch(name: &RefName) -> PhotoError {
     PhotoError::Unresolved { spec: name.to_string(), reason: "there is no such branch".into() }
+}
+
+fn no_tag(name: &RefName) -> PhotoError {
+    PhotoError::Unresolved { spec: name.to_string(), reason: "there is no such tag".into() }
 }
 
 fn check_label(label: &str) -> Result<(), PhotoError> {

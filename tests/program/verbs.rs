@@ -1,0 +1,489 @@
+//! The person's verbs, as they are typed: in a terminal of 80 by 24 and of 120 by 40, where each is undone or refused
+//! cleanly; and what they print for programs, against the schemas that the program itself gives.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use base::ids::RefName;
+use darktable::baseline::{FileFacts, Untouched};
+use darktable::frame::StoredSize;
+use darktable::state::{EditState, Params, Value as Field};
+use engine::photo::{Authority, IngestOptions, Library, Operation, ingest};
+use engine::vocabulary::testing::Photo;
+use serde_json::Value;
+
+use crate::home::settle;
+use crate::support::{Studio, confirm, reply, request, run};
+
+/// A home with a library of one photo, `iguana`, whose darktable is made up: nothing here is rendered.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        let raw = home.0.path().join("Iguana.DNG");
+        std::fs::write(&raw, "sensor data").unwrap();
+        let size = StoredSize { width: 300, height: 200 };
+        let facts = FileFacts { size, orientation: 1, ..FileFacts::default() };
+        let told =
+            Untouched { state: Photo::new().state, sidecar: Vec::new(), facts, darktable: "4.2.1".into() };
+        ingest(&home.library(), &raw, IngestOptions::default(), &|_| Ok(told.clone())).unwrap();
+        home
+    }
+
+    fn library(&self) -> Library {
+        Library::new(self.0.path().join("data/chemigram/photos"))
+    }
+
+    fn edit(&self, branch: &str, ev: f32) {
+        let workspace = self.library().open(&"iguana".parse().unwrap()).unwrap();
+        let mut writer = workspace.lock(Authority::Person, "a test").unwrap();
+        let branch: RefName = branch.parse().unwrap();
+        if writer.workspace().branch(&branch).unwrap().is_none() {
+            let at = writer.workspace().baseline().clone();
+            writer.create_branch(&branch, &at).unwrap();
+        }
+        let tip = writer.workspace().branch(&branch).unwrap().unwrap();
+        let state = exposed(writer.workspace().state_of(&tip).unwrap(), ev);
+        writer.record_edit(&branch, &tip, &state, Operation::Snapshot, "").unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        let path = std::env::var_os("PATH").unwrap();
+        command.env_clear().env("PATH", path).current_dir(self.0.path()).args(arguments);
+        settle(&mut command, self.0.path());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {text}"))
+    }
+
+    /// What a command shows in a terminal of that size, with what is typed into it, and its status.
+    fn terminal(&self, size: (u16, u16), typed: &str, arguments: &[&str]) -> (String, i32) {
+        let mut child = self.in_terminal(size, arguments);
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), typed.as_bytes()).unwrap();
+        shown(child)
+    }
+
+    /// A command in a terminal of that size.
+    fn in_terminal(&self, (columns, rows): (u16, u16), arguments: &[&str]) -> Child {
+        let quoted: Vec<String> =
+            arguments.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+        let line = format!("stty cols {columns} rows {rows}; {} {}", program().display(), quoted.join(" "));
+        let mut command = Command::new("script");
+        let path = std::env::var_os("PATH").unwrap();
+        command.env_clear().env("PATH", path).env("TERM", "xterm").current_dir(self.0.path());
+        settle(&mut command, self.0.path());
+        command.args(["-qefc", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    }
+}
+
+/// What a terminal has shown at the end, and the status.
+fn shown(child: Child) -> (String, i32) {
+    let output = child.wait_with_output().unwrap();
+    (String::from_utf8_lossy(&output.stdout).replace('\r', ""), output.status.code().unwrap())
+}
+
+fn exposed(mut state: EditState, ev: f32) -> EditState {
+    let module = state.module_mut("exposure", 0).unwrap();
+    let Params::Fields(fields) = &mut module.params else { panic!("exposure has fields") };
+    fields.insert("exposure".into(), Field::Float(ev));
+    state
+}
+
+fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_chemigram"))
+}
+
+/// A text without what moves the cursor or changes colours.
+fn plain(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| {
+        all + part.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).get(1..).unwrap_or("")
+    })
+}
+
+/// A text with its hashes, times and temporary folder taken out.
+fn settled(text: &str, home: &Path) -> String {
+    let text = text.replace(&home.display().to_string(), "HOME");
+    let mut out = String::new();
+    let mut word = String::new();
+    let end = |word: &mut String, out: &mut String| {
+        let hex = word.len() >= 12 && word.bytes().all(|b| b.is_ascii_hexdigit());
+        let time = word.len() >= 20 && word.starts_with("20") && word.contains('T');
+        out.push_str(if hex {
+            "HASH"
+        } else if time {
+            "TIME"
+        } else {
+            word.as_str()
+        });
+        word.clear();
+    };
+    for char in text.chars() {
+        if char.is_ascii_alphanumeric() || matches!(char, '-' | ':' | '.') {
+            word.push(char);
+        } else {
+            end(&mut word, &mut out);
+            out.push(char);
+        }
+    }
+    end(&mut word, &mut out);
+    out
+}
+
+/// The verbs in their order: arguments, status, and what is shown, whole.
+const WALK: &[(&[&str], i32, &str)] = &[
+    (
+        &["promote", "iguana", "branch_b_tone", "--to-main"],
+        0,
+        "iguana: promoted branch_b_tone (HASH): main is moved to it\n",
+    ),
+    (&["undo", "iguana", "--dry-run"], 0, "would undo promote branch_b_tone (TIME)\n  main  HASH → HASH\n"),
+    (&["undo", "iguana"], 0, "undid promote branch_b_tone (TIME)\n  main  HASH → HASH\n"),
+    (
+        &["promote", "iguana", "branch_b_tone", "--to-main", "--tag", "v2"],
+        0,
+        "iguana: promoted branch_b_tone (HASH): tagged v2, and main is moved to it\n",
+    ),
+    (&["undo", "iguana"], 0, "undid promote branch_b_tone (TIME)\n  main  HASH → HASH\n  v2  HASH → none\n"),
+    (
+        &["promote", "iguana", "same", "--tag", "v3"],
+        0,
+        "warning: same does not differ from darktable's default edit\niguana: promoted same (HASH): tagged v3\n",
+    ),
+    (
+        &["tag", "iguana", "v3", "--delete"],
+        0,
+        "deleted the tag v3; `chemigram undo iguana` brings it back, until `gc`\n",
+    ),
+    (&["undo", "iguana"], 0, "undid delete tag v3 (TIME)\n  v3  none → HASH\n"),
+    (&["branch", "iguana", "same", "--rename", "plain"], 0, "same is now plain\n"),
+    (
+        &["undo", "iguana"],
+        0,
+        "undid rename same to plain (TIME)\n  same  none → HASH\n  plain  HASH → none\n",
+    ),
+    (
+        &["branch", "iguana", "same", "--delete"],
+        0,
+        "deleted same; `chemigram undo iguana` brings it back, until `gc`\n",
+    ),
+    (&["undo", "iguana"], 0, "undid delete branch same (TIME)\n  same  none → HASH\n"),
+    (&["checkout", "iguana", "same"], 0, "on same at HASH\n"),
+    (
+        &["branch", "iguana", "same", "--delete"],
+        4,
+        "error: branch `same` is checked out; check out another one first\n",
+    ),
+    (&["undo", "iguana"], 0, "undid checkout same (TIME)\n  HEAD  HASH → HASH\n"),
+    (&["branch", "iguana", "main", "--rename", "other"], 4, "error: the branch `main` cannot be renamed\n"),
+    (&["tag", "iguana", "baseline", "--delete"], 4, "error: the tag `baseline` cannot be deleted\n"),
+    (&["prune", "--all", "--dry-run"], 0, "nothing to delete\n"),
+    (&["prune", "--all", "--yes"], 0, "nothing to delete\n"),
+    (
+        &["mode-b", "delete", "last"],
+        3,
+        "error: there is no session in HOME/data/chemigram/photos\nhelp: `chemigram run-mode-b --help` explains how to run one\n",
+    ),
+    (&["mode-b", "watch"], 0, "no session is running; `chemigram mode-b list` lists those that are over\n"),
+    (
+        &["export", "iguana", "branch_b_tone", "--sidecar", "-o", "out"],
+        0,
+        "HOME/out/Iguana_01.DNG.xmp  branch_b_tone\n",
+    ),
+    (
+        &["export", "iguana", "branch_b_tone", "--sidecar", "-o", "out"],
+        0,
+        "HOME/out/Iguana_01.DNG.xmp  branch_b_tone  (there already)\n",
+    ),
+];
+
+#[test]
+fn every_verb_is_undone_or_refused_cleanly_in_terminals_of_two_sizes() {
+    for size in [(80, 24), (120, 40)] {
+        let home = Home::new();
+        home.edit("branch_b_tone", 0.5);
+        // A branch that is nothing new.
+        home.run(&["branch", "iguana", "same", "baseline"]);
+        let refs = || home.json(&["status", "iguana"]);
+        let before = refs();
+        for (arguments, status, shown) in WALK {
+            let (text, found) = home.terminal(size, "", arguments);
+            let text = settled(&text, home.0.path());
+            assert_eq!((text.as_str(), found), (*shown, *status), "{arguments:?} at {size:?}");
+        }
+        let mut after = refs();
+        // The tag that was deleted and came back.
+        assert!(after["tags"].as_object_mut().unwrap().remove("v3").is_some());
+        assert_eq!(after, before);
+        let whole = home.json(&["fsck", "iguana"]);
+        assert_eq!(whole[0]["whole"], true, "{whole}");
+    }
+}
+
+#[test]
+fn a_no_at_the_question_deletes_nothing_and_has_a_status_of_its_own() {
+    let home = Home::new();
+    // A session that made nothing, by hand: its transcript cannot be read, so it stays and says why.
+    let folder = home.library().folder(&"iguana".parse().unwrap()).join("sessions/mode_b");
+    let id = base::ids::SessionId::mint();
+    std::fs::create_dir_all(folder.join(id.as_str())).unwrap();
+    std::fs::write(folder.join(id.as_str()).join("transcript.jsonl"), "nonsense\n").unwrap();
+    let (text, status) = home.terminal((80, 24), "no\n", &["mode-b", "delete", "last"]);
+    assert!(status == 4 && text.contains("stays: it cannot be read"), "{status} {text}");
+    let (text, status) = home.terminal((80, 24), "", &["prune", "--all", "--yes"]);
+    assert!(
+        status == 0 && text.contains("stays: it cannot be read") && text.contains("nothing to delete"),
+        "{text}"
+    );
+    assert!(folder.join(id.as_str()).join("transcript.jsonl").exists());
+    let refused = home.run(&["prune"]);
+    assert_eq!(refused.status.code(), Some(2), "without a filter nothing is meant");
+}
+
+#[test]
+fn nothing_beside_the_raw_is_ever_replaced() {
+    let home = Home::new();
+    home.edit("branch_b_tone", 0.5);
+    let beside = |name: &str| home.0.path().join(name);
+    for name in ["Iguana.DNG.xmp", "Iguana_01.DNG.xmp"] {
+        std::fs::write(beside(name), "theirs").unwrap();
+    }
+    let rows = home.json(&["export", "iguana", "main", "branch_b_tone", "--sidecar"]);
+    let files: Vec<&str> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["file"].as_str().unwrap().rsplit('/').next().unwrap())
+        .collect();
+    assert_eq!(files, ["Iguana_02.DNG.xmp", "Iguana_03.DNG.xmp"]);
+    let written = std::fs::read_to_string(beside("Iguana_03.DNG.xmp")).unwrap();
+    assert!(written.contains(r#"darktable:version_name="branch_b_tone""#), "{written}");
+    for name in ["Iguana.DNG.xmp", "Iguana_01.DNG.xmp"] {
+        assert_eq!(std::fs::read_to_string(beside(name)).unwrap(), "theirs");
+    }
+    // Where another file has taken the raw's place, nothing is written beside it.
+    std::fs::write(beside("Iguana.DNG"), "another picture").unwrap();
+    let refused = home.json(&["export", "iguana", "branch_b_tone", "--sidecar"]);
+    assert_eq!(refused["error"]["code"], "VERSIONING_ERROR", "{refused}");
+    std::fs::remove_file(beside("Iguana.DNG")).unwrap();
+    let refused = home.json(&["export", "iguana", "branch_b_tone", "--sidecar"]);
+    assert!(refused["error"]["remedy"].as_str().unwrap().contains("--output"), "{refused}");
+}
+
+/// Whether a value has the form that a schema describes: the part of JSON Schema that is used here.
+fn fits(schema: &Value, root: &Value, value: &Value, at: &str) -> Result<(), String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        let target = root.pointer(name.trim_start_matches('#')).unwrap_or(&Value::Null);
+        fits(target, root, value, at)?;
+    }
+    for all in schema["allOf"].as_array().into_iter().flatten() {
+        fits(all, root, value, at)?;
+    }
+    for kind in ["anyOf", "oneOf"] {
+        if let Some(ways) = schema[kind].as_array() {
+            let tried: Vec<_> = ways.iter().map(|way| fits(way, root, value, at)).collect();
+            if tried.iter().all(Result::is_err) {
+                return Err(format!("{at}: none of {kind}: {tried:?}"));
+            }
+        }
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    };
+    let is = |name: &Value| match name.as_str().unwrap_or_default() {
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        _ => false,
+    };
+    if !types.is_empty() && !types.iter().any(is) {
+        return Err(format!("{at}: {value} is not {types:?}"));
+    }
+    if let Some(constant) = schema.get("const")
+        && constant != value
+    {
+        return Err(format!("{at}: {value} is not {constant}"));
+    }
+    if let Some(names) = schema["enum"].as_array()
+        && !names.contains(value)
+    {
+        return Err(format!("{at}: {value} is none of {names:?}"));
+    }
+    if let Some(object) = value.as_object() {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            object.get(name).ok_or_else(|| format!("{at}: `{name}` is missing"))?;
+        }
+        for (name, part) in object {
+            if let Some(known) = schema["properties"].get(name) {
+                fits(known, root, part, &format!("{at}/{name}"))?;
+            } else if schema["additionalProperties"].is_object() {
+                fits(&schema["additionalProperties"], root, part, &format!("{at}/{name}"))?;
+            }
+        }
+    }
+    for (place, part) in value.as_array().into_iter().flatten().enumerate() {
+        fits(&schema["items"], root, part, &format!("{at}/{place}"))?;
+    }
+    Ok(())
+}
+
+/// Whether a JSON text names a key twice in one object.
+fn doubled(text: &str) -> Option<String> {
+    let mut open: Vec<std::collections::BTreeSet<String>> = Vec::new();
+    let mut rest = text.char_indices();
+    while let Some((at, char)) = rest.next() {
+        match char {
+            '{' => open.push(Default::default()),
+            '}' => drop(open.pop()),
+            '"' => {
+                let mut escaped = false;
+                let end = rest.find(|(_, c)| {
+                    let ends = *c == '"' && !escaped;
+                    escaped = *c == '\\' && !escaped;
+                    ends
+                });
+                let word = &text[at + 1..end.unwrap().0];
+                let key = text[end.unwrap().0 + 1..].trim_start().starts_with(':');
+                if key && !open.last_mut().unwrap().insert(word.to_owned()) {
+                    return Some(word.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[test]
+fn what_is_printed_for_programs_fits_the_schemas_and_says_no_key_twice() {
+    assert_eq!(doubled(r#"{"a": {"a": 1}, "b": [{"c": "a\":"}, {"c": 2}]}"#), None);
+    assert_eq!(doubled(r#"{"a": 1, "b": {"x": 1}, "a": 2}"#), Some("a".into()));
+    let home = Home::new();
+    home.edit("branch_b_tone", 0.5);
+    let broken = home.0.path().join("data/chemigram/photos/broken");
+    std::fs::create_dir_all(&broken).unwrap();
+    std::fs::write(broken.join("photo.json"), "{}").unwrap();
+    let cases: &[(&str, &[&str])] = &[
+        ("error", &["status", "nobody"]),
+        ("error", &["status"]),
+        ("photos", &["photos"]),
+        ("status", &["status", "iguana"]),
+        ("log", &["log", "iguana", "branch_b_tone"]),
+        ("sessions", &["mode-b", "list"]),
+        ("sidecars", &["export", "iguana", "branch_b_tone", "--sidecar", "-o", "out"]),
+        ("prune", &["prune", "--photo", "iguana", "--all", "--dry-run"]),
+        ("undo", &["undo", "iguana"]),
+    ];
+    for (name, arguments) in cases {
+        let schema = String::from_utf8(home.run(&["schema", name]).stdout).unwrap();
+        let schema: Value = serde_json::from_str(&schema).unwrap();
+        let output = home.run(&[*arguments, &["--json"]].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}: {text}"));
+        assert_eq!(doubled(&text), None, "{name}: {text}");
+        fits(&schema, &schema, &value, name).unwrap_or_else(|why| panic!("{why}\n{text}\n{schema:#}"));
+        let version = value.as_object().map(|object| object["schema_version"].as_u64());
+        assert!(version.is_none_or(|version| version == Some(1)), "{name}: {text}");
+        // The schema is no empty promise: another value does not fit it.
+        assert!(fits(&schema, &schema, &Value::from("something else"), name).is_err(), "{name}");
+    }
+    let listed = home.json(&["schema"]);
+    assert!(listed["outputs"].as_array().unwrap().len() >= 14, "{listed}");
+    assert_eq!(home.run(&["schema", "nonsense"]).status.code(), Some(3));
+}
+
+#[test]
+fn a_shell_completes_photos_refs_and_sessions() {
+    let home = Home::new();
+    home.edit("branch_b_tone", 0.5);
+    let complete = |words: &[&str]| {
+        let mut command = home.command(&["--", "chemigram"]);
+        command.args(words).env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command
+            .env("_CLAP_COMPLETE_COMP_TYPE", "9")
+            .env("_CLAP_COMPLETE_SPACE", "false")
+            .env("_CLAP_IFS", "\n");
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(complete(&["status", "ig"]).trim(), "iguana");
+    assert_eq!(complete(&["diff", "iguana", "branch_b"]).trim(), "branch_b_tone");
+    assert_eq!(complete(&["mode-b", "show", "la"]).trim(), "last");
+    assert!(complete(&["pru"]).contains("prune"));
+}
+
+#[test]
+fn a_log_file_has_a_line_for_what_was_done_also_with_quiet() {
+    let home = Home::new();
+    let folder = home.0.path().join("raws");
+    std::fs::create_dir(&folder).unwrap();
+    let output = home.run(&["ingest", "raws", "--quiet", "--log-file", "log.txt"]);
+    assert_eq!(output.status.code(), Some(3), "an empty folder");
+    std::fs::write(folder.join("a.nef"), "no raw").unwrap();
+    let output = home.run(&["ingest", "raws", "Iguana.DNG", "--log-file", "log.txt"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("Iguana.DNG  is iguana already") && text.contains("raws/a.nef  FAILED"), "{text}");
+    assert_ne!(output.status.code(), Some(0));
+    let log = std::fs::read_to_string(home.0.path().join("log.txt")).unwrap();
+    assert!(log.contains("INFO") && log.contains("a.nef"), "{log}");
+}
+
+#[test]
+fn a_running_session_is_watched_until_it_is_over() {
+    let (home, studio) = (Home::new(), Studio::new());
+    let library = studio.dir.path().join("photos").display().to_string();
+    fn watch<'a>(library: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        [&["--library", library, "mode-b", "watch"], more].concat()
+    }
+    let ends = reply(&[("end_mode_b_session", r#"{"session_summary": "Done."}"#)]);
+    let mut session =
+        studio.scripted(&(confirm(&["tone"]) + &ends), &request("lite", &[("tone", "open the shadows")]));
+    for size in [(80, 24), (120, 40)] {
+        let (text, status) = home.terminal(size, "", &watch(&library, &["--once"]));
+        assert_eq!(status, 0, "{text}");
+        for words in ["coffee", "left | ", "of 20 iterations", "picture", "no branch yet"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let wide = plain(&text).lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+        assert!(wide <= usize::from(size.0), "{wide}: {text}");
+    }
+    let moment = home.run(&watch(&library, &["last", "--once", "--json"]));
+    let moment: Value = serde_json::from_slice(&moment.stdout).unwrap();
+    let schema: Value = serde_json::from_slice(&home.run(&["schema", "moment"]).stdout).unwrap();
+    fits(&schema, &schema, &moment, "moment").unwrap();
+    assert_eq!(moment["condition"], "running", "{moment}");
+    let watching = home.in_terminal((80, 24), &watch(&library, &["last"]));
+    run(&mut session);
+    drop(session);
+    let (text, status) = shown(watching);
+    assert!(status == 0 && text.contains("see its review with `chemigram mode-b show"), "{text}");
+    let review = home.run(&["--library", &library, "mode-b", "show", "last", "--json"]);
+    let review: Value = serde_json::from_slice(&review.stdout).unwrap();
+    let schema: Value = serde_json::from_slice(&home.run(&["schema", "review"]).stdout).unwrap();
+    fits(&schema, &schema, &review, "review").unwrap();
+}
