@@ -276,10 +276,10 @@ mod tests {
         assert!(error.remedy().unwrap().starts_with("set OPENAI_API_KEY"));
         assert!(!none.has_key(none.get("openai").unwrap()) && none.has_key(none.get("ollama").unwrap()));
         assert_eq!(refusal(&none, &choice("ollama", None)).to_string(), "provider `ollama` needs a model");
-        let error = refusal(&none, &choice("explorer", Some("explorer-2")));
+        let error = refusal(&none, &choice("explorer", Some("explorer-22")));
         assert_eq!(
             error.to_string(),
-            "provider `explorer` has no model `explorer-2`; did you mean `explorer-1`?"
+            "provider `explorer` has no model `explorer-22`; did you mean `explorer-2`?"
         );
         let spoilt = registry(None, &[("OPENAI_API_KEY", "sk-se cret")]);
         let error = refusal(&spoilt, &choice("openai", None));

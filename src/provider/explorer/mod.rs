@@ -15,7 +15,10 @@
 //! Where a protocol steers, it does in each state what the state's tools allow: confirm, explore the branch that
 //! the engine has made, judge it, end. A setting that the checks or a referee turned down is not taken again.
 //!
-//! # The published formula
+//! That is explorer-1 and its variants. The default, explorer-2, reads more of the words and makes the moves that a
+//! list names ([`second`]); its formula is in `second/telling.rs`.
+//!
+//! # The published formula of explorer-1
 //!
 //! A setting is *kept* only if the asked direction was met (or nothing measurable was asked), the engine had
 //! no warning about it that was not asked for, and the mean ΔE2000 against the baseline is at least 0.3.
