@@ -175,11 +175,10 @@ impl Observer for Screen<'_> {
         }
         if !matches!(stamped.entry, Entry::RunStarted { .. } | Entry::Started { .. }) {
             // A batch that is killed has its report up to the last session that ended.
-            let written =
-                Batch::read(self.folder).and_then(|batch| {
-                    let mut gallery = self.gallery.lock().unwrap_or_else(PoisonError::into_inner);
-                    BatchReport::of(&self.app.library, &batch).write(&mut gallery)
-                });
+            let written = Batch::read(self.folder).and_then(|batch| {
+                let mut gallery = self.gallery.lock().unwrap_or_else(PoisonError::into_inner);
+                BatchReport::of(&self.app.library, &batch).write(&mut gallery)
+            });
             if let Err(error) = written {
                 tracing::warn!(%error, "the report cannot be written");
             }

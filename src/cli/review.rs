@@ -190,7 +190,8 @@ fn shown(app: &App, file: &Path, bytes: usize, no_open: bool) -> Result<(), Fail
 }
 
 fn has_screen() -> bool {
-    cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
+    cfg!(target_os = "macos")
+        || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 fn open(file: &Path) -> bool {
@@ -325,8 +326,9 @@ fn import(app: &App, file: &Path) -> Result<(), Failure> {
     }
     let chosen = read.photos.iter().flat_map(|photo| photo.picks.iter().map(move |pick| (photo, pick)));
     let chosen = chosen.filter(|(_, pick)| pick.verdict == Some(Verdict::Pick));
-    let next: Vec<String> =
-        chosen.map(|(photo, pick)| format!("chemigram promote {} {} --tag picked", photo.photo, pick.branch)).collect();
+    let next: Vec<String> = chosen
+        .map(|(photo, pick)| format!("chemigram promote {} {} --tag picked", photo.photo, pick.branch))
+        .collect();
     app.output.result(&json!({ "file": file, "new": new, "next": next }), || {
         let mut text = format!("{} imported\n", count(new as u64, "new pick"));
         if !next.is_empty() {

@@ -69,7 +69,8 @@ pub fn page(
         tally.not_run,
     );
     let broken = run.broken();
-    let broken = broken.iter().map(|b| format!("invariant failed: {} on {}: {}", b.metric, b.scenario, b.why));
+    let broken =
+        broken.iter().map(|b| format!("invariant failed: {} on {}: {}", b.metric, b.scenario, b.why));
     let context = json!({
         "intro": intro,
         "columns": ["arm", primary, "scenarios", "USD per session", "s per session", "tokens per session"],
@@ -88,7 +89,14 @@ fn rows(run: &Manifest) -> Vec<[String; 6]> {
             run.mean(arm, metric).map_or_else(|| "–".to_owned(), |(mean, _)| format!("{mean:.digits$}"))
         };
         let scenarios = run.mean(arm, primary).map_or(0, |(_, n)| n).to_string();
-        [arm.short(&arms), cell(primary, 3), scenarios, cell("cost", 4), cell("seconds", 1), cell("tokens", 0)]
+        [
+            arm.short(&arms),
+            cell(primary, 3),
+            scenarios,
+            cell("cost", 4),
+            cell("seconds", 1),
+            cell("tokens", 0),
+        ]
     };
     arms.iter().map(row).collect()
 }
@@ -284,7 +292,12 @@ fn cost_and_quality(run: &Manifest) -> Option<Plot> {
         );
     }
     let svg = svg(bottom + 24.0, "cost and quality", &body);
-    Some(Plot { title: "Cost".into(), before: vec![format!("{primary} over {label}, by arm.")], svg, ..Plot::default() })
+    Some(Plot {
+        title: "Cost".into(),
+        before: vec![format!("{primary} over {label}, by arm.")],
+        svg,
+        ..Plot::default()
+    })
 }
 
 /// Whether a high score means a good picture.
@@ -370,7 +383,12 @@ fn over_time(run: &Manifest, history: &[HistoryLine]) -> Option<Plot> {
         run.golden.primary,
         same.len()
     )];
-    Some(Plot { title: "History".into(), before, svg: svg(bottom + 14.0, "history", &body), ..Plot::default() })
+    Some(Plot {
+        title: "History".into(),
+        before,
+        svg: svg(bottom + 14.0, "history", &body),
+        ..Plot::default()
+    })
 }
 
 /// Heights for labels beside points of these heights, in their order: as near as possible, and none over another.
@@ -394,12 +412,13 @@ fn pictures(run: &Manifest, home: &Path) -> Vec<Group> {
     for (number, scenario) in run.golden.scenarios.keys().enumerate() {
         let mut group = Group { id: format!("s{number}"), photo: scenario.clone(), ..Group::default() };
         for arm in &arms {
-            let found = run.of_arm(arm).find(|(cell, _)| cell.scenario == *scenario).and_then(|(cell, done)| {
-                let workspace = cells::workspace(home, cell)?;
-                let session = listing::read(&workspace, &done.session.parse().ok()?).ok()?;
-                let review = ReviewModel::of(&workspace, &session).ok()?;
-                Some((review, done.measured.get(&run.golden.primary)))
-            });
+            let found =
+                run.of_arm(arm).find(|(cell, _)| cell.scenario == *scenario).and_then(|(cell, done)| {
+                    let workspace = cells::workspace(home, cell)?;
+                    let session = listing::read(&workspace, &done.session.parse().ok()?).ok()?;
+                    let review = ReviewModel::of(&workspace, &session).ok()?;
+                    Some((review, done.measured.get(&run.golden.primary)))
+                });
             let Some((review, value)) = found else { continue };
             if group.shots.is_empty() {
                 group.brief.clone_from(&review.brief);
@@ -407,13 +426,15 @@ fn pictures(run: &Manifest, home: &Path) -> Vec<Group> {
                 group.shots.extend(of.shots.into_iter().find(|shot| shot.before));
             }
             let best = review.best().or_else(|| review.branches.first());
-            let mut one = best.map_or_else(Shot::default, |best| shot(&review, best, false, &mut gallery, false));
+            let mut one =
+                best.map_or_else(Shot::default, |best| shot(&review, best, false, &mut gallery, false));
             if review.best().is_none() {
                 (one.src, one.why) = (None, "nothing differs from before".into());
             }
             one.name = arm.short(&arms);
             one.branch = false;
-            one.score = value.map(|value| format!("{} {}", run.golden.primary, short(value))).unwrap_or_default();
+            one.score =
+                value.map(|value| format!("{} {}", run.golden.primary, short(value))).unwrap_or_default();
             group.shots.push(one);
         }
         if !group.shots.is_empty() {

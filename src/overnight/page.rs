@@ -34,7 +34,8 @@ pub(super) fn page(report: &BatchReport, gallery: &mut Gallery) -> io::Result<St
 }
 
 fn group(number: usize, row: &Row, gallery: &mut Gallery) -> Group {
-    let mut group = row.review.as_ref().map_or_else(Group::default, |review| Group::of(review, gallery, false));
+    let mut group =
+        row.review.as_ref().map_or_else(Group::default, |review| Group::of(review, gallery, false));
     group.id = format!("s{number}");
     group.photo.clone_from(&row.photo);
     group.tags = format!("{},{}", group.tags.split(',').next().unwrap_or_default(), row.result);
@@ -46,7 +47,9 @@ fn group(number: usize, row: &Row, gallery: &mut Gallery) -> Group {
         group.facts.push(Remark { text: row.result.into(), tone: "doubt" });
     }
     if let Some(cut_to) = &row.cut_to {
-        group.facts.push(Remark::plain(format!("budget reduced to what the batch had left: {}", words(cut_to))));
+        group
+            .facts
+            .push(Remark::plain(format!("budget reduced to what the batch had left: {}", words(cut_to))));
     }
     group
 }

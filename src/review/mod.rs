@@ -10,8 +10,8 @@ mod plain;
 mod session_page;
 mod text;
 
-pub use group::{Group, Remark, Shot};
 pub(crate) use group::shot;
+pub use group::{Group, Remark, Shot};
 pub use heard::{ProtocolUsed, SecondOpinion};
 pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
 pub use plain::{count, line, plain, wrap};

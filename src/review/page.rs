@@ -48,7 +48,13 @@ const TEMPLATES: [(&str, &str); 5] = [
 ///
 /// # Errors
 /// A template that cannot be filled in, which is a fault of the program.
-pub fn render(kind: &str, id: &str, title: &str, blind: bool, context: &impl Serialize) -> io::Result<String> {
+pub fn render(
+    kind: &str,
+    id: &str,
+    title: &str,
+    blind: bool,
+    context: &impl Serialize,
+) -> io::Result<String> {
     let hash = |text: &str| format!("sha256-{}", STANDARD.encode(Sha256::digest(text)));
     let mut value = serde_json::to_value(context)?;
     clean(&mut value);

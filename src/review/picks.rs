@@ -131,9 +131,8 @@ pub fn of_photo(workspace: &Workspace) -> Result<Vec<Kept>, Fault> {
     let path = workspace.folder().join(FILE);
     let text = match files::read_text(&path, files::LARGEST_LIST) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(|e| {
-            Fault::new(ErrorCode::StateError, format!("cannot read {}: {e}", path.display()))
-        })?,
+        read => read
+            .map_err(|e| Fault::new(ErrorCode::StateError, format!("cannot read {}: {e}", path.display())))?,
     };
     let mut kept: BTreeMap<(String, Hash), Kept> = BTreeMap::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {

@@ -114,7 +114,9 @@ fn turns(session: &Session, picture: &mut dyn FnMut(&str, &str) -> Option<Embedd
     let mut thumbs = 0;
     for line in &session.lines {
         let note = match &line.event {
-            Event::ModelReply { message: Message::Assistant { text, calls, .. }, usage, settled, ms, .. } => {
+            Event::ModelReply {
+                message: Message::Assistant { text, calls, .. }, usage, settled, ms, ..
+            } => {
                 let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
                 let mut spent = format!("{:.1} s", *ms as f64 / 1000.0);
                 if let Some(tokens) = usage.total() {
