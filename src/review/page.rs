@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::review::plain;
 use pixels::overlay;
-use pixels::picture::Picture;
+use pixels::Picture;
 
 /// Quality of a picture that is encoded for a page.
 const QUALITY: u8 = 84;
