@@ -19,8 +19,8 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::review::plain;
-use pixels::overlay;
 use pixels::Picture;
+use pixels::overlay;
 
 /// Quality of a picture that is encoded for a page.
 const QUALITY: u8 = 84;
