@@ -358,7 +358,7 @@ fn over_time(run: &Manifest, history: &[HistoryLine]) -> Option<Plot> {
     let up = Scale::of(arms.values().flatten().map(|p| p.1), (bottom, top));
     let mut body = String::new();
     shelves(&mut body, up, 60.0, WIDTH - 320.0);
-    for (arm, points) in &arms {
+    for points in arms.values() {
         let line: Vec<String> =
             points.iter().map(|p| format!("{:.1},{:.1}", across.at(p.0 as f64), up.at(p.1))).collect();
         let _ = write!(body, "<polyline class=bar fill=none points=\"{}\" />", line.join(" "));
