@@ -21,6 +21,7 @@ use super::places::{self, RegionsArgs, RemoveArgs, ReplaceMaskArgs, SpotArgs};
 use super::propagate::{self, PropagateArgs};
 use super::protocol::ProtocolVerb;
 use super::prune::PruneArgs;
+use super::review::{COMPARE_EXAMPLES, CompareArgs, PICKS_EXAMPLES, PicksVerb, REVIEW_EXAMPLES, ReviewArgs};
 use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
 use super::try_moves::{self, TryArgs};
 use base::ids::{PhotoId, RefName};
@@ -368,6 +369,18 @@ pub enum Verb {
     ModeB {
         #[command(subcommand)]
         verb: SessionVerb,
+    },
+    /// Look at what a session made: write its page and open it
+    #[command(after_help = REVIEW_EXAMPLES)]
+    Review(ReviewArgs),
+    /// Compare edits of a photo side by side, on a page or in one picture
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
+    /// Import and list the picks that you made on a review page
+    #[command(after_help = PICKS_EXAMPLES)]
+    Picks {
+        #[command(subcommand)]
+        verb: PicksVerb,
     },
     /// Promote a branch: make it the main edit, or tag it
     #[command(

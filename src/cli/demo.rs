@@ -65,7 +65,8 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
     let choice = Choice { provider: "explorer".into(), seed: args.seed, ..Choice::default() };
     let status = run_request(&demo, workspace, &choice, request)?;
     say(format!(
-        "\nOpen the previews and compare. Before you run the commands above, select the demo's library:\n  export CHEMIGRAM_LIBRARY={}\n\
+        "\nTo look at the pictures and compare them:\n  chemigram review --library {0}\n\
+         Before you run the commands above, select the demo's library:\n  export CHEMIGRAM_LIBRARY={0}\n\
          Then try a photo of your own:\n  chemigram run-mode-b PHOTO.NEF --budget standard --direction tone=\"open the shadows\"",
         shell_word(demo.library.root())
     ));

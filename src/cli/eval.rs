@@ -510,7 +510,8 @@ fn described(manifest: &Manifest, folder: &Path) -> String {
         let _ =
             writeln!(text, "  missing: {} #{} {}: {}", cell.scenario, cell.repeat, cell.arm(), one_line(why));
     }
-    let _ = write!(text, "{}", folder.join(manifest::MANIFEST_FILE).display());
+    let _ = writeln!(text, "{}", folder.join(manifest::MANIFEST_FILE).display());
+    let _ = write!(text, "To look at it: chemigram eval report {}", manifest.run);
     text
 }
 

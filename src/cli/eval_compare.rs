@@ -121,7 +121,8 @@ pub fn report(app: &App, args: &ReportArgs) -> Result<(), Failure> {
             comparisons.push(compare::compare(a, b, None, compare::MARGIN)?);
         }
     }
-    let page = report::page(&run, &home, &comparisons, &history(&home));
+    let page = report::page(&run, &home, &comparisons, &history(&home))
+        .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot write the page: {e}")))?;
     write(&args.output, &page, args.force)?;
     let written = json!({ "run": run.run, "file": args.output, "bytes": page.len() });
     app.output.result(&written, || args.output.display().to_string())

@@ -33,6 +33,7 @@ mod prompts;
 mod propagate;
 mod protocol;
 mod prune;
+mod review;
 mod run;
 mod schema;
 mod setup;
@@ -181,6 +182,9 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::Overnight(args) => overnight::overnight(app, args),
         Verb::ModeB { verb } => mode_b::mode_b(app, verb),
+        Verb::Review(args) => done(review::review(app, args)),
+        Verb::Compare(args) => done(review::compare(app, args)),
+        Verb::Picks { verb } => done(review::picks(app, verb)),
         Verb::Promote { subject, branch, tag, to_main } => {
             done(history::promote(app, subject, branch, tag.as_ref(), *to_main))
         }

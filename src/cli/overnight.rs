@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use indicatif::MultiProgress;
@@ -14,6 +15,7 @@ use super::setup::App;
 use super::signals;
 use crate::budget::usd;
 use crate::launch::{self, Launcher, Runner};
+use crate::overnight::page;
 use crate::overnight::plan::{self, Draft, EXAMPLE, Mistake};
 use crate::overnight::record::{self, Batch, Entry, PlannedSession, Stamped};
 use crate::overnight::report::BatchReport;
@@ -21,6 +23,7 @@ use crate::overnight::resolve::resolve;
 use crate::overnight::run::{self, Observer};
 use crate::overnight::share::{self, clock, words};
 use crate::review::line as one_line;
+use crate::review::page::Gallery;
 use crate::session::driver::Host;
 use base::clock::{Stop, SystemClock};
 
@@ -124,18 +127,24 @@ fn run_batch(app: &App, launcher: &Launcher, mut batch: Batch, jobs: usize) -> R
             bars.suspend(|| output.remark(text));
         })
     })?;
-    let screen = Screen { app, lines, folder: &batch.folder.clone() };
+    let gallery = Mutex::new(page::gallery(batch.record.sessions.len()));
+    let screen = Screen { app, lines, folder: &batch.folder.clone(), gallery: &gallery };
     let batch_run =
         run::Run { launcher, library: &app.library, runner: &runner, clock: &SystemClock, stop: &stop };
     batch_run.run(&mut batch, jobs, &screen)?;
     let report = BatchReport::of(&app.library, &batch);
-    report.write()?;
+    report.write(&mut gallery.lock().unwrap_or_else(PoisonError::into_inner))?;
     let file = batch.folder.join("report.html");
     if app.output.json {
         let value = json!({ "event": "report", "status": report.status(), "file": file, "report": report });
         app.output.line(&value.to_string());
     } else {
-        app.output.text(&format!("{}\n\n{}", report.summary(), file.display()));
+        let name = &batch.record.name;
+        app.output.text(&format!(
+            "{}\n\n{}\nTo look at it: chemigram review --batch {name}",
+            report.summary(),
+            file.display()
+        ));
     }
     Ok(report.status())
 }
@@ -145,6 +154,8 @@ struct Screen<'a> {
     app: &'a App,
     lines: MultiProgress,
     folder: &'a Path,
+    /// The pictures of the page, which is written after each session.
+    gallery: &'a Mutex<Gallery>,
 }
 
 impl Observer for Screen<'_> {
@@ -164,8 +175,10 @@ impl Observer for Screen<'_> {
         }
         if !matches!(stamped.entry, Entry::RunStarted { .. } | Entry::Started { .. }) {
             // A batch that is killed has its report up to the last session that ended.
-            let written =
-                Batch::read(self.folder).and_then(|batch| BatchReport::of(&self.app.library, &batch).write());
+            let written = Batch::read(self.folder).and_then(|batch| {
+                let mut gallery = self.gallery.lock().unwrap_or_else(PoisonError::into_inner);
+                BatchReport::of(&self.app.library, &batch).write(&mut gallery)
+            });
             if let Err(error) = written {
                 tracing::warn!(%error, "the report cannot be written");
             }

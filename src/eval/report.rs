@@ -1,23 +1,25 @@
-//! A run as one page: no script, no network, every picture inside.
+//! A run as one page: figures, plots, and a grid of pictures, scenario by contestant.
 //!
 //! The plots are drawn here as SVG, because each shows one thing and needs neither axes to configure nor a
 //! library that brings fonts along.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
 
 use crate::eval::cells;
 use crate::eval::compare::Comparison;
 use crate::eval::history::HistoryLine;
 use crate::eval::manifest::{Arm, Manifest};
 use crate::eval::stats::spearman;
-use crate::review::ReviewModel;
-use crate::review::html::{self, text, thumbnail};
+use crate::review::page::{Gallery, render};
+use crate::review::{Group, ReviewModel, Shot, plain, shot};
 use crate::session::listing;
 
-/// Longest side of a thumbnail in pixels.
-const THUMBNAIL: u32 = 240;
 /// Width of a plot.
 const WIDTH: f64 = 760.0;
 /// Room at the left of a plot, for words.
@@ -25,77 +27,101 @@ const LEFT: f64 = 220.0;
 /// The height of a line of a plot.
 const LINE: f64 = 20.0;
 
-const STYLE: &str = "\
-:root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse}td,th{padding:.2rem .7rem .2rem 0;text-align:left;vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:currentColor}
-.axis{stroke:currentColor;stroke-opacity:.35}.bar{stroke:#3b7dd8;stroke-width:2}.dot{fill:#3b7dd8}
-.mean{fill:#d2691e}.mean-bar{stroke:#d2691e;stroke-width:3}
-.row{display:flex;gap:.7rem;overflow-x:auto}figure{margin:0 0 1rem}figure img{display:block;border-radius:3px}
-figcaption{font-size:13px}.bad{color:#c0392b}code{font-size:13px}";
-
-/// The page of a run. `comparisons` are shown as they are; `history` is that of the same home.
-pub fn page(run: &Manifest, home: &Path, comparisons: &[Comparison], history: &[HistoryLine]) -> String {
-    let mut page = html::head(&format!("Evaluation {}", run.run), STYLE);
-    overview(&mut page, run);
-    for comparison in comparisons {
-        compared(&mut page, comparison);
-    }
-    cost_and_quality(&mut page, run);
-    calibration(&mut page, run);
-    over_time(&mut page, run, history);
-    pictures(&mut page, run, home);
-    page.push_str("</body></html>\n");
-    page
+/// A plot with what is said before and after it.
+#[derive(Debug, Default, Serialize)]
+struct Plot {
+    title: String,
+    before: Vec<String>,
+    svg: String,
+    after: Vec<String>,
+    cautions: Vec<String>,
 }
 
-fn overview(page: &mut String, run: &Manifest) {
+/// The page of a run. `comparisons` are shown as they are; `history` is that of the same home.
+///
+/// # Errors
+/// A template that cannot be filled in, which is a fault of the program.
+pub fn page(
+    run: &Manifest,
+    home: &Path,
+    comparisons: &[Comparison],
+    history: &[HistoryLine],
+) -> io::Result<String> {
+    let mut plots: Vec<Plot> = comparisons.iter().map(compared).collect();
+    plots.extend(cost_and_quality(run));
+    plots.extend(calibration(run));
+    plots.extend(over_time(run, history));
     let (tally, with, primary) = (run.tally(), &run.made_with, &run.golden.primary);
-    let _ = writeln!(
-        page,
-        "<p>{} ({}), {} scenarios, {} repeats; darktable {}, chemigram {} (engine {}, build {}), metrics {}. \
-         {} sessions done, {} failed, {} not run. <b>{}</b> decides.</p>",
-        text(&run.golden.version),
+    let intro = format!(
+        "{} ({}), {} scenarios, {} repeats; darktable {}, chemigram {} (engine {}, build {}), metrics {}. \
+         {} sessions done, {} failed, {} not run. {primary} decides.",
+        run.golden.version,
         run.golden.sha256.short(),
         run.golden.scenarios.len(),
         run.request.repeats,
-        text(&with.darktable),
-        text(&with.chemigram),
+        with.darktable,
+        with.chemigram,
         with.engine,
         with.binary.short(),
         with.metrics,
         tally.done,
         tally.failed,
         tally.not_run,
-        text(primary)
     );
-    let _ = writeln!(
-        page,
-        "<table><tr><th>arm</th><th class=n>{}</th><th class=n>scenarios</th><th class=n>USD per session</th><th class=n>s per session</th><th class=n>tokens per session</th></tr>",
-        text(primary)
-    );
-    for arm in run.arms() {
+    let broken = run.broken();
+    let broken =
+        broken.iter().map(|b| format!("invariant failed: {} on {}: {}", b.metric, b.scenario, b.why));
+    let context = json!({
+        "intro": intro,
+        "columns": ["arm", primary, "scenarios", "USD per session", "s per session", "tokens per session"],
+        "rows": rows(run),
+        "broken": broken.collect::<Vec<_>>(),
+        "plots": plots,
+        "groups": pictures(run, home),
+    });
+    render("evaluation", &run.run, &format!("Evaluation {}", run.run), false, &context)
+}
+
+fn rows(run: &Manifest) -> Vec<[String; 6]> {
+    let (arms, primary) = (run.arms(), &run.golden.primary);
+    let row = |arm: &Arm| {
         let cell = |metric: &str, digits: usize| {
-            run.mean(&arm, metric).map_or_else(|| "–".to_owned(), |(mean, _)| format!("{mean:.digits$}"))
+            run.mean(arm, metric).map_or_else(|| "–".to_owned(), |(mean, _)| format!("{mean:.digits$}"))
         };
-        let scenarios = run.mean(&arm, primary).map_or(0, |(_, n)| n);
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td class=n>{}</td><td class=n>{scenarios}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td></tr>",
-            text(&arm.to_string()),
+        let scenarios = run.mean(arm, primary).map_or(0, |(_, n)| n).to_string();
+        [
+            arm.short(&arms),
             cell(primary, 3),
+            scenarios,
             cell("cost", 4),
             cell("seconds", 1),
-            cell("tokens", 0)
-        );
+            cell("tokens", 0),
+        ]
+    };
+    arms.iter().map(row).collect()
+}
+
+/// Foreign text in the markup of a plot.
+fn text(raw: &str) -> String {
+    let mut html = String::with_capacity(raw.len());
+    for c in plain(raw).chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            _ => html.push(c),
+        }
     }
-    page.push_str("</table>\n");
-    for broken in run.broken() {
-        let line = format!("invariant failed: {} on {}: {}", broken.metric, broken.scenario, broken.why);
-        let _ = writeln!(page, "<p class=bad>{}</p>", text(&line));
+    html
+}
+
+/// A name that fits into `room` characters.
+fn fitting(name: &str, room: usize) -> String {
+    if name.chars().count() <= room {
+        return name.to_owned();
     }
+    name.chars().take(room.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// A linear scale onto pixels.
@@ -175,19 +201,15 @@ fn svg(height: f64, label: &str, body: &str) -> String {
 }
 
 /// What a comparison says, and the gain of every scenario.
-fn compared(page: &mut String, c: &Comparison) {
+fn compared(c: &Comparison) -> Plot {
     let (metric, paired) = (c.primary.metric, &c.primary.paired);
-    let _ = writeln!(
-        page,
-        "<h2>{}</h2><p>A: {}<br>B: {}</p><p>{}. {} wins, {} ties, {} losses.</p>",
-        text(c.primary.verdict.as_str()),
-        text(&format!("{} {}", c.a.0, c.a.1)),
-        text(&format!("{} {}", c.b.0, c.b.1)),
-        text(&c.sentence()),
-        paired.wins,
-        paired.ties,
-        paired.losses
-    );
+    let arms = [c.a.1.clone(), c.b.1.clone()];
+    let title =
+        format!("{}: {} against {}", c.primary.verdict.as_str(), c.b.1.short(&arms), c.a.1.short(&arms));
+    let before = vec![
+        format!("A: {} {}\nB: {} {}", c.a.0, c.a.1, c.b.0, c.b.1),
+        format!("{}. {} wins, {} ties, {} losses.", c.sentence(), paired.wins, paired.ties, paired.losses),
+    ];
     let ends =
         c.scenarios.iter().flat_map(|row| row.range.unwrap_or([row.gain; 2]).into_iter().chain([row.gain]));
     let all = ends.chain(paired.interval.into_iter().flatten()).chain([0.0]);
@@ -212,7 +234,7 @@ fn compared(page: &mut String, c: &Comparison) {
             row.b,
             LEFT - 10.0,
             y + 4.0,
-            text(&row.scenario)
+            text(&fitting(&row.scenario, 30))
         );
     }
     let y = bottom - LINE * 0.7;
@@ -227,22 +249,16 @@ fn compared(page: &mut String, c: &Comparison) {
         LEFT - 10.0,
         y + 4.0
     );
-    page.push_str(&svg(bottom + 22.0, &format!("gain in {metric} by scenario"), &body));
-    let _ = writeln!(
-        page,
-        "<p>Gain of B over A in {}; further right is better. Each dot is a scenario, each line the range of its repeats.</p>",
-        text(metric)
-    );
-    for caution in &c.cautions {
-        let _ = writeln!(page, "<p class=bad>{}</p>", text(caution));
-    }
-    for excluded in &c.excluded {
-        let _ = writeln!(page, "<p>Not compared: {}: {}.</p>", text(&excluded.scenario), text(&excluded.why));
-    }
+    let svg = svg(bottom + 22.0, &format!("gain in {metric} by scenario"), &body);
+    let mut after = vec![format!(
+        "Gain of B over A in {metric}; further right is better. Each dot is a scenario, each line the range of its repeats."
+    )];
+    after.extend(c.excluded.iter().map(|one| format!("Not compared: {}: {}.", one.scenario, one.why)));
+    Plot { title, before, svg, after, cautions: c.cautions.iter().map(ToString::to_string).collect() }
 }
 
 /// What each arm costs and what it is worth.
-fn cost_and_quality(page: &mut String, run: &Manifest) {
+fn cost_and_quality(run: &Manifest) -> Option<Plot> {
     let primary = &run.golden.primary;
     let free = run.models.iter().all(|model| model.free);
     let (price, label) =
@@ -254,7 +270,7 @@ fn cost_and_quality(page: &mut String, run: &Manifest) {
         .map(|(x, y, arm)| (arm, x, y))
         .collect();
     if points.len() < 2 {
-        return;
+        return None;
     }
     let arms = run.arms();
     let (top, bottom) = (10.0, 230.0);
@@ -263,22 +279,31 @@ fn cost_and_quality(page: &mut String, run: &Manifest) {
     let mut body = String::new();
     grid(&mut body, across, top, bottom);
     shelves(&mut body, up, 60.0, WIDTH - 320.0);
-    for (arm, x, y) in &points {
-        let (x, y) = (across.at(*x), up.at(*y));
+    let at: Vec<(f64, f64)> = points.iter().map(|(_, x, y)| (across.at(*x), up.at(*y))).collect();
+    let heights = apart(at.iter().map(|point| point.1));
+    for (((arm, ..), (x, y)), label) in points.iter().zip(&at).zip(heights) {
         let _ = write!(
             body,
-            "<circle class=dot cx={x:.1} cy={y:.1} r=5 /><text x={:.1} y={:.1}>{}</text>",
-            x + 9.0,
-            y + 4.0,
-            text(&arm.short(&arms))
+            "<circle class=dot cx={x:.1} cy={y:.1} r=5 /><line class=axis x1={x:.1} y1={y:.1} x2={:.1} y2={label:.1} /><text x={:.1} y={:.1}>{}</text>",
+            WIDTH - 312.0,
+            WIDTH - 308.0,
+            label + 4.0,
+            text(&fitting(&arm.short(&arms), 42))
         );
     }
-    let _ = writeln!(page, "<h2>Cost</h2><p>{} over {label}, by arm.</p>", text(primary));
-    page.push_str(&svg(bottom + 24.0, "cost and quality", &body));
+    let svg = svg(bottom + 24.0, "cost and quality", &body);
+    Some(Plot {
+        title: "Cost".into(),
+        before: vec![format!("{primary} over {label}, by arm.")],
+        svg,
+        ..Plot::default()
+    })
 }
 
 /// Whether a high score means a good picture.
-fn calibration(page: &mut String, run: &Manifest) {
+fn calibration(run: &Manifest) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    let arms = run.arms();
     for arm in run.arms() {
         let branches = run.of_arm(&arm).flat_map(|(_, done)| &done.measured.branches);
         let pairs: Vec<(f64, f64)> =
@@ -297,24 +322,27 @@ fn calibration(page: &mut String, run: &Manifest) {
             let (x, y) = (across.at(*score), up.at(*recovery));
             let _ = write!(body, "<circle class=dot cx={x:.1} cy={y:.1} r=4 fill-opacity=.5 />");
         }
-        let _ = writeln!(
-            page,
-            "<h2>Do its scores match the results?</h2><p>{}: the score of each branch, and how much of the hidden edit it recovered. Rank correlation {rho:+.2} over {} branches.</p>",
-            text(&arm.to_string()),
-            pairs.len()
-        );
-        page.push_str(&svg(bottom + 24.0, "scores and recovery", &body));
+        plots.push(Plot {
+            title: format!("Do the scores match the results? {}", arm.short(&arms)),
+            before: vec![format!(
+                "The score of each branch, and how much of the hidden edit it recovered. Rank correlation {rho:+.2} over {} branches.",
+                pairs.len()
+            )],
+            svg: svg(bottom + 24.0, "scores and recovery", &body),
+            ..Plot::default()
+        });
     }
+    plots
 }
 
 /// The deciding metric over the runs on the same set.
-fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
+fn over_time(run: &Manifest, history: &[HistoryLine]) -> Option<Plot> {
     let same: Vec<&HistoryLine> = history
         .iter()
         .filter(|line| line.golden_sha256 == run.golden.sha256 && line.metrics == run.made_with.metrics)
         .collect();
     if same.len() < 2 {
-        return;
+        return None;
     }
     let mut arms: BTreeMap<&Arm, Vec<(usize, f64, usize)>> = BTreeMap::new();
     for (place, line) in same.iter().enumerate() {
@@ -330,7 +358,7 @@ fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
     let up = Scale::of(arms.values().flatten().map(|p| p.1), (bottom, top));
     let mut body = String::new();
     shelves(&mut body, up, 60.0, WIDTH - 320.0);
-    for (arm, points) in &arms {
+    for points in arms.values() {
         let line: Vec<String> =
             points.iter().map(|p| format!("{:.1},{:.1}", across.at(p.0 as f64), up.at(p.1))).collect();
         let _ = write!(body, "<polyline class=bar fill=none points=\"{}\" />", line.join(" "));
@@ -343,62 +371,77 @@ fn over_time(page: &mut String, run: &Manifest, history: &[HistoryLine]) {
                 text(name)
             );
         }
-        if let Some((place, mean, _)) = points.last() {
-            let (x, y) = (across.at(*place as f64), up.at(*mean));
-            let _ = write!(body, "<text x={:.1} y={:.1}>{}</text>", x + 9.0, y + 4.0, text(&arm.short(&all)));
-        }
     }
-    let _ = writeln!(
-        page,
-        "<h2>History</h2><p>{} of each arm over {} runs on this set, oldest first. Runs with different scenarios are not comparable: each dot shows the number of scenarios.</p>",
-        text(&run.golden.primary),
+    let ends: Vec<(&Arm, f64)> =
+        arms.iter().filter_map(|(arm, points)| Some((*arm, up.at(points.last()?.1)))).collect();
+    for ((arm, _), y) in ends.iter().zip(apart(ends.iter().map(|end| end.1))) {
+        let name = text(&fitting(&arm.short(&all), 42));
+        let _ = write!(body, "<text x={:.1} y={:.1}>{name}</text>", WIDTH - 308.0, y + 4.0);
+    }
+    let before = vec![format!(
+        "{} of each arm over {} runs on this set, oldest first. Runs with different scenarios are not comparable: each dot shows the number of scenarios.",
+        run.golden.primary,
         same.len()
-    );
-    page.push_str(&svg(bottom + 14.0, "history", &body));
+    )];
+    Some(Plot {
+        title: "History".into(),
+        before,
+        svg: svg(bottom + 14.0, "history", &body),
+        ..Plot::default()
+    })
+}
+
+/// Heights for labels beside points of these heights, in their order: as near as possible, and none over another.
+fn apart(heights: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut order: Vec<(usize, f64)> = heights.enumerate().collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut free = f64::NEG_INFINITY;
+    for (_, height) in &mut order {
+        *height = height.max(free);
+        free = *height + 16.0;
+    }
+    order.sort_by_key(|(place, _)| *place);
+    order.into_iter().map(|(_, height)| height).collect()
 }
 
 /// The pictures of each scenario's first repeat: what there was, and the best branch of each arm.
-fn pictures(page: &mut String, run: &Manifest, home: &Path) {
-    page.push_str("<h2>Pictures</h2>\n");
+fn pictures(run: &Manifest, home: &Path) -> Vec<Group> {
     let arms = run.arms();
-    for scenario in run.golden.scenarios.keys() {
-        let mut row = String::new();
-        let mut baseline = None;
+    let mut gallery = Gallery::of(run.golden.scenarios.len() * (arms.len() + 1));
+    let mut groups = Vec::new();
+    for (number, scenario) in run.golden.scenarios.keys().enumerate() {
+        let mut group = Group { id: format!("s{number}"), photo: scenario.clone(), ..Group::default() };
         for arm in &arms {
-            let cell = run.of_arm(arm).find(|(cell, _)| cell.scenario == *scenario);
-            let Some(review) = cell.and_then(|(cell, done)| {
-                let workspace = cells::workspace(home, cell)?;
-                let session = listing::read(&workspace, &done.session.parse().ok()?).ok()?;
-                let review = ReviewModel::of(&workspace, &session).ok()?;
-                Some((review, done.measured.get(&run.golden.primary)))
-            }) else {
-                continue;
-            };
-            let (review, value) = review;
-            baseline = baseline.or_else(|| thumbnail(review.baseline_preview.as_deref()?, THUMBNAIL));
-            let best = review.best().and_then(|best| thumbnail(best.preview.as_deref()?, THUMBNAIL));
-            let value = value.map(short).unwrap_or_default();
-            let _ = match best {
-                Some(uri) => write!(
-                    row,
-                    "<figure><img src=\"{uri}\" alt=\"\"><figcaption>{} {value}</figcaption></figure>",
-                    text(&arm.short(&arms))
-                ),
-                None => write!(
-                    row,
-                    "<figure><figcaption>{}: same as baseline</figcaption></figure>",
-                    text(&arm.short(&arms))
-                ),
-            };
+            let found =
+                run.of_arm(arm).find(|(cell, _)| cell.scenario == *scenario).and_then(|(cell, done)| {
+                    let workspace = cells::workspace(home, cell)?;
+                    let session = listing::read(&workspace, &done.session.parse().ok()?).ok()?;
+                    let review = ReviewModel::of(&workspace, &session).ok()?;
+                    Some((review, done.measured.get(&run.golden.primary)))
+                });
+            let Some((review, value)) = found else { continue };
+            if group.shots.is_empty() {
+                group.brief.clone_from(&review.brief);
+                let of = Group::of(&review, &mut gallery, false);
+                group.shots.extend(of.shots.into_iter().find(|shot| shot.before));
+            }
+            let best = review.best().or_else(|| review.branches.first());
+            let mut one =
+                best.map_or_else(Shot::default, |best| shot(&review, best, false, &mut gallery, false));
+            if review.best().is_none() {
+                (one.src, one.why) = (None, "nothing differs from before".into());
+            }
+            one.name = arm.short(&arms);
+            one.branch = false;
+            one.score =
+                value.map(|value| format!("{} {}", run.golden.primary, short(value))).unwrap_or_default();
+            group.shots.push(one);
         }
-        if let Some(uri) = baseline {
-            let _ = writeln!(
-                page,
-                "<h3>{}</h3><div class=row><figure><img src=\"{uri}\" alt=\"\"><figcaption>before</figcaption></figure>{row}</div>",
-                text(scenario)
-            );
+        if !group.shots.is_empty() {
+            groups.push(group);
         }
     }
+    groups
 }
 
 #[cfg(test)]

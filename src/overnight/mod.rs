@@ -13,7 +13,7 @@
 //! batch is run. So a batch that is killed at any moment continues where it was, and pays nothing twice.
 
 mod outage;
-mod page;
+pub mod page;
 pub mod plan;
 pub mod record;
 pub mod report;

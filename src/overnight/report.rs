@@ -13,6 +13,7 @@ use crate::overnight::run::failed;
 use crate::overnight::share::{clock, words};
 use crate::overnight::spent::Spent;
 use crate::overnight::{BatchError, page};
+use crate::review::page::Gallery;
 use crate::review::{BranchReview, NextStep, ReviewModel, Style, line, text};
 use crate::session::listing;
 use crate::transcript::Outcome;
@@ -85,8 +86,8 @@ impl Row {
     pub(super) fn next(&self) -> Vec<NextStep> {
         let Some(session) = &self.session else { return Vec::new() };
         let show = NextStep {
-            command: format!("chemigram mode-b show {}", session.short()),
-            why: "show the whole review".into(),
+            command: format!("chemigram review {}", session.short()),
+            why: "open the page of this session".into(),
         };
         let steps = self.review.iter().flat_map(|review| review.next.iter().cloned());
         [show].into_iter().chain(steps).collect()
@@ -213,14 +214,14 @@ impl BatchReport {
         page.trim_end().to_owned()
     }
 
-    /// The whole report as one HTML page: no script, nothing from elsewhere, pictures inside.
-    pub fn html(&self) -> String {
-        page::page(self)
-    }
-
-    /// Writes both reports into the batch's folder.
-    pub fn write(&self) -> Result<(), BatchError> {
-        for (name, content) in [("report.txt", self.text()), ("report.html", self.html())] {
+    /// Writes both reports into the batch's folder, the page with the pictures of `gallery`.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, gallery: &mut Gallery) -> Result<(), BatchError> {
+        let path = self.folder.join("report.html");
+        let html = page::page(self, gallery).map_err(BatchError::io("write", &path))?;
+        for (name, content) in [("report.txt", self.text()), ("report.html", html)] {
             let path = self.folder.join(name);
             durable::write(&path, content.as_bytes()).map_err(BatchError::io("write", &path))?;
         }

@@ -1,13 +1,19 @@
 //! What a photographer comes back to: one model, folded from a session's transcript and its photo's folder,
 //! and its faces. Here is the text; a program reads the model itself as JSON.
 
+mod group;
 mod heard;
-pub mod html;
 mod model;
+pub mod page;
+pub mod picks;
 mod plain;
+mod session_page;
 mod text;
 
+pub(crate) use group::shot;
+pub use group::{Group, Remark, Shot};
 pub use heard::{ProtocolUsed, SecondOpinion};
 pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
 pub use plain::{count, line, plain, wrap};
+pub use session_page::{review_page, session_page};
 pub use text::{Style, flag_words, status_lines, summary_line, text};

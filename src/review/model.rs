@@ -277,6 +277,9 @@ impl ReviewModel {
             }
             Some(Outcome::Completed | Outcome::ProtocolFailed) => {}
         }
+        if !self.branches.is_empty() {
+            step(format!("chemigram review {short}"), "look at the pictures and compare them");
+        }
         if let Some(best) = self.best() {
             let branch = &best.branch;
             let tag = self.tag_suggestion.as_ref().filter(|tag| tag.parse::<RefName>().is_ok());

@@ -243,7 +243,7 @@ pub fn flag_words(flag: Flag) -> &'static str {
 }
 
 /// A warning as a person reads it; the model's wording of it is part of the transcript.
-fn warning_words(warning: &str) -> String {
+pub(super) fn warning_words(warning: &str) -> String {
     warning.replace("nobody will see this edit: mean ΔE is", "no visible change: mean ΔE is")
 }
 

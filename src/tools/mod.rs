@@ -7,7 +7,7 @@
 
 mod args;
 mod balance;
-mod blobs;
+pub mod blobs;
 mod claims;
 mod context;
 mod earlier;

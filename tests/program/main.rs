@@ -7,6 +7,8 @@
     clippy::panic
 )]
 
+#[path = "../support/browser.rs"]
+mod browser;
 #[path = "../common/chat_stub.rs"]
 mod chat_stub;
 #[path = "../support/home.rs"]
@@ -27,4 +29,5 @@ mod fuzz_corpus;
 mod help;
 mod http_proxy;
 mod overnight;
+mod pages;
 mod verbs;
