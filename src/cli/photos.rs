@@ -270,7 +270,7 @@ pub enum Row {
     /// One that can be read.
     Whole {
         #[serde(flatten)]
-        status: Status,
+        status: Box<Status>,
         camera: String,
     },
     /// One that cannot.
@@ -289,7 +289,9 @@ impl Row {
 /// Lists the library. A photo that cannot be read is a line, not the end.
 pub fn photos(app: &App) -> Result<(), Failure> {
     let row = |photo: PhotoId| match app.library.open(&photo).and_then(|w| w.status().map(|s| (w, s))) {
-        Ok((workspace, status)) => Row::Whole { status, camera: camera(&workspace.photo().facts) },
+        Ok((workspace, status)) => {
+            Row::Whole { status: Box::new(status), camera: camera(&workspace.photo().facts) }
+        }
         Err(e) => Row::Damaged { photo, problem: format!("{e} ({:?})", e.code()) },
     };
     let rows: Vec<Row> = app.library.photos()?.into_iter().map(row).collect();

@@ -164,10 +164,10 @@ impl Provider for Manual {
 /// The names of a tool's arguments; a `?` is behind those that may be left out.
 fn arguments(tool: &ToolSpec) -> String {
     let needed = |name: &str| {
-        let needed = tool.parameters["required"].as_array().into_iter().flatten();
+        let needed = tool.parameters.get("required").and_then(Value::as_array).into_iter().flatten();
         needed.into_iter().any(|one| one == name)
     };
-    let named = tool.parameters["properties"].as_object().into_iter().flatten();
+    let named = tool.parameters.get("properties").and_then(Value::as_object).into_iter().flatten();
     let names = named.map(|(name, _)| if needed(name) { name.clone() } else { format!("{name}?") });
     names.collect::<Vec<_>>().join(", ")
 }
@@ -183,7 +183,7 @@ fn readable(value: &Value, indent: &str) -> String {
             };
             ('{', '}', fields.iter().map(item).collect())
         }
-        Value::Array(items) if !(within(value) && value.to_string().len() < 80) && !items.is_empty() => {
+        Value::Array(items) if !(items.is_empty() || within(value) && value.to_string().len() < 80) => {
             ('[', ']', items.iter().map(|item| format!("{deeper}{}", readable(item, &deeper))).collect())
         }
         _ => return value.to_string(),

@@ -108,11 +108,14 @@ pub struct Embedded {
     pub alt: String,
 }
 
+/// A picture, the one that it is compared with, and its longest side.
+type Shown = (PathBuf, Option<PathBuf>, u32);
+
 /// The pictures of one page, or of one page that is written again and again.
 #[derive(Debug)]
 pub struct Gallery {
     edge: u32,
-    seen: HashMap<(PathBuf, Option<PathBuf>, u32), (Option<SystemTime>, Embedded)>,
+    seen: HashMap<Shown, (Option<SystemTime>, Embedded)>,
 }
 
 impl Gallery {

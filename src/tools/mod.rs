@@ -587,7 +587,7 @@ pub fn find(name: &str) -> Option<&'static Tool> {
 pub fn asking(mut specs: Vec<ToolSpec>, criteria: &BTreeMap<String, String>) -> Vec<ToolSpec> {
     let judge = specs.iter_mut().find(|spec| spec.name == "record_judgment");
     if let Some(spec) = judge.filter(|_| !criteria.is_empty())
-        && let Some(fields) = spec.parameters["properties"].as_object_mut()
+        && let Some(fields) = spec.parameters.get_mut("properties").and_then(Value::as_object_mut)
     {
         let names: Vec<&String> = criteria.keys().collect();
         let answers: serde_json::Map<String, Value> =
