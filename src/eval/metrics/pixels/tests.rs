@@ -82,14 +82,14 @@ fn collect(fill: impl FnOnce(&mut Readings)) -> Measured {
 #[test]
 fn the_best_branch_is_not_always_the_one_that_the_agent_chose() {
     let found = [branch("a", Some(2), 0.9), branch("b", Some(5), 0.3), branch("c", None, 0.5)];
-    let told = collect(|readings| recovered(true, &found, readings));
+    let told = collect(|readings| recovered(Some(0.0), &found, readings));
     assert_eq!((told.get("recovery"), told.get("recovery_chosen")), (Some(0.9), Some(0.3)));
-    let none = collect(|readings| recovered(true, &[], readings));
+    let none = collect(|readings| recovered(Some(0.0), &[], readings));
     assert_eq!((none.get("recovery"), none.get("over_edit")), (Some(0.0), None));
-    let open = collect(|readings| recovered(false, &found, readings));
+    let open = collect(|readings| recovered(None, &found, readings));
     assert_eq!(open.get("recovery"), None);
     let equals = [branch("a", Some(4), 0.1), branch("b", Some(4), 0.8)];
-    let told = collect(|readings| recovered(true, &equals, readings));
+    let told = collect(|readings| recovered(Some(0.0), &equals, readings));
     assert_eq!(told.get("recovery_chosen"), Some(0.1), "the first of equals");
 }
 
