@@ -202,9 +202,9 @@ mod tests {
     }
 
     /// Everything that names a commit.
-    fn refs(photo: &TestPhoto) -> (Head, Vec<(RefName, Hash)>, Vec<(RefName, Hash)>) {
+    fn refs(photo: &TestPhoto) -> (Head, [Vec<(RefName, Hash)>; 2]) {
         let workspace = &photo.workspace;
-        (workspace.head().unwrap(), workspace.branches().unwrap(), workspace.tags().unwrap())
+        (workspace.head().unwrap(), [workspace.branches().unwrap(), workspace.tags().unwrap()])
     }
 
     #[test]
@@ -213,24 +213,24 @@ mod tests {
         let mut writer = photo.person();
         let baseline = photo.workspace.baseline().clone();
         let mut before = vec![refs(&photo)];
-        let mut steps: Vec<Box<dyn FnMut(&mut Writer)>> = vec![
-            Box::new(|w| drop(edit(w, "main", 0.5))),
-            Box::new(|w| drop(edit(w, "main", 0.8))),
-            Box::new(|w| w.create_branch(&name("print"), &w.workspace().baseline().clone()).unwrap()),
-            Box::new(|w| drop(w.checkout("print").unwrap())),
-            Box::new(|w| drop(edit(w, "print", 0.3))),
-            Box::new(|w| w.rename_branch(&name("print"), &name("web")).unwrap()),
-            Box::new(|w| w.create_tag(&name("v1"), &w.workspace().head_commit().unwrap(), "").unwrap()),
-            Box::new(|w| {
+        let steps: [fn(&mut Writer); 11] = [
+            |w| drop(edit(w, "main", 0.5)),
+            |w| drop(edit(w, "main", 0.8)),
+            |w| w.create_branch(&name("print"), &w.workspace().baseline().clone()).unwrap(),
+            |w| drop(w.checkout("print").unwrap()),
+            |w| drop(edit(w, "print", 0.3)),
+            |w| w.rename_branch(&name("print"), &name("web")).unwrap(),
+            |w| w.create_tag(&name("v1"), &w.workspace().head_commit().unwrap(), "").unwrap(),
+            |w| {
                 let (web, main) = (w.workspace().head_commit().unwrap(), w.workspace().branch(&name("main")));
                 w.create_tag(&name("v2"), &web, "promote web").unwrap();
                 w.move_branch(&name("main"), &main.unwrap().unwrap(), &web, "promote web").unwrap();
-            }),
-            Box::new(|w| w.delete_tag(&name("v1")).unwrap()),
-            Box::new(|w| drop(w.checkout("baseline").unwrap())),
-            Box::new(|w| w.delete_branch(&name("web")).unwrap()),
+            },
+            |w| w.delete_tag(&name("v1")).unwrap(),
+            |w| drop(w.checkout("baseline").unwrap()),
+            |w| w.delete_branch(&name("web")).unwrap(),
         ];
-        for step in &mut steps {
+        for step in steps {
             step(&mut writer);
             before.push(refs(&photo));
         }
