@@ -224,7 +224,7 @@ impl Session {
                 if pause.is_none() && fault.class.retryable() && self.patience.leaves {
                     left = Some((words(&fault, ""), fault.retry_after));
                 }
-                let left = self.gate.deadline().remaining();
+                let left = self.gate.hard_deadline().remaining();
                 let later = fault.retry_after.filter(|asked| pause.is_none() && *asked >= left);
                 let later = later
                     .map(|asked| format!("; it asks to retry in {} minutes", asked.as_secs().div_ceil(60)));
@@ -261,7 +261,8 @@ impl Session {
         }
     }
 
-    /// The pause before a further attempt, where there is to be one.
+    /// The pause before a further attempt, where there is to be one. One that outlasts the work ends with it: what is
+    /// left of the session is for the judgments.
     pub(super) fn retry_pause(&self, fault: &ProviderFault, attempt: u32, seed: u64) -> Option<Duration> {
         if !fault.class.retryable() {
             return None;
@@ -270,7 +271,7 @@ impl Session {
             false if attempt < MAX_ATTEMPTS => Some(backoff(attempt, fault.retry_after, seed)),
             _ => self.patience.pause(attempt, fault.retry_after),
         };
-        pause.filter(|pause| *pause < self.gate.deadline().remaining())
+        pause.filter(|pause| *pause < self.gate.hard_deadline().remaining())
     }
 
     /// One attempt, which ends with the stage, or sooner after a request to stop.
