@@ -7,6 +7,8 @@ mod model;
 pub mod page;
 pub mod picks;
 mod plain;
+#[cfg(test)]
+mod rows;
 mod session_page;
 mod text;
 

@@ -34,8 +34,6 @@ pub mod replay;
 mod replies;
 #[cfg(test)]
 pub(crate) mod rig;
-#[cfg(test)]
-mod rows;
 pub mod start;
 pub mod state;
 pub mod steering;
