@@ -158,9 +158,9 @@ fn but_for_times(run: &Manifest) -> Value {
         for name in ["session", "ended", "wall_ms", "paid_by"] {
             standing[name] = Value::Null;
         }
-        // Renders depend on what the cache had, seconds on the machine.
+        // Renders depend on what the cache had, seconds on the machine, and a call that a kill cut is made twice.
         standing["spent"] = Value::Null;
-        for name in ["seconds", "model_seconds", "render_seconds", "renders"] {
+        for name in ["seconds", "model_seconds", "render_seconds", "renders", "model_calls"] {
             standing["measured"]["metrics"][name] = Value::Null;
         }
     }

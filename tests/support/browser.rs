@@ -33,7 +33,7 @@ impl Browser {
     pub fn start(dark: bool) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut driver = Command::new("chromedriver")
-            .args([format!("--port={port}"), "--log-level=OFF".to_owned()])
+            .arg(format!("--port={port}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -30,7 +30,7 @@ pub struct LogEntry {
     /// Words given for it.
     pub label: String,
     /// Labels that it was given later, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// When it was recorded, where the op-log says so.
     #[serde(serialize_with = "optional_time")]
