@@ -418,7 +418,8 @@ fn at_the_command_line_nothing_runs_without_a_yes() {
     );
     assert_eq!(lines[0]["protocol"]["states"][1]["tools"], json!(["apply_primitive", "render_preview"]));
     assert_eq!(lines[1]["budget"]["max_model_calls"], json!(49));
-    assert_eq!(lines.last().unwrap()["review"]["outcome"], "completed");
+    let [.., end, result] = &lines[..] else { panic!("{out}") };
+    assert_eq!((&end["outcome"], &result["status"]), (&json!("completed"), &json!(0)));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
 
     // By its name it is a protocol like any other.
