@@ -2,7 +2,6 @@
 //! a script and by a server.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -76,26 +75,18 @@ impl Home {
     }
 }
 
-/// The branches that a command would make.
-fn planned(home: &Home, command: &[&str]) -> Vec<String> {
-    let plan = home.ok(&[command, &["--dry-run", "--json"]].concat());
-    let mut seen = BTreeSet::new();
-    let names = plan.split("branch_b_").skip(1).map(|rest| {
-        let end = rest.find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
-        format!("branch_b_{}", &rest[..end.unwrap_or(rest.len())])
-    });
-    // Examples in the prompt name branches of their own kind.
-    names
-        .filter(|name| {
-            plan.contains(&format!("\"branch\":\"{name}\""))
-                || plan.contains(&format!("\"branch\": \"{name}\""))
-        })
-        .filter(|name| seen.insert(name.clone()))
-        .collect()
+/// The branches that a command would make, and the names of their vectors.
+fn planned(home: &Home, command: &[&str]) -> (Vec<String>, Vec<String>) {
+    let told: Value = serde_json::from_str(&home.ok(&[command, &["--dry-run", "--json"]].concat())).unwrap();
+    let branches = told["plan"]["branches"].as_array().unwrap();
+    let named = |field: &dyn Fn(&Value) -> Value| {
+        branches.iter().filter_map(|one| Some(field(one).as_str()?.to_owned())).collect()
+    };
+    (named(&|one| one["branch"].clone()), named(&|one| one["vector"]["name"].clone()))
 }
 
 /// What a model calls that makes each of these branches.
-fn calls(branches: &[String], vectors: &[&str]) -> Vec<Vec<(&'static str, Value)>> {
+fn calls(branches: &[String], vectors: &[String]) -> Vec<Vec<(&'static str, Value)>> {
     let restated: Vec<Value> =
         vectors.iter().map(|name| json!({"name": name, "restated": "As asked."})).collect();
     let mut replies =
@@ -155,26 +146,25 @@ fn d1_to_d7_the_sessions_without_a_protocol_by_a_script_and_over_the_wire() {
     let main = home.main();
     for (n, command) in commands().iter().enumerate().filter(|(_, command)| command[0] == "run-mode-b") {
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        let vectors: &[&str] = if n == 0 { &["tone", "color", "structure"] } else { &[] };
         let more = ["--preview-size", "256", "-q"];
         // By a script.
-        let branches = planned(&home, &command);
+        let (branches, vectors) = planned(&home, &command);
         assert!(branches.len() >= if n == 0 { 3 } else { 1 }, "{branches:?}");
         let reply = |calls: &Vec<(&str, Value)>| {
             let calls =
                 calls.iter().map(|(name, given)| format!("{{ name = \"{name}\", arguments = '{given}' }}"));
             format!("[[reply]]\ncalls = [{}]\n", calls.collect::<Vec<_>>().join(", "))
         };
-        let script: String = calls(&branches, vectors).iter().map(reply).collect();
+        let script: String = calls(&branches, &vectors).iter().map(reply).collect();
         std::fs::write(home.path("script.toml"), script).unwrap();
         let scripted = [&command[..], &more, &["--provider", "script", "--model", "script.toml"]].concat();
         let status = home.command(&scripted).output().unwrap().status;
         assert!(WELL.contains(&status.code()), "{scripted:?}: {status}");
         ended(&home, &main, &format!("script, {}", n + 1), branches.len());
         // Over the wire.
-        let branches = planned(&home, &command);
+        let (branches, vectors) = planned(&home, &command);
         let stub =
-            ChatStub::start(calls(&branches, vectors).iter().map(|calls| StubReply::calls(calls)).collect());
+            ChatStub::start(calls(&branches, &vectors).iter().map(|calls| StubReply::calls(calls)).collect());
         let output = home
             .command(&[&command[..], &more, &["--provider", "llamacpp", "--model", "vision"]].concat())
             .env("CHEMIGRAM_BASE_URL", stub.url())
