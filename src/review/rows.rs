@@ -200,18 +200,6 @@ fn k1_a_session_waits_for_its_provider_as_long_as_it_has_patience() {
 }
 
 #[test]
-fn a_provider_that_fails_as_the_work_ends_is_asked_again_for_the_judgments() {
-    let rig = Rig::new();
-    // The pause reaches over the end of the work, 60 s before the session's.
-    let fault = "fault = { class = \"transient\", status = 503, retry_after_ms = 71_960_000 }\n";
-    let script = format!("{OPEN}{}{fault}{END}", judged(""));
-    let mut session = begin(rig.setup(&script), &request(BUDGET, &["tone"])).unwrap();
-    assert_eq!(run(&mut session).unwrap().outcome, Outcome::BudgetExhausted);
-    let lines = listing::read(&photo(&rig.library), &session.state.start.session).unwrap().lines;
-    assert_eq!(results(&lines, "record_judgment").len(), 1, "the model was asked again");
-}
-
-#[test]
 fn g6_a_tag_is_suggested_though_no_branch_is_worth_taking() {
     let rig = Rig::new();
     let given_up = r#"

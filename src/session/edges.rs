@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use crate::conversation::Usage;
+use crate::provider::ProviderFault;
 use crate::session::rig::{self, Rig, Sums, begin, request, run};
 use crate::session::start::{self, Request, Resume, Setup};
-use crate::transcript::{self, Event, Line, Outcome};
-use base::clock::Deadline;
+use crate::transcript::{self, Event, FaultClass, Line, Outcome};
+use base::clock::{Deadline, ManualClock};
 use base::error::ErrorCode;
 use base::redact::Redactor;
 use darktable::render::{Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
@@ -141,4 +144,30 @@ fn a_brief_that_quotes_a_key_is_kept_without_it_and_its_session_can_be_resumed()
         marks += text.matches(Redactor::MARK).count();
     }
     assert!(marks > 4, "{marks}");
+}
+
+#[test]
+fn a_provider_that_fails_as_the_work_ends_is_asked_again_for_the_judgments() {
+    let rig = Rig::new();
+    let clock = Arc::new(ManualClock::default());
+    let setup = Setup { clock: clock.clone(), ..rig.setup(CLOSE) };
+    let session = begin(setup, &request("time=1000s,iterations=30,branches=1", &["tone"])).unwrap();
+    // The work ends at 950 s.
+    clock.advance(Duration::from_secs(949));
+    let pause = |seconds| {
+        let fault = ProviderFault {
+            provider: "script".into(),
+            class: FaultClass::Transient,
+            status: Some(503),
+            message: String::new(),
+            remedy: None,
+            retry_after: Some(Duration::from_secs(seconds)),
+            sent: false,
+            usage: Usage::default(),
+            raw: Vec::new(),
+        };
+        session.retry_pause(&fault, 1, 1)
+    };
+    assert_eq!(pause(10), Some(Duration::from_secs(10)), "there is time for the judgments");
+    assert_eq!(pause(51), None);
 }
