@@ -28,7 +28,8 @@ use crate::session::driver::Session;
 use crate::session::listing;
 use crate::session::opinion::Referee;
 use crate::session::protocols::ProtocolSource;
-use crate::session::start::{self, Plan, Request};
+use crate::session::raise;
+use crate::session::start::{Plan, Request};
 use crate::transcript::{self, PlannedBranch, SessionStart, Vector};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -333,7 +334,7 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
         provider: Some(launcher.connect(&resumed(app, &args.choice, begun, args.seed))?),
         referee: args.referee.clone(),
         answer: optional_text(args.answer.as_ref())?,
-        raise: args.raise.as_deref().map(|spec| start::raised(session.ledger.budget(), spec)).transpose()?,
+        raise: args.raise.as_deref().map(|spec| raise::raised(session.ledger.budget(), spec)).transpose()?,
         renderers: args.renderers,
         tastes: None,
     };

@@ -8,13 +8,13 @@ use serde_json::Value;
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::provider::explorer::Habit;
 use crate::provider::explorer::aim::Aim;
-use crate::provider::explorer::candidate::{Candidate, ListedMove, candidates};
+pub(super) use crate::provider::explorer::branch::{Branch, Figures, Settings, Trial, key, unkey};
+use crate::provider::explorer::branch::{LEAST_SHARE, edit};
+use crate::provider::explorer::candidate::{ListedMove, candidates};
 use crate::provider::explorer::search;
+use crate::provider::explorer::second::part;
 use crate::provider::explorer::second::reading::{Reading, reading};
-use crate::provider::explorer::second::wishing::{self, Part};
 use crate::provider::explorer::stage::Stage;
-use pixels::metrics::check::{VectorCheck, Verdict};
-use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
 
 /// How the message begins that closes the exploration.
@@ -29,8 +29,6 @@ const FREE: [&str; 7] = [
     "propose_taste_update",
     "record_judgment",
 ];
-/// The least that makes a branch: to make it, one move, one look.
-const LEAST_SHARE: u64 = 3;
 /// Iterations assumed when the plan does not say.
 const UNSAID_ITERATIONS: u64 = 20;
 
@@ -51,105 +49,6 @@ pub(super) struct Planned {
     pub goal: Option<Goal>,
     /// Whether it was asked for already, with or without success.
     pub tried: bool,
-}
-
-/// The moves in effect on a branch: values by parameter, by move and mask ([`key`]).
-pub(super) type Settings = BTreeMap<String, BTreeMap<String, f64>>;
-
-/// A move, with its mask if it has one: `exposure`, `exposure {"named":"sky"}`.
-pub(super) fn key(name: &str, mask: Option<&Value>) -> String {
-    match mask {
-        Some(mask) => format!("{name} {mask}"),
-        None => name.to_owned(),
-    }
-}
-
-/// The move and the mask of a key.
-pub(super) fn unkey(key: &str) -> (&str, Option<Value>) {
-    match key.split_once(' ') {
-        Some((name, mask)) => (name, serde_json::from_str(mask).ok()),
-        None => (key, None),
-    }
-}
-
-/// What a render said of a setting.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Figures {
-    /// Whether the direction was met, how far, what leaked, and warnings.
-    pub check: VectorCheck,
-    /// The distance from the baseline.
-    pub difference: Difference,
-    /// The picture's own figures, where they were told.
-    pub stats: Option<ImageStats>,
-    /// The commit.
-    pub commit: Option<String>,
-    /// The moves in effect, as the engine writes them.
-    pub ops: Vec<String>,
-}
-
-/// One setting that was tried on a branch.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Trial {
-    /// What was to be rendered.
-    pub goal: Settings,
-    /// What was seen; `None` when a call failed on the way.
-    pub figures: Option<Figures>,
-}
-
-/// A branch of this session.
-#[derive(Clone, Debug)]
-pub(super) struct Branch {
-    pub name: String,
-    pub aim: Aim,
-    pub candidates: Vec<Candidate>,
-    /// What explorer-2 read for it, and the moves for that.
-    pub reading: Reading,
-    pub parts: Vec<Part>,
-    /// What is in effect now, and how the engine writes each move.
-    pub settings: Settings,
-    ops: BTreeMap<String, String>,
-    pub trials: Vec<Trial>,
-    /// What was in effect when the present attempt began.
-    entry: (Settings, BTreeMap<String, String>),
-    /// Settings that were turned down, by the checks or by a referee.
-    pub rejected: Vec<Settings>,
-    /// Whether the best setting was asked for at the end.
-    pub settled: bool,
-    /// Iterations that may be spent on it, and those spent.
-    pub share: u64,
-    pub spent: u64,
-    /// Renders that may be made for it.
-    pub looks: u64,
-    /// Score and abandonment, once recorded.
-    pub judged: Option<(u64, bool)>,
-    /// Judgments that were refused, and the moves that the engine named then.
-    pub refusals: u32,
-    pub real_moves: Vec<String>,
-}
-
-impl Branch {
-    /// A branch that was just made, with nothing to try on it.
-    pub fn fresh(name: &str, aim: Aim) -> Self {
-        Self {
-            name: name.to_owned(),
-            candidates: Vec::new(),
-            reading: Reading::default(),
-            parts: Vec::new(),
-            aim,
-            settings: Settings::new(),
-            ops: BTreeMap::new(),
-            trials: Vec::new(),
-            entry: Default::default(),
-            rejected: Vec::new(),
-            settled: false,
-            share: LEAST_SHARE,
-            spent: 1,
-            looks: 1,
-            judged: None,
-            refusals: 0,
-            real_moves: Vec::new(),
-        }
-    }
 }
 
 /// Everything known.
@@ -426,7 +325,7 @@ impl Memory {
         };
         self.branches.push(Branch {
             candidates: candidates(&self.moves, &aim, self.seed),
-            parts: wishing::parts(&reading, &aim, &self.moves),
+            parts: part::parts(&reading, &aim, &self.moves),
             reading,
             share,
             looks,
@@ -508,7 +407,7 @@ impl Memory {
                 self.moves = listed.filter_map(|row| ListedMove::deserialize(row).ok()).collect();
                 for branch in self.branches.iter_mut().filter(|branch| branch.candidates.is_empty()) {
                     branch.candidates = candidates(&self.moves, &branch.aim, self.seed);
-                    branch.parts = wishing::parts(&branch.reading, &branch.aim, &self.moves);
+                    branch.parts = part::parts(&branch.reading, &branch.aim, &self.moves);
                 }
             }
             ("confirm_session", Answer::Good(data)) => {
@@ -547,48 +446,6 @@ impl Memory {
     }
 }
 
-impl Branch {
-    /// Whether it still wants a judgment that the engine may take.
-    pub fn is_open(&self) -> bool {
-        self.judged.is_none() && self.refusals < 2
-    }
-}
-
-impl Figures {
-    fn read(data: &Value, ops: Vec<String>) -> Option<Self> {
-        let versus = &data["versus_baseline"];
-        Some(Self {
-            check: VectorCheck::deserialize(&versus["vector"]).ok()?,
-            difference: Difference::deserialize(&versus["difference"]).ok()?,
-            stats: ImageStats::deserialize(&data["stats"]).ok(),
-            commit: data["commit"].as_str().map(str::to_owned),
-            ops,
-        })
-    }
-
-    /// Whether the direction was met, or there was none that could be.
-    pub fn went_there(&self) -> bool {
-        self.check.direction != Verdict::Missed
-    }
-}
-
-/// What an edit does to the moves in effect.
-fn edit(tool: &str, arguments: &Value, settings: &mut Settings, moves: &[ListedMove]) {
-    match tool {
-        "apply_primitive" => {
-            let Some(name) = arguments["primitive_name"].as_str() else { return };
-            let values = BTreeMap::deserialize(&arguments["parameter_values"]).unwrap_or_default();
-            settings.insert(key(name, arguments.get("mask")), values);
-        }
-        "remove_module" => {
-            let gone = arguments["module"].as_str().unwrap_or_default();
-            let module = |name: &String| moves.iter().find(|m| &m.name == name).map(|m| m.module.as_str());
-            settings.retain(|name, _| name != gone && module(name) != Some(gone));
-        }
-        _ => settings.clear(),
-    }
-}
-
 fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }
@@ -624,29 +481,5 @@ mod tests {
         let open = planned("- branch_b_depth_1: open-ended: go deeper").unwrap();
         assert_eq!((open.name.as_str(), open.goal), ("branch_b_depth_1", None));
         assert_eq!(planned("- not a branch: at all"), None);
-    }
-
-    #[test]
-    fn an_edit_is_set_and_taken_back_by_move_or_module() {
-        let moves: Vec<ListedMove> = serde_json::from_value(serde_json::json!([
-            {"name": "a", "module": "m", "axes": {}, "parameters": {}, "tags": []},
-            {"name": "b", "module": "m", "axes": {}, "parameters": {}, "tags": []},
-        ]))
-        .unwrap();
-        let mut settings = Settings::new();
-        let apply = |name: &str, value: f64| {
-            let values = serde_json::json!({ "x": value });
-            serde_json::json!({"primitive_name": name, "parameter_values": values})
-        };
-        edit("apply_primitive", &apply("a", 1.0), &mut settings, &moves);
-        edit("apply_primitive", &apply("a", 2.0), &mut settings, &moves);
-        edit("apply_primitive", &apply("b", 1.0), &mut settings, &moves);
-        assert_eq!(settings["a"]["x"], 2.0);
-        let both = settings.clone();
-        edit("remove_module", &serde_json::json!({"module": "a"}), &mut settings, &moves);
-        assert_eq!(settings.keys().collect::<Vec<_>>(), ["b"]);
-        settings = both;
-        edit("remove_module", &serde_json::json!({"module": "m"}), &mut settings, &moves);
-        assert!(settings.is_empty());
     }
 }

@@ -39,6 +39,7 @@
 //! means the photographer's own voice, and no number here hears that.
 
 mod aim;
+mod branch;
 mod candidate;
 mod forgetful;
 mod lot;

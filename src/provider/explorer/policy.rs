@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::conversation::{Message, ToolCall};
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::lot;
-use crate::provider::explorer::memory::{Branch, Memory, Settings, Trial, unkey};
+use crate::provider::explorer::memory::{Branch, Memory, Settings, unkey};
 use crate::provider::explorer::search::{self, Edit, Step};
 use crate::provider::explorer::second::{telling, wishing};
 use crate::provider::explorer::stage::Stage;
@@ -90,15 +90,6 @@ fn decide(memory: &Memory, reply: &mut Reply) {
 fn wants_baseline(memory: &Memory) -> bool {
     let looked = memory.baseline.is_some() || memory.outcomes("render_preview").1 > 0;
     memory.habit == Habit::Wishing && !looked && memory.affords(4)
-}
-
-/// The best setting of a branch that was tried.
-fn best<'a>(memory: &Memory, branch: &'a Branch) -> Option<&'a Trial> {
-    match memory.habit {
-        Habit::Random => branch.trials.last(),
-        Habit::Wishing => telling::kept(memory, branch).map(|(trial, _)| trial),
-        _ => search::best(branch),
-    }
 }
 
 /// What a state of a protocol asks for, as far as its tools say.
@@ -191,7 +182,7 @@ fn explore(memory: &Memory, branch: &Branch, reply: &mut Reply) -> bool {
         reply.call("render_preview", &json!({}));
         return true;
     }
-    match best(memory, branch) {
+    match words::kept(memory, branch) {
         Some(best) if best.goal != branch.settings && !branch.settled => {
             reply.say(format!("{}: back to the best setting, {}", branch.name, words::setting(&best.goal)));
             edit(branch, &best.goal, &format!("{}: the best of {}", branch.name, branch.trials.len()), reply);
@@ -242,7 +233,7 @@ fn judge(memory: &Memory, branch: &Branch, reply: &mut Reply) {
         let answers = memory.criteria.iter().map(|name| (name.clone(), Value::from(unanswered)));
         set("criteria", Value::Object(answers.collect()));
     }
-    match best(memory, branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
+    match words::kept(memory, branch).and_then(|best| Some((best, best.figures.as_ref()?))) {
         Some((best, figures)) => {
             let moves = if again { &branch.real_moves } else { &figures.ops };
             let comparable = !figures.difference.resized && figures.difference.mean <= 12.0;

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
+use crate::provider::explorer::Habit;
 use crate::provider::explorer::aim::Aim;
-use crate::provider::explorer::memory::{Branch, Figures, Goal, Memory, Settings};
+use crate::provider::explorer::memory::{Branch, Figures, Goal, Memory, Settings, Trial};
 use crate::provider::explorer::search;
+use crate::provider::explorer::second::telling;
 
 /// Longest quotation of the photographer's words, in characters.
 const QUOTE: usize = 160;
@@ -97,6 +99,15 @@ pub(super) fn reasoning(branch: &Branch) -> String {
     cut(&text, 2_900)
 }
 
+/// The setting that a branch keeps.
+pub(super) fn kept<'a>(memory: &Memory, branch: &'a Branch) -> Option<&'a Trial> {
+    match memory.habit {
+        Habit::Random => branch.trials.last(),
+        Habit::Wishing => telling::kept(memory, branch).map(|(trial, _)| trial),
+        _ => search::best(branch),
+    }
+}
+
 fn why_abandoned(branch: &Branch) -> String {
     let seen: Vec<&Figures> = branch.trials.iter().filter_map(|trial| trial.figures.as_ref()).collect();
     if branch.candidates.is_empty() {
@@ -124,11 +135,11 @@ fn why_abandoned(branch: &Branch) -> String {
 
 /// The one thing worth keeping about this photo: which move did most for what was asked.
 pub(super) fn note(memory: &Memory) -> Option<String> {
-    let kept = memory.branches.iter().filter_map(|branch| {
-        let seen = search::best(branch)?.figures.as_ref()?;
+    let measured = memory.branches.iter().filter_map(|branch| {
+        let seen = kept(memory, branch)?.figures.as_ref()?;
         branch.aim.measurable.then(|| (branch, seen, search::merit(&branch.aim, seen)))
     });
-    let (branch, seen, _) = kept.reduce(|best, next| if next.2 > best.2 { next } else { best })?;
+    let (branch, seen, _) = measured.reduce(|best, next| if next.2 > best.2 { next } else { best })?;
     Some(format!(
         "Measured by the numeric explorer: on this photo {} moved {} by {:.1} \
          just-noticeable steps, at a mean ΔE of {:.1} and a leakage of {:.2}.",
@@ -164,10 +175,13 @@ pub(super) fn summary(memory: &Memory) -> String {
             text.push_str(&format!(" {}: the judgment was refused.", branch.name));
             continue;
         };
-        let found = search::best(branch).and_then(|best| best.figures.as_ref());
+        let found = kept(memory, branch).and_then(|best| best.figures.as_ref());
         text.push_str(&match found {
             Some(seen) if !abandoned => {
                 format!(" {}: {score}/5, {}; {}.", branch.name, seen.ops.join(" with "), figures(seen))
+            }
+            _ if memory.habit == Habit::Wishing => {
+                format!(" {}: abandoned, {}.", branch.name, telling::why_abandoned(memory, branch))
             }
             _ => format!(" {}: abandoned, {}.", branch.name, why_abandoned(branch)),
         });

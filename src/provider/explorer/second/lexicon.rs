@@ -20,9 +20,9 @@ pub(super) struct Words {
     pub stops: BTreeMap<String, f64>,
     pub cut: Cut,
     /// What is done for each kind.
-    pub wish: Vec<super::wishing::Recipe>,
+    pub wish: Vec<super::part::Recipe>,
     /// What takes back a side effect.
-    pub partner: Vec<super::wishing::Partner>,
+    pub partner: Vec<super::part::Partner>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,6 +92,7 @@ pub(super) struct Cut {
     pub purpose: Vec<String>,
     pub tells: Vec<String>,
     pub spares: Vec<String>,
+    pub confines: Vec<String>,
     pub bare: Vec<String>,
     pub again: Vec<String>,
     pub fillers: Vec<String>,

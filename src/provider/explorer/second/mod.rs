@@ -2,6 +2,7 @@
 //! that `words.toml` names for each, corrected by what is measured ([`wishing`]).
 
 mod lexicon;
+pub(super) mod part;
 pub(super) mod reading;
 pub(super) mod telling;
 pub(super) mod wishing;

@@ -158,7 +158,24 @@ pub(in super::super) fn reading(brief: &str, goal: Option<&Goal>, alone: bool) -
     said.spared.extend(asked.spared);
     said.kept.extend(asked.kept);
     said.spared.retain(|kind| said.wishes.iter().all(|wish| wish.kind != *kind));
+    let words = format!("{brief} {}", goal.direction).to_lowercase();
+    if confines(&words) {
+        said.wishes.iter_mut().filter(|wish| wish.place.is_none() && wish.hue.is_none()).for_each(timid);
+    }
     said
+}
+
+/// Whether a text wants something for one thing alone.
+fn confines(text: &str) -> bool {
+    words().cut.confines.iter().any(|phrase| text.contains(phrase.as_str()))
+}
+
+/// Makes a wish gentle: it is about a thing that no list can place, and all the rest of the picture would suffer it.
+fn timid(wish: &mut Wish) {
+    (wish.size, wish.sized) = match wish.size {
+        Size::Stops(stops) => (Size::Stops(stops.clamp(-0.3, 0.3)), true),
+        _ => (Size::Of(0), true),
+    };
 }
 
 /// Whether two wishes are measured by the same, and go the same way.

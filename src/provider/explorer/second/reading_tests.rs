@@ -25,7 +25,7 @@ fn the_file_is_read_and_every_wish_has_a_move_of_the_vocabulary() {
             assert!(vocabulary.get(&format!("{hue}_{kind}")).is_ok(), "{hue}");
         }
     }
-    for (name, dials) in words.wish.iter().flat_map(super::super::wishing::Recipe::moves) {
+    for (name, dials) in words.wish.iter().flat_map(super::super::part::Recipe::moves) {
         if name.contains('*') {
             continue;
         }
@@ -120,6 +120,17 @@ fn the_brief_says_how_much_of_what_the_direction_asks_for() {
     let placed = reading("Darker by a stop.", Some(&goal("sky", "darken the sky")), true);
     assert_eq!(placed.wishes.len(), 1);
     assert!(placed.wishes[0].place.is_some() && placed.wishes[0].size == Size::Stops(1.0));
+}
+
+#[test]
+fn what_is_for_a_thing_without_a_place_alone_is_gentle() {
+    let of = |direction: &str| reading("", Some(&goal("light", direction)), true);
+    let kettle = of("two stops brighter, only the kettle");
+    assert_eq!(kettle.wishes[0].size, Size::Stops(0.3), "{kettle:?}");
+    assert_eq!(of("warmer everywhere but on the kettle").wishes[0].size, Size::Of(0));
+    assert_eq!(of("clearly warmer").wishes[0].size, Size::Of(2));
+    let sky = of("darken the sky, nothing else");
+    assert!(sky.wishes[0].place.is_some() && sky.wishes[0].size == PLAIN, "a place is known: {sky:?}");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! 4  every wish that can be measured went the way it was asked, by half a step or more, and nothing is wrong
-//! 3  the same with a fault that is named, or a wish that no number shows
+//! 3  the same with a fault or a warning that is named, or a wish that no number shows
 //! 2  a wish went the other way, or a wish stood still, or nothing was kept
 //! ```
 
 use super::reading::Reading;
 use super::wishing::{self, Fault};
 use crate::provider::explorer::memory::{Branch, Goal, Memory, Settings, Trial, unkey};
+use crate::provider::explorer::search;
 
 /// Movement that counts as having gone there, in steps of the whole picture; less for a part of it.
 const WENT: (f64, f64) = (0.5, 0.1);
@@ -74,7 +75,7 @@ pub(in super::super) fn judged(memory: &Memory, branch: &Branch) -> (String, u8)
             score
         }
         None => {
-            text.push_str(&abandoned(memory, branch));
+            text.push_str(&format!(" Abandoned: {}.", why_abandoned(memory, branch)));
             2
         }
     };
@@ -114,8 +115,12 @@ fn measured(memory: &Memory, branch: &Branch, trial: &Trial, faults: &[Fault]) -
     if !wrong.is_empty() {
         text.push_str(&format!(" At fault: {}.", wrong.join("; ")));
     }
+    let warned: Vec<&str> = search::objections(&branch.aim, figures).collect();
+    if wrong.is_empty() && !warned.is_empty() {
+        text.push_str(&format!(" Warned: {}.", warned.join("; ")));
+    }
     let against = faults.iter().any(|fault| matches!(fault, Fault::Against(..)));
-    let score = match (against || !all, wrong.is_empty() && shown && !rows.is_empty()) {
+    let score = match (against || !all, wrong.is_empty() && warned.is_empty() && shown && !rows.is_empty()) {
         (true, _) => 2,
         (false, true) => 4,
         (false, false) => 3,
@@ -123,14 +128,14 @@ fn measured(memory: &Memory, branch: &Branch, trial: &Trial, faults: &[Fault]) -
     (text, score)
 }
 
-fn abandoned(memory: &Memory, branch: &Branch) -> String {
+/// Why nothing is kept of a branch.
+pub(in super::super) fn why_abandoned(memory: &Memory, branch: &Branch) -> String {
     let best = wishing::best(branch, memory.baseline.as_ref(), &memory.moves);
-    let why = match (best, branch.trials.len()) {
+    match (best, branch.trials.len()) {
         (Some(_), tries) => format!("none of {tries} settings made a change that somebody would see"),
         (None, 0) => "no picture was measured before exploring had to stop".into(),
         (None, tries) => {
             format!("none of {tries} settings could be applied and rendered, or all were turned down")
         }
-    };
-    format!(" Abandoned: {why}.")
+    }
 }
