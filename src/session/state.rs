@@ -130,7 +130,7 @@ pub struct State {
     pub(super) bad_calls: u32,
     pub(super) silent: u32,
     pub(super) wrap_up_replies: u32,
-    repeats: BTreeMap<(String, String, Hash), u32>,
+    repeats: BTreeMap<(bool, Hash), u32>,
     pub(super) most_repeats: u32,
 }
 
@@ -467,7 +467,7 @@ impl State {
     fn answered(&mut self, result: &ToolResult, code: Option<ErrorCode>, head: &HeadState) {
         if head.commit != self.head.commit {
             // Looking at a new state is no repetition; the same change from the same state is.
-            self.repeats.retain(|(name, ..), _| name.starts_with("mutate "));
+            self.repeats.retain(|(mutates, _), _| *mutates);
         }
         self.head = head.clone();
         self.proposing = None;
@@ -553,11 +553,11 @@ impl State {
         self.most_repeats = self.most_repeats.max(*count);
     }
 
-    fn repeat_key(&self, call: &ToolCall, class: EffectClass) -> (String, String, Hash) {
+    fn repeat_key(&self, call: &ToolCall, class: EffectClass) -> (bool, Hash) {
         let arguments = serde_json::from_str::<serde_json::Value>(&call.arguments)
             .map_or_else(|_| call.arguments.clone(), |v| v.to_string());
-        let kind = if class == EffectClass::Mutate { "mutate" } else { "look" };
-        (format!("{kind} {}", call.name), arguments, self.head.state.clone())
+        let digest = format!("{}\n{arguments}\n{}", call.name, self.head.state);
+        (class == EffectClass::Mutate, Hash::of(digest))
     }
 
     /// How often this call was dispatched on the present state before.

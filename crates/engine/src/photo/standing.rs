@@ -74,6 +74,10 @@ impl PlacedMove {
     }
 }
 
+/// What stands at as many commits is remembered. The next commit is found from the latest; another branch is walked
+/// again.
+const KNOWN: usize = 512;
+
 /// What stands at a commit.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
@@ -147,6 +151,9 @@ impl Workspace {
                 standing.step(found, &self.state(&found.state)?, vocabulary);
                 before = Some(found.state.clone());
             }
+        }
+        if known.len() >= KNOWN {
+            known.clear();
         }
         known.insert(commit.clone(), standing.clone());
         Ok(standing)

@@ -158,14 +158,13 @@ pub(in super::super) fn reading(brief: &str, goal: Option<&Goal>, alone: bool) -
     said.spared.extend(asked.spared);
     said.kept.extend(asked.kept);
     said.spared.retain(|kind| said.wishes.iter().all(|wish| wish.kind != *kind));
-    let words = format!("{brief} {}", goal.direction).to_lowercase();
-    if confines(&words) {
+    if confines(&goal.direction.to_lowercase()) {
         said.wishes.iter_mut().filter(|wish| wish.place.is_none() && wish.hue.is_none()).for_each(timid);
     }
     said
 }
 
-/// Whether a text wants something for one thing alone.
+/// Whether a direction is about one thing alone.
 fn confines(text: &str) -> bool {
     words().cut.confines.iter().any(|phrase| text.contains(phrase.as_str()))
 }

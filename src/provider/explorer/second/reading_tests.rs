@@ -127,7 +127,7 @@ fn what_is_for_a_thing_without_a_place_alone_is_gentle() {
     let of = |direction: &str| reading("", Some(&goal("light", direction)), true);
     let kettle = of("two stops brighter, only the kettle");
     assert_eq!(kettle.wishes[0].size, Size::Stops(0.3), "{kettle:?}");
-    assert_eq!(of("warmer everywhere but on the kettle").wishes[0].size, Size::Of(0));
+    assert_eq!(of("warmer on the kettle, nowhere else").wishes[0].size, Size::Of(0));
     assert_eq!(of("clearly warmer").wishes[0].size, Size::Of(2));
     let sky = of("darken the sky, nothing else");
     assert!(sky.wishes[0].place.is_some() && sky.wishes[0].size == PLAIN, "a place is known: {sky:?}");
