@@ -7,7 +7,7 @@
 //! 1. "until neutral" and "to a normal exposure" are followed along a straight line to where they are met;
 //! 2. a wish whose axis went the other way gets its next move, or is dropped;
 //! 3. highlights or shadows that newly clip, or tones that were to be left alone, get the partner that takes it back,
-//!    then twice of it, and if that does not do, what caused it is made weaker;
+//!    then twice as much of it, and if that does not do, what caused it is made weaker;
 //! 4. colours that turn to another hue make the moves of colour weaker;
 //! 5. an edit that nobody would see is made stronger, unless little was asked for.
 //!
@@ -439,4 +439,22 @@ pub(in super::super) fn way(from: &Settings, to: &Settings) -> Vec<Edit> {
         return to.iter().filter(|(name, values)| from.get(*name) != Some(values)).map(apply).collect();
     }
     std::iter::once(Edit::Reset).chain(to.iter().map(apply)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pixels::Picture;
+
+    #[test]
+    fn nearly_black_is_the_share_that_a_screen_shows_as_black() {
+        let ramp = |from: u32| {
+            let line = (0..256).flat_map(|x: u32| [u8::try_from((from + x).min(255)).unwrap_or(255); 3]);
+            let line: Vec<u8> = line.collect();
+            ImageStats::of(&Picture { width: 256, height: 64, rgb: line.repeat(64) })
+        };
+        let share = nearly_black(&ramp(0));
+        assert!((5.0..9.0).contains(&share), "L* 5 is near 17 of 255, {share} %");
+        assert!(nearly_black(&ramp(60)) < 1.0, "nothing is dark");
+    }
 }
