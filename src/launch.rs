@@ -17,6 +17,7 @@ use crate::session::listing;
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, ProtocolSource, needs_referee};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
+use crate::session::talk;
 use crate::transcript::SessionEnd;
 use base::assets::Overlay;
 use base::clock::{Cancel, Clock, Stop, SystemClock};
@@ -270,6 +271,15 @@ impl Prepared {
             // A protocol of the original format cannot run without somebody who names the next state.
             needs_referee(&steered.protocol, &plan.referee)?;
         }
+        Ok(Launch { setup, plan })
+    }
+}
+
+impl Prepared {
+    /// Plans a conversation; nothing is written.
+    pub fn talk(self) -> Result<Launch, Fault> {
+        let Self { setup, spec, .. } = self;
+        let plan = talk::plan(&setup, &spec.request).map_err(|e| Fault::from(&e))?;
         Ok(Launch { setup, plan })
     }
 }

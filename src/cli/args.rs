@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::balance::{self, GreyCardArgs};
+use super::chat::{self, ChatArgs};
 use super::complete;
 use super::eval::EvalVerb;
 use super::export::ExportArgs;
@@ -23,6 +24,7 @@ use super::protocol::ProtocolVerb;
 use super::prune::PruneArgs;
 use super::review::{COMPARE_EXAMPLES, CompareArgs, PICKS_EXAMPLES, PicksVerb, REVIEW_EXAMPLES, ReviewArgs};
 use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
+use super::taste::{TASTE_EXAMPLES, TasteVerb};
 use super::try_moves::{self, TryArgs};
 use base::ids::{PhotoId, RefName};
 use darktable::proxy::Choice;
@@ -356,6 +358,9 @@ pub enum Verb {
     /// Set the white balance from a spot that should be neutral grey
     #[command(after_help = balance::GREY_CARD_EXAMPLES)]
     GreyCard(GreyCardArgs),
+    /// Edit a photo in a conversation
+    #[command(after_help = chat::EXAMPLES)]
+    Chat(ChatArgs),
     /// Explore a photo unattended: one branch per direction, within a budget
     #[command(after_help = RUN_EXAMPLES)]
     RunModeB(Box<RunArgs>),
@@ -404,6 +409,24 @@ pub enum Verb {
     Proposals {
         #[command(subcommand)]
         verb: ProposalVerb,
+    },
+    /// Show, change or extend what is remembered about your taste
+    #[command(after_help = TASTE_EXAMPLES)]
+    Taste {
+        #[command(subcommand)]
+        verb: TasteVerb,
+    },
+    /// Show a photo's notes, or add to them
+    Notes {
+        /// The photo
+        #[arg(add = super::complete::photos())]
+        photo: PhotoId,
+        /// Open them in your editor ($VISUAL or $EDITOR)
+        #[arg(long, conflicts_with = "add")]
+        edit: bool,
+        /// Add a line: text, or @FILE
+        #[arg(long, value_name = "TEXT|@FILE")]
+        add: Option<String>,
     },
     /// List the moves that sessions missed
     Gaps {

@@ -1,13 +1,14 @@
 //! `proposals` and `gaps`: what sessions leave for a person to decide.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::setup::{App, optional_text};
+use super::taste::warn_of_opposites;
 use crate::review::{line, wrap};
 use base::ids::PhotoId;
-use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, rank};
+use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, Tastes, Writer, rank};
 
 #[derive(Debug, Subcommand)]
 pub enum ProposalVerb {
@@ -19,22 +20,64 @@ pub enum ProposalVerb {
         #[arg(long)]
         all: bool,
     },
-    /// Accept a proposal: add its text to the taste file or the photo's notes
+    /// Accept proposals: add their texts to the taste file or the photo's notes
     Accept {
-        /// The proposal's id
-        id: String,
-        /// Use this text instead: text, or @FILE
-        #[arg(long, value_name = "TEXT|@FILE")]
+        #[command(flatten)]
+        which: Which,
+        /// Use this text instead, for a single proposal: text, or @FILE
+        #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["all", "session"])]
         edit: Option<String>,
     },
-    /// Decline a proposal
+    /// Decline proposals
     Decline {
-        /// The proposal's id
-        id: String,
+        #[command(flatten)]
+        which: Which,
         /// The reason
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
+}
+
+/// Which proposals are answered.
+#[derive(Args, Debug)]
+pub struct Which {
+    /// The proposals' ids
+    #[arg(value_name = "ID", required_unless_present_any = ["all", "session"], conflicts_with_all = ["all", "session"])]
+    ids: Vec<String>,
+    /// All that are open
+    #[arg(long, conflicts_with = "session")]
+    all: bool,
+    /// All that are open of one session: at least four characters of its id, or `last`
+    #[arg(long, value_name = "SESSION", add = super::complete::sessions())]
+    session: Option<String>,
+}
+
+impl Which {
+    /// Their photos and ids. All of them are there and open, so that either all are answered or none is.
+    fn found(&self, app: &App) -> Result<Vec<(PhotoId, String)>, Failure> {
+        let mut found = Vec::new();
+        for id in &self.ids {
+            let photo = owner(app, id)?;
+            let proposal = app.photo(&photo)?.proposal(id)?;
+            if proposal.status != ProposalStatus::Pending {
+                let (id, status) = (id.clone(), proposal.status.to_string());
+                return Err(PhotoError::Settled { id, status }.into());
+            }
+            found.push((photo, id.clone()));
+        }
+        let session = self.session.as_deref().map(|part| app.session(part)).transpose()?;
+        if self.all || session.is_some() {
+            for photo in photos(app, session.as_ref().map(|(workspace, _)| workspace.id()))? {
+                let open = app.photo(&photo)?.pending_proposals()?.into_iter();
+                let of = |p: &Proposal| session.as_ref().is_none_or(|(_, id)| p.session.as_ref() == Some(id));
+                found.extend(open.filter(of).map(|p| (photo.clone(), p.id)));
+            }
+            if found.is_empty() {
+                app.output.remark("no open proposals");
+            }
+        }
+        Ok(found)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -69,26 +112,57 @@ pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {
                 rows.iter().map(|(id, proposal)| proposal_text(id, proposal, width)).collect()
             })
         }
-        ProposalVerb::Accept { id, edit } => {
+        ProposalVerb::Accept { which, edit } => {
             let edited = optional_text(edit.as_ref())?;
-            let mut writer = app.writer(&owner(app, id)?, "accept a proposal")?;
-            let tastes = app.folders.tastes();
-            let proposal = writer.accept_proposal(id, edited.as_deref(), &tastes)?;
-            let place = match proposal.proposed.kind {
-                ProposalKind::Taste => {
-                    tastes.join(proposal.proposed.file.as_deref().unwrap_or("_default.md"))
-                }
-                ProposalKind::Notes => writer.workspace().folder().join("notes.md"),
-            };
-            app.output.result(&with_photo(writer.workspace().id(), &proposal), || {
-                format!("{id} accepted, written to {}\n", place.display())
-            })
+            if edited.is_some() && which.ids.len() > 1 {
+                return Err(Failure::input("--edit is for one proposal").remedy("accept them one by one"));
+            }
+            answer(app, which, |app, id, writer| accept(app, writer, id, edited.as_deref()))
         }
-        ProposalVerb::Decline { id, reason } => {
-            let mut writer = app.writer(&owner(app, id)?, "decline a proposal")?;
+        ProposalVerb::Decline { which, reason } => answer(app, which, |_, id, writer| {
             let proposal = writer.decline_proposal(id, reason)?;
-            app.output.result(&with_photo(writer.workspace().id(), &proposal), || format!("{id} declined\n"))
+            Ok((proposal, format!("{id} declined\n")))
+        }),
+    }
+}
+
+/// Accepts a proposal, and says where its text went.
+pub fn accept(
+    app: &App,
+    writer: &mut Writer,
+    id: &str,
+    edited: Option<&str>,
+) -> Result<(Proposal, String), Failure> {
+    let tastes = Tastes::new(app.folders.tastes());
+    let proposed = writer.workspace().proposal(id)?.proposed;
+    let file = proposed.file.as_deref().unwrap_or("_default.md");
+    let place = match proposed.kind {
+        ProposalKind::Taste => {
+            warn_of_opposites(app, &tastes, edited.unwrap_or(&proposed.text))?;
+            tastes.path(file)?
         }
+        ProposalKind::Notes => writer.workspace().folder().join("notes.md"),
+    };
+    let proposal = writer.accept_proposal(id, edited, &app.folders.tastes())?;
+    Ok((proposal, format!("{id} accepted, written to {}\n", place.display())))
+}
+
+/// Answers proposals one after the other.
+fn answer(
+    app: &App,
+    which: &Which,
+    each: impl Fn(&App, &str, &mut Writer) -> Result<(Proposal, String), Failure>,
+) -> Result<(), Failure> {
+    let (mut values, mut text) = (Vec::new(), String::new());
+    for (photo, id) in which.found(app)? {
+        let mut writer = app.writer(&photo, "answer a proposal")?;
+        let (proposal, said) = each(app, &id, &mut writer)?;
+        values.push(with_photo(&photo, &proposal));
+        text.push_str(&said);
+    }
+    match values.as_slice() {
+        [one] if which.ids.len() == 1 => app.output.result(one, || text),
+        all => app.output.result(all, || text),
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod args;
 mod balance;
+mod chat;
 mod complete;
 mod demo;
 mod doctor;
@@ -40,6 +41,7 @@ mod setup;
 mod signals;
 mod sought;
 mod stores;
+mod taste;
 mod try_moves;
 mod watch;
 
@@ -178,6 +180,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Propagate(args) => propagate::propagate(app, args),
         Verb::BindLayers(args) => done(layers::bind(app, args)),
         Verb::GreyCard(args) => done(balance::grey_card(app, args)),
+        Verb::Chat(args) => chat::chat(app, args),
         Verb::RunModeB(args) => run::run(app, args),
         Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::Overnight(args) => overnight::overnight(app, args),
@@ -189,6 +192,8 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
             done(history::promote(app, subject, branch, tag.as_ref(), *to_main))
         }
         Verb::Proposals { verb } => done(learn::proposals(app, verb)),
+        Verb::Taste { verb } => done(taste::taste(app, verb)),
+        Verb::Notes { photo, edit, add } => done(taste::notes(app, photo, *edit, add.as_deref())),
         Verb::Gaps { verb } => done(learn::gaps(app, verb)),
         Verb::Vocab { verb } => stores::vocab(app, verb),
         Verb::Providers { verb } => stores::providers(app, verb),

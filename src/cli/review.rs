@@ -114,6 +114,15 @@ pub enum PicksVerb {
     },
 }
 
+/// Writes the page of a session into its folder, and returns where.
+pub fn write_page(workspace: &Workspace, id: &SessionId) -> Result<PathBuf, Failure> {
+    let session = listing::read(workspace, id)?;
+    let model = ReviewModel::of(workspace, &session)?;
+    let page = session_page(workspace, &session, &model, false)
+        .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot write the page: {e}")))?;
+    written(None, workspace.session_folder(id).join(PAGE), &page, true)
+}
+
 /// Writes the page of a session, or a contact sheet, and opens it.
 pub fn review(app: &App, args: &ReviewArgs) -> Result<(), Failure> {
     if let Some(name) = &args.batch {

@@ -30,7 +30,7 @@ use crate::session::opinion::Referee;
 use crate::session::protocols::ProtocolSource;
 use crate::session::raise;
 use crate::session::start::{Plan, Request};
-use crate::transcript::{self, PlannedBranch, SessionStart, Vector};
+use crate::transcript::{self, Mode, PlannedBranch, SessionStart, Vector};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
@@ -328,8 +328,12 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
         return Err(Failure::input(message).remedy("leave out the photo"));
     }
     let session = listing::read(&workspace, &id)?;
-    let launcher = app.launcher(args.prompts.as_ref())?;
     let begun = &session.state.start;
+    if begun.mode == Mode::ModeA {
+        return Err(Failure::input(format!("session {} is a conversation", id.short()))
+            .remedy(format!("go on with `chemigram chat --resume {}`", id.short())));
+    }
+    let launcher = app.launcher(args.prompts.as_ref())?;
     let overrides = Overrides {
         provider: Some(launcher.connect(&resumed(app, &args.choice, begun, args.seed))?),
         referee: args.referee.clone(),
@@ -345,7 +349,7 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
 }
 
 /// Which provider continues a session: the one that began it, unless another is named.
-fn resumed(app: &App, args: &ChoiceArgs, begun: &SessionStart, seed: Option<u64>) -> Choice {
+pub fn resumed(app: &App, args: &ChoiceArgs, begun: &SessionStart, seed: Option<u64>) -> Choice {
     let seed = seed.unwrap_or(begun.seed);
     if args.provider.is_some() {
         return args.choice(seed);

@@ -7,6 +7,7 @@ mod model;
 pub mod page;
 pub mod picks;
 mod plain;
+pub mod preferences;
 #[cfg(test)]
 mod rows;
 mod session_page;

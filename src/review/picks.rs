@@ -85,7 +85,7 @@ pub struct Kept {
 
 impl Pick {
     /// Higher is better: rejected, nothing, picked; stars decide among equals.
-    fn rank(&self) -> (i8, u8) {
+    pub(super) fn rank(&self) -> (i8, u8) {
         let verdict = match self.verdict {
             Some(Verdict::Pick) => 1,
             None => 0,

@@ -158,6 +158,7 @@ fn turns(session: &Session, picture: &mut dyn FnMut(&str, &str) -> Option<Embedd
                 continue;
             }
             Event::Plan { text } | Event::Nudge { text } | Event::Brief { text, .. } => cut(text),
+            Event::Message { text } => format!("The photographer: {}", cut(text)),
             Event::Clarification { question, answer: None } => format!("It asks: {question}"),
             Event::Clarification { answer: Some(answer), .. } => format!("Answered: {answer}"),
             Event::Attempt { message, .. } => format!("The call failed: {message}"),

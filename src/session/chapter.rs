@@ -25,6 +25,20 @@ pub(super) struct Told {
     pub brief: String,
     /// That exploration is over.
     pub closing: String,
+    /// What the photographer said last, in a conversation.
+    pub person: Vec<String>,
+}
+
+/// How much of what the photographer said a new chapter repeats.
+const SAID: usize = 12;
+
+impl Told {
+    /// Keeps what the photographer says.
+    pub fn heard(&mut self, text: &str) {
+        self.person.push(text.to_owned());
+        let excess = self.person.len().saturating_sub(SAID);
+        self.person.drain(..excess);
+    }
 }
 
 impl State {
@@ -96,6 +110,10 @@ impl Session {
         match &head.branch {
             Some(branch) => text.push_str(&format!("You are on `{branch}` at {}.\n", head.commit.short())),
             None => text.push_str(&format!("You are at {}, on no branch.\n", head.commit.short())),
+        }
+        if !self.state.told.person.is_empty() {
+            text.push_str("\nWhat the photographer said last:\n");
+            self.state.told.person.iter().for_each(|said| text.push_str(&format!("- {said}\n")));
         }
         for more in [&self.state.told.brief, &self.state.told.closing] {
             if !more.is_empty() {

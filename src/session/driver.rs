@@ -15,7 +15,7 @@ use crate::session::opinion::Referee;
 use crate::session::state::{Phase, REPEATS, State};
 use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Target, Tool, ToolContext, View};
-use crate::transcript::{Event, Line, Outcome, SessionEnd, ToolIntent};
+use crate::transcript::{Event, Line, Outcome, Party, SessionEnd, ToolIntent};
 use base::clock::Stop;
 use base::error::{ErrorCode, Fault, caught};
 use base::ids::{Hash, RefName};
@@ -35,6 +35,15 @@ pub trait Host: Send + Sync {
     fn answer(&self, _question: &str) -> Option<String> {
         None
     }
+}
+
+/// Where a session pauses.
+#[derive(Debug)]
+pub enum Turn {
+    /// The photographer is to speak.
+    Person,
+    /// It is over: its closing line.
+    Over(Box<SessionEnd>),
 }
 
 /// A host that watches nothing.
@@ -72,6 +81,22 @@ pub struct Session {
 impl Session {
     /// Runs to the end. What it returns is also the transcript's last line.
     pub async fn run(&mut self, host: &dyn Host) -> Result<SessionEnd, SessionError> {
+        match self.advance(host).await? {
+            Turn::Over(end) => Ok(*end),
+            Turn::Person => {
+                let id = self.state.start.session.short();
+                Err(Fault::new(
+                    ErrorCode::StateError,
+                    "it is a conversation, which waits for the photographer",
+                )
+                .with("remedy", format!("go on with `chemigram chat --resume {id}`"))
+                .into())
+            }
+        }
+    }
+
+    /// Runs until the photographer is to speak, in a conversation, or to the end.
+    pub async fn advance(&mut self, host: &dyn Host) -> Result<Turn, SessionError> {
         loop {
             // Without this a session that never waits could not be cancelled between two effects.
             tokio::task::yield_now().await;
@@ -97,8 +122,13 @@ impl Session {
                     self.record(Event::WrapUp { reason, text })?;
                 }
                 Effect::Finish { outcome, reason } => self.finish(outcome, reason, host)?,
+                Effect::OpenBranch(name) => self.open_branch(&name, host)?,
+                Effect::CapFired(exhausted) => self.record(Event::CapFired { exhausted })?,
+                Effect::Interrupt(call) => self.refuse(&call, &wording::interrupted())?,
+                Effect::Await => return Ok(Turn::Person),
                 Effect::Done => {
-                    return self.state.end.clone().ok_or(SessionError::NotEnded);
+                    let end = self.state.end.clone().ok_or(SessionError::NotEnded)?;
+                    return Ok(Turn::Over(Box::new(end)));
                 }
             }
         }
@@ -223,7 +253,11 @@ impl Session {
         if let Some(question) = self.state.question.clone()
             && let Some(answer) = host.answer(&question)
         {
+            let concludes = question == tools::SHALL_WE_END && wording::is_yes(&answer);
             self.record(Event::Clarification { question, answer: Some(answer.clone()) })?;
+            if concludes {
+                self.record(Event::Concluded { by: Party::Person })?;
+            }
             result = Ok(json!({ "answer": answer }).into());
         }
         let settled = match &result {
@@ -289,7 +323,8 @@ impl Session {
         }
         text.push('\n');
         text.push_str(&self.gate.ledger().line(self.gate.elapsed()));
-        let images = if self.provider.info().vision { images } else { Vec::new() };
+        // What a person or the engine calls is not sent to the model.
+        let images = if self.provider.info().vision || !told { images } else { Vec::new() };
         let result = ToolResult {
             call_id: call.id.clone(),
             name: call.name.clone(),
@@ -455,6 +490,12 @@ impl Session {
 
 #[cfg(test)]
 impl Session {
+    /// [`Self::advance`] on a runtime of its own.
+    pub(crate) fn advance_alone(&mut self, host: &dyn Host) -> Result<Turn, SessionError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.advance(host))
+    }
+
     /// [`Self::run`] on a runtime of its own.
     pub(crate) fn run_alone(&mut self, host: &dyn Host) -> Result<SessionEnd, SessionError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -20,9 +20,11 @@ impl State {
 
     /// The branches that nobody has judged, with their tips.
     pub fn unjudged(&self) -> Vec<(RefName, Hash)> {
+        // In a conversation the photographer judges.
+        let judges = !self.talks();
         self.branches
             .iter()
-            .filter(|b| b.judgment.is_none())
+            .filter(|b| judges && b.judgment.is_none())
             .map(|b| (b.name.clone(), b.tip.clone()))
             .collect()
     }

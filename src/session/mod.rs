@@ -38,6 +38,9 @@ pub(crate) mod rig;
 pub mod start;
 pub mod state;
 pub mod steering;
+pub mod talk;
+#[cfg(test)]
+mod talking;
 pub mod wording;
 
 use crate::transcript::{self, TranscriptError};

@@ -77,6 +77,14 @@ pub enum Effect {
         /// Why, when it was not the agent's own end.
         reason: String,
     },
+    /// Make the branch of a conversation.
+    OpenBranch(RefName),
+    /// A cap fired in a conversation: say so.
+    CapFired(Exhausted),
+    /// Answer this call without making it: the photographer stopped the reply.
+    Interrupt(ToolCall),
+    /// Wait for the photographer.
+    Await,
     /// Nothing: it is closed.
     Done,
 }
@@ -87,6 +95,9 @@ impl State {
         let finish = |outcome, reason: &str| Effect::Finish { outcome, reason: reason.into() };
         if self.phase == Phase::Ended {
             return Effect::Done;
+        }
+        if self.talks() {
+            return self.next_in_talk(ledger, elapsed, halt);
         }
         if halt == StopRequest::Now {
             return finish(Outcome::Cancelled, wording::STOPPED_AT_ONCE);
@@ -165,11 +176,18 @@ impl State {
         match &self.retry {
             Some(Retry::GaveUp(reason)) => finish(self.outcome(Outcome::ProviderFailed), reason),
             _ if spoke_last => Effect::Nudge(wording::nudge(self)),
+            _ => self.model(),
+        }
+    }
+
+    /// The model's next turn, or the next attempt at it.
+    pub(super) fn model(&self) -> Effect {
+        match &self.retry {
             Some(Retry::Again { attempt, pause }) => {
                 Effect::Model { turn: self.turn, attempt: *attempt, pause: *pause }
             }
             // An interrupted turn is repeated: turns count replies.
-            None => Effect::Model { turn: self.replies + 1, attempt: 1, pause: Duration::ZERO },
+            _ => Effect::Model { turn: self.replies + 1, attempt: 1, pause: Duration::ZERO },
         }
     }
 
@@ -183,7 +201,7 @@ impl State {
     }
 
     /// The cap that ends the work now, if one does.
-    fn fired(&self, ledger: &Ledger, elapsed: Duration) -> Option<Exhausted> {
+    pub(super) fn fired(&self, ledger: &Ledger, elapsed: Duration) -> Option<Exhausted> {
         if let Some(cap) = self.cap {
             return Some(cap);
         }

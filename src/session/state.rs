@@ -16,7 +16,7 @@ use crate::session::steering::{self, FoldContext, Opinion, Steering};
 pub use crate::tools::Phase;
 use crate::tools::{self, BranchView, CONFIRM_SESSION, RenderKey, Tool};
 use crate::transcript::{
-    EffectClass, Event, FaultClass, Flag, HeadState, Line, ModelIntent, RenderIntent, SessionEnd,
+    EffectClass, Event, FaultClass, Flag, HeadState, Line, Mode, ModelIntent, RenderIntent, SessionEnd,
     SessionStart, ToolIntent, WrapUpReason,
 };
 use base::error::ErrorCode;
@@ -81,6 +81,10 @@ pub struct State {
     pub cap: Option<Exhausted>,
     /// Whether a person asked to stop.
     pub stopped: bool,
+    /// Whether it is the photographer's turn, in a conversation.
+    pub awaits: bool,
+    /// Whether the conversation is over but for the look back.
+    pub concluded: bool,
     /// Calls that got a result, refused ones included.
     pub tool_calls: u64,
     /// Reminders given.
@@ -130,7 +134,7 @@ pub struct State {
     pub(super) bad_calls: u32,
     pub(super) silent: u32,
     pub(super) wrap_up_replies: u32,
-    repeats: BTreeMap<(bool, Hash), u32>,
+    pub(super) repeats: BTreeMap<(bool, Hash), u32>,
     pub(super) most_repeats: u32,
 }
 
@@ -141,7 +145,8 @@ impl State {
         let Event::SessionStart(start) = &line.event else { return None };
         let head = HeadState { branch: None, commit: start.baseline.clone(), state: baseline_state };
         let steering = protocol.map(|protocol| Steering::begin(protocol, head.clone()));
-        let confirmed = steering.as_ref().is_some_and(|steering| !steering.confirms());
+        let talks = start.mode == Mode::ModeA;
+        let confirmed = talks || steering.as_ref().is_some_and(|steering| !steering.confirms());
         Some(Self {
             phase: if confirmed { Phase::Running } else { Phase::Planned },
             messages: Vec::new(),
@@ -160,6 +165,8 @@ impl State {
             ending: None,
             cap: None,
             stopped: false,
+            awaits: talks,
+            concluded: false,
             tool_calls: 0,
             reminders: BTreeSet::new(),
             proposals: (0, 0),
@@ -248,6 +255,8 @@ impl State {
                 self.say(text);
             }
             Event::Nudge { text } => self.say(text),
+            Event::Message { text } => self.heard(text),
+            Event::Concluded { .. } => self.concluded = true,
             Event::Chapter { text, images, .. } => {
                 self.messages = vec![Message::User { text: text.clone(), images: images.clone() }];
                 // What the provider reported was about another conversation.
@@ -359,7 +368,7 @@ impl State {
                 // A resumed session calls the model again, however the last attempt ended.
                 self.retry = None;
                 if self.end.take().is_some() || self.phase == Phase::Ended {
-                    let confirms = self.steering.as_ref().is_none_or(Steering::confirms);
+                    let confirms = !self.talks() && self.steering.as_ref().is_none_or(Steering::confirms);
                     self.phase = if self.restated.is_empty() && self.branches.is_empty() && confirms {
                         Phase::Planned
                     } else {
@@ -423,12 +432,14 @@ impl State {
         if taste { &mut self.proposals.0 } else { &mut self.proposals.1 }
     }
 
-    fn say(&mut self, text: &str) {
+    pub(super) fn say(&mut self, text: &str) {
         self.messages.push(Message::User { text: text.into(), images: Vec::new() });
     }
 
     fn attempt_failed(&mut self, class: FaultClass, message: &str, pause_ms: Option<u64>, ms: u64) {
         self.model_ms += ms;
+        // Whoever is there decides whether to ask again.
+        self.awaits |= self.explores_together() && pause_ms.is_none() && class != FaultClass::TooLarge;
         self.retry = match pause_ms {
             Some(pause) => {
                 Some(Retry::Again { attempt: self.attempt + 1, pause: Duration::from_millis(pause) })
@@ -455,6 +466,7 @@ impl State {
         if let Message::Assistant { calls, .. } = message {
             self.pending = calls.iter().cloned().collect();
             self.silent = if calls.is_empty() { self.silent + 1 } else { 0 };
+            self.awaits = calls.is_empty() && self.explores_together();
         }
         if self.phase == Phase::WrappingUp {
             self.wrap_up_replies += 1;

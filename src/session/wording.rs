@@ -13,6 +13,38 @@ use base::error::{ErrorCode, Fault};
 /// The reason of an end that a person forced.
 pub const STOPPED_AT_ONCE: &str = "stopped at once by the photographer";
 
+/// Why a conversation is wrapped up.
+pub const PERSON_IS_DONE: &str = "the photographer is done";
+
+/// The answer to a call that is not made because the photographer stopped the reply.
+pub fn interrupted() -> Fault {
+    Fault::new(ErrorCode::Interrupted, "not made: the photographer stopped this reply")
+}
+
+/// Whether an answer says yes.
+pub fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// The first message of a conversation.
+pub fn talk(start: &SessionStart) -> String {
+    let branch = start.branches.first().map(|planned| planned.branch.as_str()).unwrap_or_default();
+    format!(
+        "Conversation with the photographer about photo `{}`.\n\nBaseline: {} (commit {})\nYou stand on `{branch}`, made for this conversation; every edit lands there.\n{}\n\nWhat follows is what the photographer says.",
+        start.photo,
+        start.baseline_ref,
+        start.baseline.short(),
+        budget(start),
+    )
+}
+
+/// The message that begins the look back of a conversation.
+fn look_back(reason: &str) -> String {
+    format!(
+        "The conversation is over: {reason}. Nothing can be edited or rendered any more. Look back, in at most two replies: at most two `propose_taste_update`, for what showed in several moves and holds beyond this picture; one `propose_notes_update` with what was decided here; `log_vocabulary_gap` for a move that was missing. Leave out what would be thin. Then `end_conversation` with a summary of two sentences, a `tag` if where it stands deserves a name, and `exports` that were spoken of and not made."
+    )
+}
+
 /// The answer to a call that is not made because one before it failed.
 pub fn skipped(failed: &Failed) -> Fault {
     let Failed { tool, call_id, code } = failed;
@@ -168,6 +200,9 @@ pub fn nudge(state: &State) -> String {
 
 /// The message that begins the wrap-up.
 pub fn wrap_up(state: &State, reason: &str) -> String {
+    if state.talks() {
+        return look_back(reason);
+    }
     let open: Vec<&str> =
         state.branches.iter().filter(|b| b.judgment.is_none()).map(|b| b.name.as_str()).collect();
     let judge = if open.is_empty() {

@@ -238,6 +238,32 @@ pub struct AttemptDone {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct ProposeEdit {
+    /// The edits, each in a few words with its values, in order.
+    pub moves: Vec<String>,
+    /// What they would do for the picture, in a sentence.
+    pub why: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndConversation {
+    /// Whether the photographer clearly said so; otherwise she is asked.
+    #[serde(default)]
+    pub certain: bool,
+    /// Once it is over: two sentences on what was made.
+    #[serde(default)]
+    pub summary: Option<String>,
+    /// Once it is over: a tag to suggest, such as `v2`.
+    #[serde(default)]
+    pub tag: Option<String>,
+    /// Once it is over: exports that were spoken of and not made.
+    #[serde(default)]
+    pub exports: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Rollback {
     /// The commit whose state the branch gets back.
     pub commit: String,

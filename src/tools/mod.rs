@@ -25,6 +25,7 @@ mod show;
 mod sought;
 pub(crate) mod strengths;
 mod table;
+mod talk;
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,8 @@ pub use judge::{Measured, baseline_preview, default_judgment, moves_of};
 pub use measures::Measures;
 pub use pictures::NoPicture;
 pub use placed::{taken, words};
-pub use table::{STEERED, TOOLS};
+pub use table::{STEERED, TALK, TOOLS};
+pub use talk::SHALL_WE_END;
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};
@@ -119,6 +121,22 @@ pub const CONFIRM_SESSION: &str = "confirm_session";
 pub const END_SESSION: &str = "end_mode_b_session";
 /// The model's word that an attempt is done.
 pub const ATTEMPT_DONE: &str = "attempt_done";
+/// The model's word that a conversation is over.
+pub const END_CONVERSATION: &str = "end_conversation";
+/// Taking the last edit of a conversation back.
+pub const UNDO: &str = "undo";
+/// Tools that a conversation has no use for: they belong to plans and judgments.
+const NOT_FOR_TALK: [&str; 9] = [
+    "ask_clarification",
+    "branch",
+    "checkout",
+    "confirm_session",
+    "end_mode_b_session",
+    "mode_b_status",
+    "record_judgment",
+    "snapshot",
+    "tag",
+];
 /// The engine's way to take an attempt back.
 pub const ROLLBACK: &str = "rollback";
 
@@ -170,7 +188,7 @@ impl Tool {
 
 /// The tool of that name.
 pub fn find(name: &str) -> Option<&'static Tool> {
-    TOOLS.iter().chain(STEERED).find(|t| t.name == name)
+    TOOLS.iter().chain(STEERED).chain(TALK).find(|t| t.name == name)
 }
 
 /// The tools, with a field of `record_judgment` for the answer to each criterion that has a name.
@@ -195,6 +213,14 @@ pub fn asking(mut specs: Vec<ToolSpec>, criteria: &BTreeMap<String, String>) -> 
 pub fn steered_specs() -> Vec<ToolSpec> {
     let mut specs = specs();
     specs.extend(find(ATTEMPT_DONE).map(Tool::spec));
+    specs.sort_by(|a, b| a.name.cmp(&b.name));
+    specs
+}
+
+/// The specs of the tools of a conversation, in order.
+pub fn talk_specs() -> Vec<ToolSpec> {
+    let mut specs = specs_without(&NOT_FOR_TALK);
+    specs.extend(TALK.iter().map(Tool::spec));
     specs.sort_by(|a, b| a.name.cmp(&b.name));
     specs
 }

@@ -1,8 +1,8 @@
 //! The table of all tools: schema, class, phases, cost, target, handler, and what a model reads.
 
 use super::{
-    ATTEMPT_DONE, CHECKOUT, CONFIRM_SESSION, Cost, END_SESSION, Phases, ROLLBACK, Target, Tool, args,
-    balance, edit, judge, learn, lifecycle, look, measure, placed, sought, strengths,
+    ATTEMPT_DONE, CHECKOUT, CONFIRM_SESSION, Cost, END_CONVERSATION, END_SESSION, Phases, ROLLBACK, Target,
+    Tool, UNDO, args, balance, edit, judge, learn, lifecycle, look, measure, placed, sought, strengths, talk,
 };
 use crate::transcript::EffectClass;
 
@@ -414,5 +414,42 @@ pub static STEERED: &[Tool] = &[
         edit::rollback,
         r#"{"commit": "0123abcd"}"#,
         "Take an attempt back."
+    ),
+];
+
+/// Tools of a conversation.
+pub static TALK: &[Tool] = &[
+    tool!(
+        END_CONVERSATION,
+        Lifecycle,
+        JUDGE,
+        Free,
+        Target::Nothing,
+        args::EndConversation,
+        talk::end_conversation,
+        r#"{"certain": true}"#,
+        "The photographer has said that this is all. If the words may mean something else, leave out `certain`: she is asked."
+    ),
+    tool!(
+        "propose_edit",
+        Lifecycle,
+        EXPLORE,
+        Free,
+        Target::Nothing,
+        args::ProposeEdit,
+        talk::propose_edit,
+        r#"{"moves": ["vignette strength=-0.3"], "why": "It would hold the eye on the cup."}"#,
+        "Ask the photographer before edits that she has not asked for. Make them only after a yes."
+    ),
+    tool!(
+        UNDO,
+        Mutate,
+        EXPLORE,
+        Iteration,
+        Target::Current,
+        args::Nothing,
+        talk::undo,
+        r#"{}"#,
+        "Take the last edit back. It stays in the history; another call takes back the one before."
     ),
 ];

@@ -501,6 +501,16 @@ pub enum Event {
         /// The user message.
         text: String,
     },
+    /// What the photographer says, in a conversation.
+    Message {
+        /// The words.
+        text: String,
+    },
+    /// The conversation is over; a look back may follow.
+    Concluded {
+        /// Who said so.
+        by: Party,
+    },
     /// The conversation became too long for the model and begins anew.
     Chapter {
         /// Why.

@@ -51,6 +51,8 @@ pub struct PlannedBranch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
+    /// A conversation with the photographer.
+    ModeA,
     /// An agent explores on its own.
     ModeB,
     /// A model writes a protocol.

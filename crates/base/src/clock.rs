@@ -69,6 +69,11 @@ impl Cancel {
         self.0.store(true, Ordering::SeqCst);
     }
 
+    /// Takes the request back, where work goes on after a pause.
+    pub fn reset(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+
     /// Whether the stop was asked for.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst)

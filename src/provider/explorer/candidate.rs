@@ -98,6 +98,11 @@ impl ListedMove {
         (value.clamp(p.min, p.max) * scale).round() / scale + 0.0
     }
 
+    /// Where a parameter does nothing; 0 where that is not known.
+    pub fn neutral(&self, parameter: &str) -> f64 {
+        self.parameters.get(parameter).and_then(|p| p.neutral).unwrap_or_default()
+    }
+
     /// The axis that it is made for.
     pub fn declared(&self) -> Option<(Axis, i8)> {
         self.axes.iter().find_map(|(axis, sign)| Some((axis.parse().ok()?, *sign)))

@@ -87,14 +87,14 @@ pub(super) struct Memory {
 }
 
 /// What a tool answered.
-enum Answer {
+pub(super) enum Answer {
     Good(Value),
     Bad { code: String, details: Value },
 }
 
 impl Answer {
     /// The answer to a call. Only the first JSON value counts: what follows it is the budget.
-    fn to(call: &ToolCall, results: &[ToolResult]) -> Self {
+    pub(super) fn to(call: &ToolCall, results: &[ToolResult]) -> Self {
         let found = results.iter().find(|result| result.call_id == call.id);
         let mut read = found
             .and_then(|r| serde_json::Deserializer::from_str(&r.text).into_iter::<Value>().next()?.ok())

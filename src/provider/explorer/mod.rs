@@ -48,6 +48,7 @@ mod policy;
 mod search;
 mod second;
 mod stage;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -132,6 +133,7 @@ impl Explorer {
     fn reply(&self, system: &str, messages: &[Message]) -> ModelReply {
         let brief = brief(system);
         let message = match self.habit {
+            _ if talk::is_talk(messages) => talk::next(messages),
             Habit::Forgetful => {
                 policy::next(&forgetful::remembered(messages, self.seed), brief, self.seed, self.habit)
             }

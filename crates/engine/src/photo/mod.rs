@@ -56,7 +56,7 @@ pub use oplog::OpLine;
 pub use proposals::{Proposal, ProposalKind, ProposalStatus, ProposedText, TasteCategory};
 pub use refs::{Head, RefKind};
 pub use standing::{MoveId, PlacedMove, Standing};
-pub use tastes::{Contradiction, Point, TasteFile};
+pub use tastes::{Contradiction, Point, TasteFile, Tastes};
 pub use undo::{Undone, UndoneRef};
 pub use workspace::{Library, Photo, PhotoKind, RawRecord, Workspace};
 pub use writer::{Authority, CommitInfo, Writer};

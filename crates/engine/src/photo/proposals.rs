@@ -13,7 +13,6 @@ use crate::photo::oplog::time;
 use crate::photo::tastes;
 use crate::photo::workspace::Workspace;
 use crate::photo::writer::Writer;
-use base::durable;
 use base::ids::{Hash, SessionId};
 
 /// Its file in a photo's folder. Append-only: an answer is a further line, and the state of a proposal is their fold.
@@ -211,7 +210,7 @@ impl Writer {
                 (self.workspace().folder().join(NOTES), format!("## {date}{}", who.unwrap_or_default()))
             }
         };
-        add_under(&path, &heading, &text)?;
+        tastes::add_under(&path, &heading, &text)?;
         proposal.status =
             ProposalStatus::Accepted { edited: (text != proposal.proposed.text).then_some(text) };
         self.answer(proposal)
@@ -243,28 +242,6 @@ impl Writer {
         jsonl::append(&self.workspace().folder().join(FILE), &line)?;
         Ok(proposal)
     }
-}
-
-/// Adds `text` to the file at `path`, below `heading` unless that is its last heading already. A file that
-/// ends with `text` is left alone: an answer that a crash cut before it was recorded is given again.
-fn add_under(path: &Path, heading: &str, text: &str) -> Result<(), PhotoError> {
-    let old = tastes::read(path)?.unwrap_or_default();
-    let body = old.trim_end();
-    if body.ends_with(&format!("\n{text}")) {
-        return Ok(());
-    }
-    let last_heading = body.lines().rev().find(|line| line.starts_with('#'));
-    let mut new = body.to_owned();
-    if !new.is_empty() {
-        new.push_str("\n\n");
-    }
-    if last_heading != Some(heading) {
-        new.push_str(heading);
-        new.push_str("\n\n");
-    }
-    new.push_str(text);
-    new.push('\n');
-    durable::write(path, new.as_bytes()).map_err(PhotoError::io("write", path))
 }
 
 fn check(mut proposed: ProposedText) -> Result<ProposedText, PhotoError> {
@@ -353,9 +330,9 @@ mod tests {
         let path = dir.path().join("x.md");
         std::fs::write(&path, "# Birds\n\n- old point\n").unwrap();
         for text in ["one", "one", "two"] {
-            add_under(&path, "## 2026-05-14", text).unwrap();
+            tastes::add_under(&path, "## 2026-05-14", text).unwrap();
         }
-        add_under(&path, "## 2026-05-15", "three").unwrap();
+        tastes::add_under(&path, "## 2026-05-15", "three").unwrap();
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),
             "# Birds\n\n- old point\n\n## 2026-05-14\n\none\n\ntwo\n\n## 2026-05-15\n\nthree\n"

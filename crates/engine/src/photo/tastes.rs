@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::photo::error::PhotoError;
-use base::files;
+use base::{durable, files};
 
 /// The file that always counts.
 pub(super) const DEFAULT: &str = "_default.md";
@@ -41,6 +41,120 @@ pub struct Contradiction {
     pub general: Point,
     /// The point that wins, or is its equal between two genre files.
     pub specific: Point,
+}
+
+/// The folder of taste files.
+#[derive(Clone, Debug)]
+pub struct Tastes {
+    folder: PathBuf,
+}
+
+impl Tastes {
+    /// The taste files in a folder, which need not exist.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Where a file is, by its name with or without `.md`.
+    ///
+    /// # Errors
+    /// [`PhotoError::Invalid`] for a name that no taste file has.
+    pub fn path(&self, name: &str) -> Result<PathBuf, PhotoError> {
+        path(&self.folder, name)
+    }
+
+    /// The files: `_default.md` first, then the others by name.
+    ///
+    /// # Errors
+    /// [`PhotoError::Io`] for a file that cannot be read.
+    pub fn files(&self) -> Result<Vec<TasteFile>, PhotoError> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(PhotoError::io("read", &self.folder)(e)),
+        };
+        let named = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            named.filter(|name| file_name(name).is_ok_and(|full| full == *name)).collect();
+        names.sort_by_key(|name| (name != DEFAULT, name.clone()));
+        let mut files = Vec::new();
+        for name in names {
+            if let Some(text) = read(&self.folder.join(&name))? {
+                files.push(TasteFile { name, text });
+            }
+        }
+        Ok(files)
+    }
+
+    /// The points that cannot be followed together with this one.
+    ///
+    /// # Errors
+    /// As [`Self::files`].
+    pub fn opposed_to(&self, text: &str) -> Result<Vec<Point>, PhotoError> {
+        let new = TasteFile { name: String::new(), text: text.to_owned() };
+        let files = self.files()?.into_iter().flat_map(|file| contradictions(&[file, new.clone()]));
+        Ok(files.map(|found| found.general).collect())
+    }
+
+    /// Adds a point to a file, below a heading with the date.
+    ///
+    /// # Errors
+    /// [`PhotoError::Invalid`] for a name that no taste file has, [`PhotoError::Io`].
+    pub fn add(&self, name: &str, text: &str, date: jiff::civil::Date) -> Result<(), PhotoError> {
+        add_under(&self.path(name)?, &format!("## {date}"), text)
+    }
+
+    /// Removes the point of this number, from 1, and returns it.
+    ///
+    /// # Errors
+    /// [`PhotoError::Invalid`] for a name or a number that there is not, [`PhotoError::Io`].
+    pub fn forget(&self, name: &str, number: usize) -> Result<Point, PhotoError> {
+        let path = self.path(name)?;
+        let file = TasteFile { name: file_name(name)?, text: read(&path)?.unwrap_or_default() };
+        let places =
+            file.text.lines().enumerate().filter_map(|(at, line)| Some((at, point(&file.name, line)?)));
+        let found = number.checked_sub(1).and_then(|skipped| places.clone().nth(skipped));
+        let Some((at, point)) = found else {
+            let count = places.count();
+            return Err(PhotoError::Invalid(format!(
+                "{} has {count} points, and none of number {number}",
+                file.name
+            )));
+        };
+        let kept = file.text.lines().enumerate().filter(|(line, _)| *line != at);
+        let text: String = kept.map(|(_, line)| format!("{line}\n")).collect();
+        durable::write(&path, text.as_bytes()).map_err(PhotoError::io("write", &path))?;
+        Ok(point)
+    }
+}
+
+impl TasteFile {
+    /// Its points in order.
+    pub fn points(&self) -> Vec<Point> {
+        self.text.lines().filter_map(|line| point(&self.name, line)).collect()
+    }
+}
+
+/// Adds `text` to the file at `path`, below `heading` unless that is its last heading already. A file that
+/// ends with `text` is left alone: an answer that a crash cut before it was recorded is given again.
+pub(super) fn add_under(path: &Path, heading: &str, text: &str) -> Result<(), PhotoError> {
+    let old = read(path)?.unwrap_or_default();
+    let body = old.trim_end();
+    if body.ends_with(&format!("\n{text}")) {
+        return Ok(());
+    }
+    let last_heading = body.lines().rev().find(|line| line.starts_with('#'));
+    let mut new = body.to_owned();
+    if !new.is_empty() {
+        new.push_str("\n\n");
+    }
+    if last_heading != Some(heading) {
+        new.push_str(heading);
+        new.push_str("\n\n");
+    }
+    new.push_str(text);
+    new.push('\n');
+    durable::write(path, new.as_bytes()).map_err(PhotoError::io("write", path))
 }
 
 /// Checks the name of a taste file, with or without `.md`, and returns it with.
@@ -143,7 +257,8 @@ struct Parsed {
 /// either use opposite sides of the same pair (a negation turns the side), or use no pair at all, share two
 /// words or more, and exactly one of them is negated. It knows words, not meaning.
 pub(super) fn contradictions(files: &[TasteFile]) -> Vec<Contradiction> {
-    let parsed = |file| points(file).into_iter().map(|point| (parse(&point.text), point)).collect();
+    let parsed =
+        |file: &TasteFile| file.points().into_iter().map(|point| (parse(&point.text), point)).collect();
     let files: Vec<Vec<(Parsed, Point)>> = files.iter().map(parsed).collect();
     let mut found = Vec::new();
     for (later, specific) in files.iter().enumerate() {
@@ -160,25 +275,22 @@ pub(super) fn contradictions(files: &[TasteFile]) -> Vec<Contradiction> {
     found
 }
 
-fn points(file: &TasteFile) -> Vec<Point> {
-    file.text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("<!--"))
-        .map(|line| {
-            let text = line.trim_start_matches(['-', '*', '+', ' ']);
-            // A date before the point is not part of it: `2026-05-14: …`, `(2026-05-14) …`.
-            let dated = text.trim_start_matches(['(', '[']);
-            let is_date = dated.get(..10).is_some_and(|d| d.parse::<jiff::civil::Date>().is_ok());
-            let text = if is_date {
-                dated.get(10..).unwrap_or_default().trim_start_matches([')', ']', ':', '-', '–', '—', ' '])
-            } else {
-                text
-            };
-            Point { file: file.name.clone(), text: text.to_owned() }
-        })
-        .filter(|point| !point.text.is_empty())
-        .collect()
+/// The point that a line of a file makes, if it makes one.
+fn point(file: &str, line: &str) -> Option<Point> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') || line.starts_with("<!--") {
+        return None;
+    }
+    let text = line.trim_start_matches(['-', '*', '+', ' ']);
+    // A date before the point is not part of it: `2026-05-14: …`, `(2026-05-14) …`.
+    let dated = text.trim_start_matches(['(', '[']);
+    let is_date = dated.get(..10).is_some_and(|d| d.parse::<jiff::civil::Date>().is_ok());
+    let text = if is_date {
+        dated.get(10..).unwrap_or_default().trim_start_matches([')', ']', ':', '-', '–', '—', ' '])
+    } else {
+        text
+    };
+    (!text.is_empty()).then(|| Point { file: file.to_owned(), text: text.to_owned() })
 }
 
 fn parse(text: &str) -> Parsed {
@@ -253,6 +365,29 @@ mod tests {
             assert_eq!(genres(&format!("# Brief\nIntent: quiet\n{line}\n")), ["birds", "night"], "{line}");
         }
         assert!(genres("my tastes: none here\nTastes:\n").is_empty());
+    }
+
+    #[test]
+    fn a_point_is_added_found_against_others_and_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let tastes = Tastes::new(dir.path().join("tastes"));
+        assert_eq!(tastes.files().unwrap(), []);
+        let date = jiff::civil::date(2026, 5, 14);
+        tastes.add("birds", "Keep feathers crisp.", date).unwrap();
+        tastes.add("_default", "Lifted shadows.", date).unwrap();
+        tastes.add("birds.md", "Cool backgrounds.", date).unwrap();
+        let files = tastes.files().unwrap();
+        let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["_default.md", "birds.md"]);
+        let opposed = tastes.opposed_to("Crushed shadows").unwrap();
+        assert_eq!(opposed, [Point { file: "_default.md".into(), text: "Lifted shadows.".into() }]);
+        assert_eq!(tastes.opposed_to("More grain").unwrap(), []);
+        assert_eq!(tastes.forget("birds", 1).unwrap().text, "Keep feathers crisp.");
+        let birds = &tastes.files().unwrap()[1];
+        assert_eq!(birds.text, "## 2026-05-14\n\n\nCool backgrounds.\n");
+        for (name, number) in [("birds", 0), ("birds", 2), ("../birds", 1), ("none", 1)] {
+            assert!(tastes.forget(name, number).is_err(), "{name} {number}");
+        }
     }
 
     #[test]

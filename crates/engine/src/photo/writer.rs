@@ -15,8 +15,8 @@ use base::clock::{Clock, SystemClock};
 use base::ids::{Hash, RefName, SessionId};
 use darktable::state::EditState;
 
-/// What the names of a session's refs begin with.
-const SESSION_PREFIX: &str = "branch_b_";
+/// What the names of a session's refs begin with: of an exploration, and of a conversation.
+const SESSION_PREFIXES: [&str; 2] = ["branch_b_", "talk_"];
 
 /// The longest label, in characters.
 const LABEL_LIMIT: usize = 200;
@@ -26,7 +26,7 @@ const LABEL_LIMIT: usize = 200;
 pub enum Authority {
     /// Somebody at the keyboard: everything but breaking what is immutable.
     Person,
-    /// A Mode B session: while its lease is live, and only on refs that begin with `branch_b_`.
+    /// A session: while its lease is live, and only on refs that begin with `branch_b_` or `talk_`.
     Session {
         /// Which.
         session: SessionId,
@@ -374,7 +374,8 @@ impl Writer {
         if matches!(self.authority, Authority::Person) {
             return Ok(());
         }
-        let rest = name.as_str().strip_prefix(SESSION_PREFIX).unwrap_or_default();
+        let own = SESSION_PREFIXES.iter().find_map(|prefix| name.as_str().strip_prefix(prefix));
+        let rest = own.unwrap_or_default();
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         let allowed = match kind {
             RefKind::Branch => (1..=40).contains(&rest.len()) && rest.bytes().all(plain),
@@ -384,8 +385,8 @@ impl Writer {
             return Ok(());
         }
         let pattern = match kind {
-            RefKind::Branch => "branch_b_[a-z0-9_]{1,40}",
-            RefKind::Tag => "branch_b_…",
+            RefKind::Branch => "(branch_b|talk)_[a-z0-9_]{1,40}",
+            RefKind::Tag => "branch_b_… or talk_…",
         };
         Err(PhotoError::Denied(format!(
             "a session may only make and move its own {kind} names, `{pattern}`; `{name}` belongs to the photographer"

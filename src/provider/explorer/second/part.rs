@@ -136,7 +136,7 @@ impl Part {
     }
 
     /// Adds the moves of this wish to a setting.
-    pub(super) fn add(&self, kept: &[Place], moves: &[ListedMove], setting: &mut Settings) {
+    pub(in super::super) fn add(&self, kept: &[Place], moves: &[ListedMove], setting: &mut Settings) {
         let Some(option) = self.options.get(self.chosen) else { return };
         for (name, dials) in option {
             let Some(listed) = moves.iter().find(|listed| &listed.name == name) else { continue };
