@@ -164,10 +164,10 @@ impl State {
         let spoke_last = matches!(self.messages.last(), Some(Message::Assistant { .. }));
         match &self.retry {
             Some(Retry::GaveUp(reason)) => finish(self.outcome(Outcome::ProviderFailed), reason),
-            _ if spoke_last => Effect::Nudge(wording::nudge(self)),
             Some(Retry::Again { attempt, pause }) => {
-                Effect::Model { turn: self.turn, attempt: *attempt, pause: *pause }
+                Effect::Model { turn: self.replies + 1, attempt: *attempt, pause: *pause }
             }
+            None if spoke_last => Effect::Nudge(wording::nudge(self)),
             // An interrupted turn is repeated: turns count replies.
             None => Effect::Model { turn: self.replies + 1, attempt: 1, pause: Duration::ZERO },
         }
