@@ -146,6 +146,13 @@ pub enum Finish {
     Other(String),
 }
 
+impl Finish {
+    /// Whether the model goes on where it was as soon as it is called again.
+    pub fn is_pause(&self) -> bool {
+        matches!(self, Self::Other(reason) if reason == "pause_turn")
+    }
+}
+
 impl Message {
     /// Bytes of text in it, pictures not counted.
     pub fn text_bytes(&self) -> usize {

@@ -548,7 +548,7 @@ pub enum VocabVerb {
 
 #[derive(Debug, Subcommand)]
 pub enum ProviderVerb {
-    /// List providers, and whether their key is set
+    /// List providers: whether their key is set, and whether servers on this machine answer
     List,
     /// Show a provider's models and prices
     Show {

@@ -37,7 +37,7 @@ Examples:
   chemigram eval run --dry-run
   chemigram eval run --provider idle,explorer,oracle
   chemigram eval run --protocol none,mode_b_explore --referee offline
-  chemigram eval run --prompt v1,v2 --provider openai/gpt-5-mini --repeat 3 \\
+  chemigram eval run --prompt v1,v2 --provider openai/gpt-6-luna --repeat 3 \\
       --budget cost=20,time=8h --cell-cost 0.20
 
 Two baselines can be named as providers: `idle` does nothing, `oracle` makes the hidden edit. The explorer does not read \
@@ -156,7 +156,7 @@ fn contestant(text: &str) -> Result<Contestant, String> {
     };
     let (provider, model) = split.map_or((text, None), |(p, m)| (p, Some(m)));
     if provider.is_empty() || model == Some("") {
-        return Err("write it like explorer or openai/gpt-5-mini".into());
+        return Err("write it like explorer or openai/gpt-6-luna".into());
     }
     Ok(Contestant { provider: provider.to_owned(), model: model.map(str::to_owned) })
 }

@@ -1,6 +1,8 @@
 //! `vocab`, `providers`, `cache`: what the program knows and keeps.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -11,12 +13,15 @@ use super::made;
 use super::setup::App;
 use crate::launch::{BASE_URL_ENV, Runner, env, read_text};
 use crate::provider::profile::{Profile, SetupError};
-use crate::provider::{Choice, connect, named};
+use crate::provider::{Choice, Registry, connect, local, named};
 use crate::review::line;
 use crate::session::check::check;
 use base::assets::Origin;
 use base::error::ErrorCode;
 use engine::vocabulary::{Filter, ListedMove};
+
+/// How long servers on this machine are waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// `vocab`; the status is that of the first file that could not be taken over.
 pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {
@@ -125,13 +130,24 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
     let registry = app.registry();
     match verb {
         ProviderVerb::List => {
+            let servers = registry.local_servers();
+            let hosts: BTreeMap<String, String> =
+                servers.iter().map(|(name, url)| (name.clone(), url.authority().to_owned())).collect();
+            let found = Runner::new()?.block_on(local::models(servers, PATIENCE));
             let row = |(name, origin, profile): (&str, &Origin, Result<&Profile, &SetupError>)| match profile
             {
-                Ok(profile) => json!({
-                    "name": name, "summary": profile.summary, "key_env": profile.key_env,
-                    "ready": registry.has_key(profile), "default_model": profile.default_model,
-                    "user": *origin != Origin::Embedded,
-                }),
+                Ok(profile) => {
+                    let server = found.get(name).map(|models| {
+                        json!({ "host": hosts.get(name), "running": models.is_some(),
+                                "models": models.clone().unwrap_or_default() })
+                    });
+                    let there = found.get(name).is_none_or(Option::is_some);
+                    json!({
+                        "name": name, "summary": profile.summary, "key_env": profile.key_env,
+                        "ready": registry.has_key(profile) && there, "default_model": profile.default_model,
+                        "server": server, "user": *origin != Origin::Embedded,
+                    })
+                }
                 Err(error) => json!({ "name": name, "problem": error.to_string(), "ready": false }),
             };
             let rows: Vec<Value> = registry.list().map(row).collect();
@@ -143,7 +159,7 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
                 .models
                 .iter()
                 .map(|m| {
-                    let price = m.price.as_ref().map(|p| {
+                    let price = registry.price(m).map(|p| {
                         json!({ "input": p.input, "output": p.output, "cache_read": p.cache_read,
                                 "cache_write": p.cache_write, "as_of": p.as_of })
                     });
@@ -156,7 +172,7 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
                 "key_env": profile.key_env, "ready": ready, "default_model": profile.default_model,
                 "models": models, "other_models": profile.other_models.is_some(),
             });
-            app.output.result(&result, || provider_text(profile, ready))?;
+            app.output.result(&result, || provider_text(&registry, profile, ready))?;
         }
         ProviderVerb::Check { name, model } => {
             let (provider, model) = named(name.clone(), model.clone());
@@ -192,15 +208,21 @@ pub fn providers(app: &App, verb: &ProviderVerb) -> Result<u8, Failure> {
 fn provider_line(row: &Value) -> String {
     let field = |name: &str| line(row.get(name).and_then(Value::as_str).unwrap_or_default());
     let ready = row.get("ready").and_then(Value::as_bool) == Some(true);
-    let state = match (row.get("problem"), ready) {
-        (Some(_), _) => field("problem"),
-        (None, true) => "ready".to_owned(),
-        (None, false) => format!("needs {}", field("key_env")),
+    let server = |name: &str| row.get("server").and_then(|server| server.get(name));
+    let models = server("models").and_then(Value::as_array).map_or(0, Vec::len);
+    let state = match (row.get("problem"), ready, server("running").and_then(Value::as_bool)) {
+        (Some(_), ..) => field("problem"),
+        (None, _, Some(false)) => {
+            format!("nobody at {}", line(server("host").and_then(Value::as_str).unwrap_or_default()))
+        }
+        (None, true, Some(true)) if models > 0 => format!("ready, models: {models}"),
+        (None, true, _) => "ready".to_owned(),
+        (None, false, _) => format!("needs {}", field("key_env")),
     };
     format!("{:12}  {:26}  {}\n", field("name"), state, field("summary"))
 }
 
-fn provider_text(profile: &Profile, ready: bool) -> String {
+fn provider_text(registry: &Registry, profile: &Profile, ready: bool) -> String {
     let or_none = |text: &Option<String>| text.as_deref().map_or_else(|| "—".to_owned(), line);
     let mut text = format!(
         "{}\n{}\n\naddress   {}\nkey       {} ({})\ndefault   {}\n\n",
@@ -213,7 +235,7 @@ fn provider_text(profile: &Profile, ready: bool) -> String {
     );
     for model in &profile.models {
         let dollars = |price: Option<f64>| price.map_or_else(|| "?".to_owned(), |p| format!("{p:.2}"));
-        let price = match &model.price {
+        let price = match registry.price(model) {
             Some(p) => {
                 format!(
                     "USD {} in, {} out per million tokens ({})",

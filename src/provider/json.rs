@@ -49,6 +49,37 @@ impl Brackets {
     }
 }
 
+/// The parts of an object or a list, as they stand in its text.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut brackets, mut parts, mut from) = (Brackets::default(), Vec::new(), 0);
+    for (at, byte) in text.bytes().enumerate() {
+        let (depth, within) = (brackets.depth, brackets.in_string);
+        brackets.push(&[byte]);
+        match (depth, within) {
+            (0, false) if brackets.depth == 1 => from = at + 1,
+            (1, false) if byte == b',' || brackets.depth == 0 => {
+                parts.extend(text.get(from..at).map(str::trim));
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts
+}
+
+/// The value of a member of an object, as it stands in its text.
+pub(super) fn member<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    parts(text).into_iter().find_map(|part| {
+        let rest = part.strip_prefix('"')?.strip_prefix(name)?.strip_prefix('"')?;
+        Some(rest.trim_start().strip_prefix(':')?.trim_start())
+    })
+}
+
+/// The elements of a list, as they stand in its text.
+pub(super) fn elements(text: &str) -> Vec<&str> {
+    parts(text).into_iter().filter(|part| !part.is_empty()).collect()
+}
+
 /// The value of a text, or in words why there is none.
 pub(super) fn parse(text: &[u8]) -> Result<Value, String> {
     if Brackets::of(text).values > VALUES {
@@ -73,6 +104,16 @@ mod tests {
             assert!(brackets.closed(), "{at}");
         }
         assert!(!Brackets::of(b"17").closed());
+    }
+
+    #[test]
+    fn members_and_elements_are_found_as_they_stand() {
+        let text = r#" {"a" : "},{\"b\":1", "b": [ {"x": "]"} , 2,"é\u00e9" ],"c":{"a":[1,{}]} } "#;
+        assert_eq!(member(text, "a"), Some(r#""},{\"b\":1""#));
+        assert_eq!(member(text, "c"), Some(r#"{"a":[1,{}]}"#));
+        assert_eq!(member(text, "x"), None);
+        assert_eq!(elements(member(text, "b").unwrap()), [r#"{"x": "]"}"#, "2", r#""é\u00e9""#]);
+        assert!(elements("[]").is_empty() && elements("[ ]").is_empty() && member("{", "a").is_none());
     }
 
     #[test]

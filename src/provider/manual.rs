@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 
-use super::openai_chat::BODY;
+use super::dialect::WireConfig;
+use super::http::BODY;
 use super::profile::{ImageRules, SetupError, Wire};
 use super::reply::Draft;
-use super::wire::WireConfig;
 use super::{
     Attempt, FaultClass, ImageRef, Message, ModelInfo, ModelReply, ModelRequest, Price, Provider,
     ProviderFault, ToolSpec, Usage, json,
@@ -123,6 +123,7 @@ impl Manual {
             return Err("it has neither text nor calls".to_owned());
         }
         let config = WireConfig {
+            dialect: super::profile::Dialect::Manual,
             origin: self.info.provider.clone(),
             vision: true,
             wire: Wire::default(),

@@ -2,18 +2,19 @@
 //! retrying is the session's business, because every attempt needs a permit.
 
 pub mod classify;
+pub mod dialect;
 pub mod explorer;
 mod fenced;
+pub mod http;
 mod json;
 mod key;
+pub mod local;
 pub mod manual;
-pub mod openai_chat;
 pub mod profile;
 mod registry;
 pub mod reply;
 pub mod script;
 pub mod sse;
-pub mod wire;
 
 pub use registry::{Choice, Registry, connect, named};
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -169,6 +170,9 @@ impl Coded for SetupError {
     }
 }
 
+/// Headers that carry keys.
+const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "proxy-authorization"];
+
 /// The language a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -180,7 +184,24 @@ pub enum Dialect {
     /// Requests and replies as files; the model is their folder.
     Manual,
     /// OpenAI Chat Completions and what imitates it.
-    OpenaiChat,
+    #[serde(alias = "openai_chat")]
+    ChatCompletions,
+    /// OpenAI Responses.
+    Responses,
+    /// Anthropic Messages.
+    Messages,
+}
+
+impl Dialect {
+    /// What follows the base address; nothing for what has no wire.
+    pub fn path(self) -> Option<&'static str> {
+        match self {
+            Self::ChatCompletions => Some("/chat/completions"),
+            Self::Responses => Some("/responses"),
+            Self::Messages => Some("/messages"),
+            Self::Explorer | Self::Script | Self::Manual => None,
+        }
+    }
 }
 
 /// One provider, as its file describes it.
@@ -193,7 +214,7 @@ pub struct Profile {
     pub summary: String,
     /// The dialect.
     pub dialect: Dialect,
-    /// The address before `/chat/completions`.
+    /// The address before what the dialect adds: `/chat/completions`, `/responses` or `/messages`.
     pub base_url: Option<String>,
     /// The environment variable of the key.
     pub key_env: Option<String>,
@@ -312,6 +333,18 @@ pub enum ImageDetail {
     Original,
 }
 
+impl ImageDetail {
+    /// As the wire has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Low => "low",
+            Self::High => "high",
+            Self::Original => "original",
+        }
+    }
+}
+
 /// Where the picture of a tool result goes. A `tool` message of Chat Completions carries text alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -337,6 +370,9 @@ pub struct Model {
     pub image_tokens: Option<u64>,
     /// Prices, as people write them.
     pub price: Option<PriceEntry>,
+    /// Prices that have been announced, in the order of their days.
+    #[serde(default)]
+    pub later_price: Vec<PriceEntry>,
     /// Fields of the request body that only this model wants.
     #[serde(default)]
     pub body: Map<String, Value>,
@@ -368,6 +404,16 @@ pub struct PriceEntry {
     pub cache_write: Option<f64>,
     /// The day they were looked up.
     pub as_of: String,
+    /// The first day on which they hold, of a later price.
+    pub from: Option<Date>,
+}
+
+impl Model {
+    /// The prices of a day.
+    pub fn price_on(&self, day: Date) -> Option<&PriceEntry> {
+        let due = self.later_price.iter().rev().find(|price| price.from.is_some_and(|from| from <= day));
+        due.or(self.price.as_ref())
+    }
 }
 
 impl PriceEntry {
@@ -409,14 +455,27 @@ impl Profile {
         if !profile.key_cmd.is_empty() && *origin == Origin::Embedded {
             return Err(bad("key_cmd is only allowed in a user's own file".to_owned()));
         }
-        if profile.dialect == Dialect::OpenaiChat && profile.base_url.is_none() {
+        if profile.dialect.path().is_some() && profile.base_url.is_none() {
             return Err(bad("base_url is missing".to_owned()));
         }
-        if let Some(name) = profile.wire.headers.keys().find(|n| n.eq_ignore_ascii_case("authorization")) {
+        if let Some(name) =
+            profile.wire.headers.keys().find(|n| KEY_HEADERS.iter().any(|k| n.eq_ignore_ascii_case(k)))
+        {
             return Err(bad(format!("header {name}: keys come from key_env or key_cmd")));
         }
-        if profile.models.iter().filter_map(|m| m.price.as_ref()).any(|p| p.price().is_none()) {
-            return Err(bad("a price is negative or not a number".to_owned()));
+        for model in &profile.models {
+            let mut prices = model.price.iter().chain(&model.later_price);
+            if prices.any(|p| p.price().is_none()) {
+                return Err(bad("a price is negative or not a number".to_owned()));
+            }
+            if !model.later_price.iter().map(|p| p.from).is_sorted_by(|a, b| a < b)
+                || model.later_price.iter().any(|p| p.from.is_none())
+            {
+                return Err(bad(format!(
+                    "{}: later_price needs days, `from`, one after the other",
+                    model.id
+                )));
+            }
         }
         Ok(profile)
     }
@@ -458,5 +517,10 @@ mod tests {
         assert!(parse("x.toml", &format!("{whole}key_cmd = [\"pass\"]\n")).contains("user's own file"));
         let header = format!("{whole}[wire.headers]\nauthorization = \"Bearer x\"\n");
         assert!(parse("x.toml", &header).contains("key_env"));
+        let later = |from: &str| {
+            format!("{whole}[[model]]\nid = \"m\"\n[[model.later_price]]\nas_of = \"2026-11-21\"\n{from}\n")
+        };
+        assert!(parse("x.toml", &later("")).contains("needs days"));
+        assert!(parse("x.toml", &later("from = \"soon\"")).contains("line 9"));
     }
 }

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
 use super::explorer::Explorer;
+use super::http::{HttpModel, is_loopback};
 use super::manual::Manual;
-use super::openai_chat::{OpenAiChat, is_loopback};
-use super::profile::{Dialect, Profile, SetupError};
+use super::profile::{Dialect, Model, PriceEntry, Profile, SetupError};
 use super::script::Script;
 use super::{ModelInfo, Price, Provider, key};
 use base::assets::{Origin, Overlay};
+use base::clock::{Clock as _, SystemClock};
 use base::hint::did_you_mean;
 use base::redact::Redactor;
 
@@ -25,6 +29,8 @@ pub struct Registry {
     entries: BTreeMap<String, Entry>,
     env: Env,
     redactor: Redactor,
+    /// The day whose prices count.
+    day: Date,
 }
 
 struct Entry {
@@ -76,7 +82,22 @@ impl Registry {
                 (file.trim_end_matches(".toml").to_owned(), Entry { origin, profile })
             })
             .collect();
-        Self { entries, env: Arc::new(env), redactor: Redactor::default() }
+        // Tomorrow's: a session may run into it.
+        let now = SystemClock.wall().to_zoned(TimeZone::UTC).date();
+        let day = now.tomorrow().unwrap_or(now);
+        Self { entries, env: Arc::new(env), redactor: Redactor::default(), day }
+    }
+
+    /// With the prices of another day.
+    #[must_use]
+    pub fn on(mut self, day: Date) -> Self {
+        self.day = day;
+        self
+    }
+
+    /// The prices of a model.
+    pub fn price<'a>(&self, model: &'a Model) -> Option<&'a PriceEntry> {
+        model.price_on(self.day)
     }
 
     /// Tells `redactor` every key: those in the environment now, those of commands when they are read.
@@ -136,7 +157,7 @@ impl Registry {
             info.vision = model.vision;
             info.context = model.context;
             info.image_tokens = model.image_tokens.unwrap_or(IMAGE_TOKENS);
-            if let Some(entry) = &model.price {
+            if let Some(entry) = self.price(model) {
                 info.price = entry.price().unwrap_or_default();
                 info.facts.insert("price_as_of".to_owned(), entry.as_of.clone());
             }
@@ -153,11 +174,24 @@ impl Registry {
                 model: id,
             });
         }
-        if profile.dialect == Dialect::OpenaiChat {
+        if profile.dialect.path().is_some() {
             let url = self.base_url(profile, choice)?;
             info.facts.insert("endpoint_host".to_owned(), url.authority().to_owned());
         }
         Ok(info)
+    }
+
+    /// The servers on this machine that have a profile, by its name, each with the address of its list of models.
+    pub fn local_servers(&self) -> Vec<(String, reqwest::Url)> {
+        let server = |entry: &Entry| {
+            let profile = entry.profile.as_ref().ok()?;
+            let path = profile.dialect.path()?;
+            let mut url = self.base_url(profile, &Choice::default()).ok().filter(is_loopback)?;
+            let list = format!("{}/models", url.path().strip_suffix(path)?);
+            url.set_path(&list);
+            Some((profile.name.clone(), url))
+        };
+        self.entries.values().filter_map(server).collect()
     }
 
     /// The address: the argument's, else the file's.
@@ -172,7 +206,8 @@ impl Registry {
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(bad(text, "it must begin with http:// or https://".to_owned()));
         }
-        let path = format!("{}/chat/completions", url.path().trim_end_matches('/'));
+        let end = profile.dialect.path().unwrap_or_default();
+        let path = format!("{}{end}", url.path().trim_end_matches('/'));
         url.set_path(&path);
         Ok(url)
     }
@@ -201,7 +236,7 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
                 .ok_or_else(|| SetupError::Folder { provider: profile.name.clone(), cause: String::new() })?;
             Ok(Arc::new(Manual::new(&profile.name, Path::new(folder))?))
         }
-        Dialect::OpenaiChat => {
+        Dialect::ChatCompletions | Dialect::Responses | Dialect::Messages => {
             let info = registry.model_info(choice)?;
             let url = registry.base_url(profile, choice)?;
             let key = key::read(profile, registry.env.as_ref())?;
@@ -212,7 +247,7 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
                     return Err(SetupError::Insecure { provider, host });
                 }
             }
-            Ok(Arc::new(OpenAiChat::new(profile, info, url, key)?))
+            Ok(Arc::new(HttpModel::new(profile, info, url, key)?))
         }
     }
 }
@@ -242,7 +277,24 @@ mod tests {
     fn every_embedded_file_is_sound_and_its_default_model_is_known() {
         let registry = registry(None, &[]);
         let names: Vec<&str> = registry.list().map(|(name, ..)| name).collect();
-        assert_eq!(names, ["explorer", "llamacpp", "manual", "ollama", "openai", "openrouter", "script"]);
+        assert_eq!(
+            names,
+            [
+                "anthropic",
+                "explorer",
+                "gemini",
+                "llamacpp",
+                "manual",
+                "mistral",
+                "ollama",
+                "openai",
+                "openai-chat",
+                "openrouter",
+                "script",
+                "vllm",
+                "xai"
+            ]
+        );
         for (name, origin, profile) in registry.list() {
             let profile = profile.unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(*origin, Origin::Embedded);
@@ -257,12 +309,22 @@ mod tests {
             let default = profile.default_model.as_ref();
             assert!(default.is_none_or(|id| profile.model(id).is_some()), "{name}: {default:?}");
         }
-        let mini = registry.model_info(&choice("openai", None)).unwrap();
+        let mini = registry.model_info(&choice("openai-chat", None)).unwrap();
         assert_eq!((mini.price.input, mini.price.cache_read), (Some(750_000), Some(75_000)));
         assert_eq!(mini.facts["endpoint_host"], "api.openai.com");
-        assert_eq!(mini.facts["price_as_of"], "2026-11-21");
+        assert_eq!(mini.facts["price_as_of"], "2026-11-25");
         let stranger = registry.model_info(&choice("openai", Some("gpt-9"))).unwrap();
         assert_eq!((stranger.price, stranger.free), (Price::default(), false), "unknown is not zero");
+    }
+
+    #[test]
+    fn a_price_that_was_announced_holds_from_its_day() {
+        let input = |day: &str| {
+            let registry = registry(None, &[]).on(day.parse().unwrap());
+            registry.model_info(&choice("gemini", Some("gemini-4-argon"))).unwrap().price.input
+        };
+        assert_eq!((input("2026-11-30"), input("2026-12-01")), (Some(2_000_000), Some(4_000_000)));
+        assert_eq!(input("2030-01-01"), Some(4_000_000));
     }
 
     #[test]
@@ -270,7 +332,7 @@ mod tests {
         let none = registry(None, &[]);
         let error = refusal(&none, &choice("opnai", None));
         assert_eq!(error.to_string(), "there is no provider `opnai`; did you mean `openai`?");
-        assert!(error.remedy().unwrap().contains("llamacpp, manual, ollama"));
+        assert!(error.remedy().unwrap().contains("llamacpp, manual, mistral, ollama"));
         let error = refusal(&none, &choice("openai", None));
         assert_eq!(error.to_string(), "provider `openai` needs a key, and OPENAI_API_KEY is not set");
         assert!(error.remedy().unwrap().starts_with("set OPENAI_API_KEY"));

@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
+use super::dialect::WireConfig;
 use super::profile::micro_usd;
-use super::wire::WireConfig;
 use super::{Finish, Message, ModelRequest, OpaqueBlock, ToolCall, Usage, fenced};
 
 /// The most calls that one reply may make.
@@ -29,6 +29,7 @@ pub struct Draft {
     reasoning: Vec<Value>,
     /// Where the block of an index and a type stands in `reasoning`.
     blocks: HashMap<[String; 2], usize>,
+    kept: Option<Value>,
     any_choice: bool,
     excess: Option<String>,
     size: usize,
@@ -95,6 +96,16 @@ impl Draft {
         if let Some(function) = delta.get("function_call").filter(|f| f.is_object()) {
             self.take_call(&json!({"index": 0, "function": function}), false);
         }
+    }
+
+    /// Counts letters that are not, or not yet, part of the message.
+    pub(super) fn alive(&mut self, letters: usize) {
+        self.size += letters;
+    }
+
+    /// Keeps what goes back to this model as it came.
+    pub(super) fn keep(&mut self, block: Value) {
+        self.kept = Some(block);
     }
 
     /// Letters so far, hidden reasoning included: a sign of life.
@@ -289,10 +300,8 @@ impl Draft {
         if refused {
             text = self.refusal;
         }
-        let opaque = (!self.reasoning.is_empty()).then(|| OpaqueBlock {
-            origin: config.origin.clone(),
-            block: json!({"reasoning_details": self.reasoning}),
-        });
+        let details = (!self.reasoning.is_empty()).then(|| json!({"reasoning_details": self.reasoning}));
+        let opaque = details.or(self.kept).map(|block| OpaqueBlock { origin: config.origin.clone(), block });
         Decoded {
             message: Message::Assistant { text, calls, opaque: opaque.into_iter().collect() },
             finish,

@@ -175,7 +175,7 @@ impl State {
         let spoke_last = matches!(self.messages.last(), Some(Message::Assistant { .. }));
         match &self.retry {
             Some(Retry::GaveUp(reason)) => finish(self.outcome(Outcome::ProviderFailed), reason),
-            _ if spoke_last => Effect::Nudge(wording::nudge(self)),
+            None if spoke_last => Effect::Nudge(wording::nudge(self)),
             _ => self.model(),
         }
     }
@@ -184,7 +184,7 @@ impl State {
     pub(super) fn model(&self) -> Effect {
         match &self.retry {
             Some(Retry::Again { attempt, pause }) => {
-                Effect::Model { turn: self.turn, attempt: *attempt, pause: *pause }
+                Effect::Model { turn: self.replies + 1, attempt: *attempt, pause: *pause }
             }
             // An interrupted turn is repeated: turns count replies.
             _ => Effect::Model { turn: self.replies + 1, attempt: 1, pause: Duration::ZERO },

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::budget::Exhausted;
-use crate::conversation::{Message, ToolCall, ToolResult};
+use crate::conversation::{Finish, Message, ToolCall, ToolResult};
 use crate::protocol::Protocol;
 use crate::protocol::machine::Phase as WaitState;
 use crate::session::chapter::Told;
 use crate::session::steering::{self, FoldContext, Opinion, Steering};
+use crate::session::wording;
 pub use crate::tools::Phase;
 use crate::tools::{self, BranchView, CONFIRM_SESSION, RenderKey, Tool};
 use crate::transcript::{
@@ -127,7 +128,6 @@ pub struct State {
     results: Vec<ToolResult>,
     pub(super) open_tool: Option<(u64, Box<ToolIntent>)>,
     pub(super) interrupted: bool,
-    pub(super) turn: u64,
     attempt: u32,
     pub(super) replies: u64,
     pub(super) retry: Option<Retry>,
@@ -185,7 +185,6 @@ impl State {
             results: Vec::new(),
             open_tool: None,
             interrupted: false,
-            turn: 0,
             attempt: 0,
             replies: 0,
             retry: None,
@@ -276,18 +275,18 @@ impl State {
                 let asks = |s: &Steering| s.run().phase() == WaitState::Asking;
                 let machine = self.steering.as_ref().is_some_and(asks);
                 if self.question.take().is_some() && self.open_tool.is_none() && !machine {
-                    self.say(&late_answer(answer));
+                    self.say(&wording::late_answer(answer));
                 }
             }
-            Event::ModelIntent(ModelIntent { turn, attempt, reserved, max_output_tokens, .. }) => {
-                (self.turn, self.attempt) = (*turn, *attempt);
+            Event::ModelIntent(ModelIntent { attempt, reserved, max_output_tokens, .. }) => {
+                self.attempt = *attempt;
                 self.bound_input = reserved.tokens.saturating_sub(u64::from(*max_output_tokens));
                 self.retry = None;
             }
             Event::Attempt { class, message, pause_ms, ms, .. } => {
                 self.attempt_failed(*class, message, *pause_ms, *ms)
             }
-            Event::ModelReply { message, usage, ms, .. } => {
+            Event::ModelReply { message, finish, usage, ms, .. } => {
                 self.model_ms += ms;
                 let input = [usage.input_fresh, usage.input_cache_read, usage.input_cache_write];
                 if usage.input_fresh.is_some()
@@ -298,7 +297,7 @@ impl State {
                         self.factor = (self.factor * 2).min(MAX_FACTOR);
                     }
                 }
-                self.replied(message);
+                self.replied(message, finish);
             }
             Event::ToolCall(intent) => {
                 self.open_tool = Some((line.seq, intent.clone()));
@@ -460,18 +459,19 @@ impl State {
         };
     }
 
-    fn replied(&mut self, message: &Message) {
+    fn replied(&mut self, message: &Message, finish: &Finish) {
         self.failed = None;
         self.failures.clear();
         if let Message::Assistant { calls, .. } = message {
             self.pending = calls.iter().cloned().collect();
             self.silent = if calls.is_empty() { self.silent + 1 } else { 0 };
-            self.awaits = calls.is_empty() && self.explores_together();
+            self.awaits = calls.is_empty() && self.explores_together() && !finish.is_pause();
         }
         if self.phase == Phase::WrappingUp {
             self.wrap_up_replies += 1;
         }
-        self.retry = None;
+        let goes_on = Retry::Again { attempt: 1, pause: Duration::ZERO };
+        self.retry = finish.is_pause().then_some(goes_on);
         self.replies += 1;
         self.messages.push(message.clone());
     }
@@ -602,11 +602,4 @@ impl State {
     pub fn tip(&self, name: &RefName) -> Option<&Hash> {
         self.branches.iter().find(|b| &b.name == name).map(|b| &b.tip)
     }
-}
-
-/// The photographer's late answer to a question.
-fn late_answer(answer: &str) -> String {
-    format!(
-        "The photographer answers your question: {answer}\n\nGo on: call `confirm_session` when the plan is clear."
-    )
 }

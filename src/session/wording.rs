@@ -231,3 +231,10 @@ pub fn due_reminder(state: &State, ledger: &Ledger, elapsed: std::time::Duration
     let left = ledger.share_left(elapsed) * 100.0;
     [10u8, 25, 50].into_iter().find(|p| left <= f64::from(*p)).filter(|p| !state.reminders.contains(p))
 }
+
+/// The photographer's late answer to a question.
+pub(super) fn late_answer(answer: &str) -> String {
+    format!(
+        "The photographer answers your question: {answer}\n\nGo on: call `confirm_session` when the plan is clear."
+    )
+}

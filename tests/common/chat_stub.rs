@@ -1,4 +1,5 @@
-//! A Chat Completions server on loopback that answers from a list and judges every request.
+//! A server on loopback that answers from a list and judges every request, in the dialect of the path that it is
+//! asked at: Chat Completions, Responses or Messages.
 //!
 //! Include it in a test with `#[path = "common/chat_stub.rs"] mod chat_stub;`, then
 //!
@@ -11,6 +12,9 @@
 //! // --provider openai, CHEMIGRAM_BASE_URL = stub.url(), OPENAI_API_KEY = anything
 //! ```
 //!
+//! With `CHEMIGRAM_WIRE_DUMP=FOLDER` in the environment each request and each reply is kept in that folder, where
+//! `scripts/wire-types.py` compares them with the types of the vendors' own clients.
+//!
 //! The n-th request gets the n-th reply, streamed if it asked for a stream; after the last, the text
 //! `(no reply left)`. Each request must keep the protocol: one system message, first; every call of an
 //! assistant message answered by exactly one tool message, in order, before anything else; call ids unique;
@@ -19,20 +23,25 @@
 //! It needs no async runtime, so it serves tests that start the binary as well.
 #![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
+#[path = "dialects.rs"]
+pub mod dialects;
+
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dialects::{Dialect, Said};
 use serde_json::{Value, json};
 
 /// One answer.
 #[derive(Clone, Debug)]
 pub enum StubReply {
     /// An assistant message: text and calls (name, arguments as JSON text). A usage of `null` is counted by the
-    /// stub.
-    Message { text: String, calls: Vec<(String, String)>, usage: Value },
+    /// stub. A thought that is not empty goes before them, in a form that is to come back.
+    Message { text: String, thought: String, calls: Vec<(String, String)>, usage: Value },
     /// A status with headers and a body.
     Status { status: u16, headers: Vec<(String, String)>, body: String },
     /// Bytes of a whole HTTP answer, piece by piece with a pause after each, then the connection is closed.
@@ -43,7 +52,7 @@ pub enum StubReply {
 
 impl StubReply {
     pub fn text(text: &str) -> Self {
-        Self::Message { text: text.to_owned(), calls: Vec::new(), usage: Value::Null }
+        Self::Message { text: text.to_owned(), thought: String::new(), calls: Vec::new(), usage: Value::Null }
     }
 
     pub fn call(name: &str, arguments: Value) -> Self {
@@ -53,7 +62,17 @@ impl StubReply {
     pub fn calls(calls: &[(&str, Value)]) -> Self {
         let calls =
             calls.iter().map(|(name, arguments)| ((*name).to_owned(), arguments.to_string())).collect();
-        Self::Message { text: String::new(), calls, usage: Value::Null }
+        Self::Message { text: String::new(), thought: String::new(), calls, usage: Value::Null }
+    }
+
+    /// The same with a thought before it, and with this usage.
+    pub fn thinking(self, before: &str, tokens: Value) -> Self {
+        match self {
+            Self::Message { text, calls, .. } => {
+                Self::Message { text, calls, thought: before.to_owned(), usage: tokens }
+            }
+            other => other,
+        }
     }
 
     pub fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
@@ -85,7 +104,8 @@ fn usage_of(request: &Value) -> Value {
             _ => 1,
         }
     }
-    let input = (tokens(&request["messages"]) + tokens(&request["tools"])).max(100);
+    let lists = ["messages", "input", "tools"];
+    let input = lists.iter().map(|list| tokens(&request[*list])).sum::<u64>().max(100);
     json!({"prompt_tokens": input, "completion_tokens": 20, "total_tokens": input + 20,
            "prompt_tokens_details": {"cached_tokens": 60}})
 }
@@ -94,7 +114,8 @@ fn usage_of(request: &Value) -> Value {
 struct Shared {
     replies: Vec<StubReply>,
     requests: Vec<Value>,
-    authorizations: Vec<Option<String>>,
+    bodies: Vec<Vec<u8>>,
+    heads: Vec<String>,
     breaches: Vec<String>,
     tokens: u64,
     allow_compaction: bool,
@@ -131,7 +152,7 @@ impl ChatStub {
         self
     }
 
-    /// The base URL: what stands before `/chat/completions`.
+    /// The base URL: what stands before the end of the dialect.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -146,9 +167,25 @@ impl ChatStub {
         self.shared.lock().unwrap().requests.clone()
     }
 
+    /// The same as they came.
+    pub fn bodies(&self) -> Vec<Vec<u8>> {
+        self.shared.lock().unwrap().bodies.clone()
+    }
+
+    /// The heads of all requests so far.
+    pub fn heads(&self) -> Vec<String> {
+        self.shared.lock().unwrap().heads.clone()
+    }
+
     /// The `authorization` headers of all requests so far.
     pub fn authorizations(&self) -> Vec<Option<String>> {
-        self.shared.lock().unwrap().authorizations.clone()
+        let header = |head: &String| {
+            head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("authorization").then(|| value.trim().to_owned())
+            })
+        };
+        self.shared.lock().unwrap().heads.iter().map(header).collect()
     }
 }
 
@@ -168,23 +205,21 @@ impl Drop for ChatStub {
 }
 
 fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
-    let Some((head, body)) = read_request(&mut stream) else { return };
-    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let authorization = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("authorization").then(|| value.trim().to_owned())
-    });
+    let Some((head, bytes)) = read_request(&mut stream) else { return };
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    let dialect = Dialect::of(&head);
     let (turn, reply) = {
         let mut shared = state.lock().unwrap();
         let turn = shared.requests.len();
-        let breach = judge(&body)
-            .or_else(|| if shared.allow_compaction { None } else { grows(&shared.requests, &body) })
-            .or_else(|| {
-                let first = head.lines().next().unwrap_or_default();
-                (!first.starts_with("POST /v1/chat/completions ")).then(|| format!("asked for {first}"))
-            });
+        let breach = match dialect {
+            None => Some(format!("asked for {}", head.lines().next().unwrap_or_default())),
+            Some(dialect) => dialect.judge(&head, &body).or_else(|| {
+                if shared.allow_compaction { None } else { grows(dialect, &shared.requests, &body) }
+            }),
+        };
         shared.requests.push(body.clone());
-        shared.authorizations.push(authorization);
+        shared.bodies.push(bytes);
+        shared.heads.push(head);
         let reply = match breach {
             Some(breach) => {
                 shared.breaches.push(breach.clone());
@@ -195,17 +230,16 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
         (turn, reply)
     };
     match reply {
-        StubReply::Message { text, calls, mut usage } => {
+        StubReply::Message { text, thought, calls, mut usage } => {
             if usage.is_null() {
                 usage = usage_of(&body);
                 state.lock().unwrap().tokens += usage["total_tokens"].as_u64().unwrap();
             }
             let streamed = body["stream"] == json!(true);
-            let (kind, payload) = if streamed {
-                ("text/event-stream", stream_of(turn, &text, &calls, &usage))
-            } else {
-                ("application/json", body_of(turn, &text, &calls, &usage))
-            };
+            let dialect = dialect.unwrap_or(Dialect::Chat);
+            let said = Said { turn, text: &text, thought: &thought, calls: &calls, usage: &usage };
+            let (kind, payload) = dialect.reply(&said, streamed);
+            dump(dialect, &body, &payload);
             answer(&mut stream, 200, &[("content-type".to_owned(), kind.to_owned())], payload.as_bytes());
         }
         StubReply::Status { status, headers, body } => answer(&mut stream, status, &headers, body.as_bytes()),
@@ -315,10 +349,20 @@ pub fn stream_of(turn: usize, text: &str, calls: &[(String, String)], usage: &Va
 }
 
 /// Whether the conversation goes on from the one before it of the same system prompt.
-fn grows(earlier: &[Value], body: &Value) -> Option<String> {
-    let messages = body["messages"].as_array()?;
-    let before = earlier.iter().rev().find(|e| e["messages"][0] == messages[0])?["messages"].as_array()?;
+fn grows(dialect: Dialect, earlier: &[Value], body: &Value) -> Option<String> {
+    let before = earlier.iter().rev().find(|e| dialect.system(e) == dialect.system(body))?;
+    let (before, messages) = (dialect.conversation(before), dialect.conversation(body));
     (!messages.starts_with(before)).then(|| "the conversation was changed, not appended to".to_owned())
+}
+
+/// Keeps a request and its reply, if the environment names a folder for them.
+fn dump(dialect: Dialect, request: &Value, reply: &str) {
+    let Some(folder) = std::env::var_os("CHEMIGRAM_WIRE_DUMP") else { return };
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let both = json!({"dialect": format!("{dialect:?}").to_lowercase(), "request": request, "reply": reply});
+    let file = format!("{}-{n}.json", std::process::id());
+    std::fs::write(std::path::Path::new(&folder).join(file), both.to_string()).unwrap();
 }
 
 /// The first breach of the protocol in a request, if any.

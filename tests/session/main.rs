@@ -25,6 +25,7 @@ mod support;
 mod budget_caps;
 mod chapters;
 mod course;
+mod dialect_sessions;
 mod explorer;
 mod golden_metrics;
 mod golden_set;

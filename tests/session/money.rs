@@ -40,7 +40,7 @@ fn session(studio: &Studio, stub: &ChatStub, budget: &str) -> Session {
 
 fn with_usage(usage: Value) -> StubReply {
     let calls = vec![("read_context".to_owned(), "{}".to_owned())];
-    StubReply::Message { text: String::new(), calls, usage }
+    StubReply::Message { text: String::new(), thought: String::new(), calls, usage }
 }
 
 /// Tokens and cost that were reserved for each call, and what was charged for it, with the notes of its reply.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../provider/dialects.rs"]
+mod dialects;
 #[path = "../provider/hostile.rs"]
 mod hostile;
 #[path = "../provider/replies.rs"]
@@ -17,7 +19,7 @@ use crate::permits::permit;
 use crate::pictures::Pictures;
 use base::assets::Overlay;
 use base::redact::Redactor;
-use chemigram::provider::openai_chat::OpenAiChat;
+use chemigram::provider::http::HttpModel;
 use chemigram::provider::{
     Choice, FaultClass, Finish, ImageRef, Message, ModelReply, ModelRequest, Provider, ProviderFault,
     Registry, ToolCall, ToolResult, ToolSpec, connect,
@@ -35,7 +37,7 @@ fn registry(user: Option<PathBuf>) -> Registry {
 }
 
 fn openai(url: &str) -> Arc<dyn Provider> {
-    named("openai", url, None)
+    named("openai-chat", url, None)
 }
 
 fn named(provider: &str, url: &str, user: Option<PathBuf>) -> Arc<dyn Provider> {
@@ -415,11 +417,11 @@ async fn the_key_is_in_no_error_no_reply_and_no_debug_text() {
 #[test]
 fn the_key_is_in_no_debug_text_of_the_provider() {
     let registry = registry(None);
-    let choice = Choice { provider: "openai".to_owned(), ..Choice::default() };
+    let choice = Choice { provider: "openai-chat".to_owned(), ..Choice::default() };
     let info = registry.model_info(&choice).unwrap();
     let url = "https://api.example.com/v1/chat/completions".parse().unwrap();
     let key = secrecy::SecretString::from(KEY.to_owned());
-    let provider = OpenAiChat::new(registry.get("openai").unwrap(), info, url, Some(key)).unwrap();
+    let provider = HttpModel::new(registry.get("openai-chat").unwrap(), info, url, Some(key)).unwrap();
     let shown = format!("{provider:?} {provider:#?}");
     assert!(shown.contains("gpt-5.4-mini") && !shown.contains(KEY) && !shown.contains("canary"), "{shown}");
 }
@@ -487,4 +489,47 @@ async fn the_check_says_what_works() {
     let report = check(provider.as_ref(), &Redactor::default()).await.unwrap();
     assert!(!report.answered);
     assert_eq!(report.fault.unwrap().remedy.as_deref(), Some("check the key in OPENAI_API_KEY"));
+}
+
+#[tokio::test]
+async fn servers_on_this_machine_are_asked_for_their_models_without_a_key_and_no_other() {
+    let listing = |status: u16, body: &str| {
+        let answer = ResponseTemplate::new(status).set_body_string(body.to_owned());
+        async move {
+            let server = MockServer::start().await;
+            Mock::given(method("GET")).and(path("/v1/models")).respond_with(answer).mount(&server).await;
+            server
+        }
+    };
+    let two = listing(200, r#"{"object":"list","data":[{"id":"a"},{"id":"b"},{"x":1}]}"#).await;
+    let locked = listing(401, "").await;
+    let page = listing(200, "<html>").await;
+    let silent = ChatStub::start(vec![]);
+    let dir = tempfile::tempdir().unwrap();
+    let profile = |name: &str, dialect: &str, url: &str| {
+        let text = format!(
+            "name = \"{name}\"\nsummary = \"\"\ndialect = \"{dialect}\"\nbase_url = \"{url}/v1\"\n\
+             key_env = \"OPENAI_API_KEY\"\n[other_models]\nvision = true\n"
+        );
+        std::fs::write(dir.path().join(format!("{name}.toml")), text).unwrap();
+    };
+    profile("two", "chat_completions", &two.uri());
+    profile("locked", "messages", &locked.uri());
+    profile("page", "responses", &page.uri());
+    profile("far", "responses", "https://example.invalid");
+    profile("silent", "responses", silent.url().trim_end_matches("/v1"));
+    let servers = registry(Some(dir.path().to_owned())).local_servers();
+    assert!(servers.iter().all(|(name, _)| !matches!(name.as_str(), "far" | "openai" | "anthropic")));
+    let own =
+        servers.into_iter().filter(|(name, _)| !matches!(name.as_str(), "ollama" | "llamacpp" | "vllm"));
+    let found = chemigram::provider::local::models(own.collect(), Duration::from_secs(60)).await;
+    assert_eq!(found["two"].as_deref(), Some(&["a".to_owned(), "b".to_owned()][..]));
+    assert_eq!((&found["locked"], &found["page"], &found["silent"]), (&Some(Vec::new()), &None, &None));
+    assert_eq!(found.len(), 4);
+    for server in [two, locked, page] {
+        for request in server.received_requests().await.unwrap() {
+            let headers = format!("{:?}", request.headers);
+            assert!(!headers.contains("canary") && !headers.contains("authorization"), "{headers}");
+        }
+    }
 }

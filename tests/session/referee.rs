@@ -220,7 +220,8 @@ async fn a_pair_is_asked_in_both_orders_over_a_wire() {
     .allow_compaction();
     let env = |name: &str| (name == "OPENAI_API_KEY").then(|| KEY.to_owned());
     let registry = Registry::with_env(&Overlay::providers(None), env);
-    let choice = Choice { provider: "openai".to_owned(), base_url: Some(stub.url()), ..Choice::default() };
+    let choice =
+        Choice { provider: "openai-chat".to_owned(), base_url: Some(stub.url()), ..Choice::default() };
     let provider: Arc<dyn Provider> = connect(&registry, &choice).unwrap();
     let referee = ModelReferee::new(provider, &Store::new(Overlay::prompts(None)).unwrap()).unwrap();
 

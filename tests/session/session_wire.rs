@@ -174,6 +174,7 @@ fn a_model_that_writes_its_calls_as_text_is_understood_and_broken_arguments_come
     let fenced = "```json\n{\"name\": \"confirm_session\", \"arguments\": {\"vectors\": [{\"name\": \"tone\", \"restated\": \"Open.\"}]}}\n```";
     let broken = StubReply::Message {
         text: String::new(),
+        thought: String::new(),
         calls: vec![("branch".into(), "{\"name\": ".into())],
         usage: json!({}),
     };

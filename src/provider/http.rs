@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions over HTTP, and everything that imitates it: one call, one request, no more.
+//! Models over HTTP, in any dialect: one call, one request, no more.
 
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::classify::{self, Classification};
+use super::dialect::{Reading, Step, WireConfig, request_body};
 use super::json;
-use super::profile::{Profile, SetupError};
+use super::profile::{Dialect, Profile, SetupError};
 use super::reply::Draft;
 use super::sse::{EVENT, Sse};
-use super::wire::{WireConfig, request_body};
 use super::{
     Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
@@ -28,12 +28,15 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// hundred bytes for each.
 pub(super) const BODY: usize = 4 << 20;
 
+/// The version of Anthropic Messages that servers are asked for whose profile names none: all that speak it know it.
+const MESSAGES_VERSION: &str = "2023-06-01";
+
 /// Statuses of a gateway that waited in vain: the model behind it may have worked all the same.
 const GAVE_UP: [u16; 2] = [504, 524];
 
-/// One model behind one Chat Completions address.
+/// One model behind one address.
 #[derive(Debug)]
-pub struct OpenAiChat {
+pub struct HttpModel {
     info: ModelInfo,
     url: reqwest::Url,
     client: reqwest::Client,
@@ -43,8 +46,8 @@ pub struct OpenAiChat {
     config: WireConfig,
 }
 
-impl OpenAiChat {
-    /// Makes the client; sends nothing. `url` is the whole address, `/chat/completions` included.
+impl HttpModel {
+    /// Makes the client; sends nothing. `url` is the whole address, the end of the dialect included.
     pub fn new(
         profile: &Profile,
         info: ModelInfo,
@@ -55,20 +58,27 @@ impl OpenAiChat {
         let bad_header = |name: &str| failed(format!("header `{name}` is not legal"));
         let mut headers =
             HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        if profile.dialect == Dialect::Messages {
+            headers.insert("anthropic-version", HeaderValue::from_static(MESSAGES_VERSION));
+        }
         for (name, value) in &profile.wire.headers {
             let legal = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
             let (name, value) = legal.ok_or_else(|| bad_header(name))?;
             headers.insert(name, value);
         }
         if let Some(key) = &key {
-            let bearer = format!("Bearer {}", key.expose_secret());
-            let mut value = HeaderValue::try_from(bearer).map_err(|_| bad_header("authorization"))?;
+            let (name, value) = match profile.dialect {
+                Dialect::Messages => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
+                _ => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
+            };
+            let mut value = HeaderValue::try_from(value).map_err(|_| bad_header(name.as_str()))?;
             value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
+            headers.insert(name, value);
         }
         let client = client(&url).map_err(|e| failed(chain(&e)))?;
         Ok(Self {
             config: WireConfig {
+                dialect: profile.dialect,
                 origin: format!("{}/{}", info.provider, info.model),
                 vision: info.vision,
                 wire: profile.wire.clone(),
@@ -98,7 +108,8 @@ impl OpenAiChat {
         let head = answer.headers().clone();
         let streams = status.is_success()
             && head.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"));
-        let mut incoming = Incoming { sse: streams.then(Sse::default), ..Incoming::default() };
+        let reading = Reading::new(self.config.dialect);
+        let mut incoming = Incoming { sse: streams.then(Sse::default), reading, ..Incoming::default() };
         let end = self.read(answer, &mut incoming, started, request.on_progress).await;
         if !status.is_success() {
             // What came of an error's body is enough to judge it by.
@@ -276,7 +287,14 @@ impl OpenAiChat {
 
     /// The message without the key, should the model have been told it.
     fn clean(&self, mut message: Message) -> Message {
-        if let Message::Assistant { text, calls, .. } = &mut message {
+        if let Message::Assistant { text, calls, opaque } = &mut message {
+            for block in opaque {
+                let before = block.block.to_string();
+                let clean = self.redactor.clean(before.clone());
+                if clean != before {
+                    block.block = serde_json::from_str(&clean).unwrap_or_default();
+                }
+            }
             *text = self.redactor.clean(std::mem::take(text));
             for call in calls {
                 call.arguments = self.redactor.clean(std::mem::take(&mut call.arguments));
@@ -286,7 +304,7 @@ impl OpenAiChat {
     }
 }
 
-impl Provider for OpenAiChat {
+impl Provider for HttpModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -304,6 +322,7 @@ struct Incoming {
     /// The splitter, if the body is an event stream.
     sse: Option<Sse>,
     draft: Draft,
+    reading: Reading,
     /// `[DONE]` was seen.
     done: bool,
     error: Option<Classification>,
@@ -347,10 +366,12 @@ impl Incoming {
             _ => {
                 // One whole body: with its end it has all it needs.
                 self.done = true;
-                match json::parse(&self.raw) {
-                    Ok(value) => self.take_value(&value),
+                let raw = std::mem::take(&mut self.raw);
+                match json::parse(&raw) {
+                    Ok(value) => self.take_value(&String::from_utf8_lossy(&raw), &value),
                     Err(why) => self.garbage(format!("the body {why}")),
                 }
+                self.raw = raw;
             }
         }
     }
@@ -364,24 +385,21 @@ impl Incoming {
             return;
         }
         match json::parse(payload.as_bytes()) {
-            Ok(value) => self.take_value(&value),
+            Ok(value) => self.take_value(payload, &value),
             Err(why) => self.garbage(format!("an event of the stream {why}")),
         }
     }
 
-    fn take_value(&mut self, value: &Value) {
-        // Usage first: a failed attempt is charged too.
-        self.draft.absorb(value);
-        let choice = value.get("choices").and_then(|c| c.get(0));
-        let within = choice.filter(|c| c.get("error").is_some_and(|e| !e.is_null()));
-        let error = value.get("error").filter(|e| !e.is_null());
-        let is_error = value.get("object").and_then(Value::as_str) == Some("error")
-            || value.get("choices").is_none()
-                && (value.get("message").or_else(|| value.get("detail"))).is_some();
-        if let Some(holder) = within.or_else(|| (error.is_some() || is_error).then_some(value)) {
-            self.error = Some(classify::in_body(holder));
-            self.reported_error = true;
-        } else if let Some(excess) = self.draft.excess() {
+    fn take_value(&mut self, text: &str, value: &Value) {
+        match self.reading.take(text, value, &mut self.draft) {
+            Step::Failed(holder) => {
+                self.error = Some(classify::in_body(&holder));
+                self.reported_error = true;
+            }
+            Step::Done => self.done = true,
+            Step::More => {}
+        }
+        if let (None, Some(excess)) = (&self.error, self.draft.excess()) {
             self.garbage(excess.to_owned());
         }
     }
@@ -411,7 +429,7 @@ impl Incoming {
 
 /// The HTTP client: no redirects (a key must not travel to another host), no retries of its own (each
 /// attempt needs a permit), no proxy for a server on this machine.
-fn client(url: &reqwest::Url) -> Result<reqwest::Client, reqwest::Error> {
+pub(super) fn client(url: &reqwest::Url) -> Result<reqwest::Client, reqwest::Error> {
     static RING: Once = Once::new();
     RING.call_once(|| {
         // An error means that another part of the process chose a provider before; that one serves too.

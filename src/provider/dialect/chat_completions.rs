@@ -13,55 +13,14 @@ use async_openai::types::chat::{
     ChatCompletionRequestUserMessageContent, ChatCompletionRequestUserMessageContentPart, ChatCompletionTool,
     ChatCompletionTools, FunctionObject, ImageUrl,
 };
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use image::codecs::jpeg::JpegEncoder;
-use image::imageops::FilterType;
 use serde_json::{Map, Value, json};
 
-use super::profile::{ImageDetail, ImagePlace, ImageRules, MaxTokensField, Wire};
-use super::{ImageRef, Message, ModelRequest, ToolCall, ToolResult};
-
-/// The JPEG quality of a picture that is made smaller.
-const QUALITY: u8 = 92;
-
-/// How one model behind one provider wants its requests.
-#[derive(Clone, Debug)]
-pub struct WireConfig {
-    /// Provider and model: the origin of opaque blocks, which go back to no other.
-    pub origin: String,
-    /// Whether the model sees pictures; one that does not gets none.
-    pub vision: bool,
-    /// Quirks of the server.
-    pub wire: Wire,
-    /// What it wants of pictures.
-    pub image: ImageRules,
-    /// Fields of the body that only this model wants.
-    pub model_body: Map<String, Value>,
-}
-
-/// The request body, as JSON. It is written message by message: as a tree of values, a long conversation would take
-/// a multiple of its text.
-///
-/// # Errors
-/// A picture's bytes that cannot be read.
-pub fn request_body(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
-    let mut body = serde_json::to_vec(&settings(config, request)?)?;
-    // In place of the closing brace.
-    body.pop();
-    body.extend_from_slice(b",\"messages\":");
-    let mut before = b'[';
-    each_message(config, request, &mut |message| {
-        body.push(before);
-        before = b',';
-        Ok(serde_json::to_writer(&mut body, &message)?)
-    })?;
-    body.extend_from_slice(b"]}");
-    Ok(body)
-}
+use super::{Draft, Message, ModelRequest, Put, Step, WireConfig, encoded, legal_arguments, legal_name};
+use crate::provider::profile::{ImageDetail, ImagePlace, MaxTokensField};
+use crate::provider::{ImageRef, ToolCall, ToolResult};
 
 /// Everything of the body but the conversation.
-fn settings(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Map<String, Value>> {
+pub(super) fn settings(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Map<String, Value>> {
     let wire = &config.wire;
     let mut body = Map::new();
     let mut set = |key: &str, value: Value| body.insert(key.to_owned(), value);
@@ -106,25 +65,21 @@ fn settings(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Map<S
     if let Some(seed) = request.seed.filter(|_| wire.seed) {
         set("seed", seed.into());
     }
-    for (key, value) in wire.body.iter().chain(&config.model_body) {
-        set(key, value.clone());
-    }
     Ok(body)
 }
 
-fn each_message(
+pub(super) fn each_message(
     config: &WireConfig,
     request: &ModelRequest<'_>,
-    put: &mut dyn FnMut(Value) -> io::Result<()>,
+    put: &mut Put<'_>,
 ) -> io::Result<()> {
     let typed = |message: ChatCompletionRequestMessage| serde_json::to_value(message);
-    put(typed(ChatCompletionRequestMessage::System(ChatCompletionRequestSystemMessage {
+    put(&typed(ChatCompletionRequestMessage::System(ChatCompletionRequestSystemMessage {
         content: request.system.into(),
         name: None,
     }))?)?;
     let picture = |shown: &ImageRef| -> io::Result<ChatCompletionRequestUserMessageContentPart> {
-        let bytes = fitted(request.blobs.bytes(&shown.sha256)?, shown, config.image.max_edge)?;
-        let url = format!("data:{};base64,{}", shown.media_type, STANDARD.encode(bytes));
+        let url = format!("data:{};base64,{}", shown.media_type, encoded(config, request, shown)?);
         Ok(ChatCompletionRequestUserMessageContentPart::ImageUrl(
             ChatCompletionRequestMessageContentPartImage {
                 image_url: ImageUrl { url, detail: config.image.detail.map(detail) },
@@ -145,7 +100,7 @@ fn each_message(
                 } else {
                     ChatCompletionRequestUserMessageContent::Array(parts)
                 };
-                put(typed(user(content))?)?;
+                put(&typed(user(content))?)?;
             }
             Message::Assistant { text, calls, opaque } => {
                 let mut message = assistant(text, calls);
@@ -153,7 +108,7 @@ fn each_message(
                 for (key, value) in own.filter_map(|block| block.block.as_object()).flatten() {
                     message.insert(key.clone(), value.clone());
                 }
-                put(message.into())?;
+                put(&Value::from(message))?;
             }
             Message::Results { results } => {
                 let within = config.image.place == ImagePlace::ToolMessage;
@@ -165,10 +120,10 @@ fn each_message(
                             parts.push(text_part(shown.caption.clone()));
                             parts.push(picture(shown)?);
                         }
-                        put(json!({"role": "tool", "tool_call_id": call_id, "content": parts}))?;
+                        put(&json!({"role": "tool", "tool_call_id": call_id, "content": parts}))?;
                         continue;
                     }
-                    put(typed(ChatCompletionRequestMessage::Tool(ChatCompletionRequestToolMessage {
+                    put(&typed(ChatCompletionRequestMessage::Tool(ChatCompletionRequestToolMessage {
                         content: text.as_str().into(),
                         tool_call_id: call_id.clone(),
                     }))?)?;
@@ -182,27 +137,12 @@ fn each_message(
                     }
                 }
                 if !parts.is_empty() {
-                    put(typed(user(ChatCompletionRequestUserMessageContent::Array(parts)))?)?;
+                    put(&typed(user(ChatCompletionRequestUserMessageContent::Array(parts)))?)?;
                 }
             }
         }
     }
     Ok(())
-}
-
-/// The bytes of a picture, made smaller where it is larger than is worth sending. The same picture comes out the
-/// same, because provider caches key on the bytes.
-fn fitted(bytes: Vec<u8>, shown: &ImageRef, max_edge: u32) -> io::Result<Vec<u8>> {
-    if shown.width.max(shown.height) <= max_edge || max_edge == 0 {
-        return Ok(bytes);
-    }
-    let picture = image::load_from_memory(&bytes).map_err(io::Error::other)?;
-    let picture = picture.resize(max_edge, max_edge, FilterType::CatmullRom).into_rgb8();
-    let mut small = Vec::new();
-    picture
-        .write_with_encoder(JpegEncoder::new_with_quality(&mut small, QUALITY))
-        .map_err(io::Error::other)?;
-    Ok(small)
 }
 
 fn user(content: ChatCompletionRequestUserMessageContent) -> ChatCompletionRequestMessage {
@@ -243,17 +183,7 @@ fn assistant(text: &str, calls: &[ToolCall]) -> Map<String, Value> {
 }
 
 fn replay(call: &ToolCall) -> Value {
-    let legal = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
-    let arguments = if legal { call.arguments.as_str() } else { "{}" };
-    let mut name: String = call
-        .name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
-        .take(64)
-        .collect();
-    if name.is_empty() {
-        name.push_str("unnamed");
-    }
+    let (name, arguments) = (legal_name(&call.name), legal_arguments(&call.arguments));
     let mut entry = Map::from_iter(call.extra.clone());
     entry.insert("id".to_owned(), call.id.as_str().into());
     entry.insert("type".to_owned(), "function".into());
@@ -261,81 +191,17 @@ fn replay(call: &ToolCall) -> Value {
     Value::Object(entry)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::provider::Blobs;
-    use base::ids::Hash;
-
-    struct One(Vec<u8>);
-
-    impl Blobs for One {
-        fn bytes(&self, _: &Hash) -> io::Result<Vec<u8>> {
-            Ok(self.0.clone())
-        }
-    }
-
-    /// The pictures of a request that shows one of 96 x 64 pixels, each with the role of its message and its size.
-    fn shown(max_edge: u32, place: ImagePlace) -> Vec<(String, (u32, u32))> {
-        let mut bytes = Vec::new();
-        let picture = image::RgbImage::from_fn(96, 64, |x, y| image::Rgb([x as u8, y as u8, 9]));
-        picture.write_with_encoder(JpegEncoder::new(&mut bytes)).unwrap();
-        let sha256 = Hash::of(&bytes);
-        let image = ImageRef {
-            sha256,
-            media_type: "image/jpeg".into(),
-            width: 96,
-            height: 64,
-            bytes: bytes.len() as u64,
-            caption: "The picture.".into(),
-        };
-        let result = ToolResult {
-            call_id: "c".into(),
-            name: "render_preview".into(),
-            text: "{}".into(),
-            images: vec![image],
-            is_error: false,
-            figures: Map::new(),
-        };
-        let config = WireConfig {
-            origin: "p".into(),
-            vision: true,
-            wire: Wire::default(),
-            image: ImageRules { max_edge, place, ..ImageRules::default() },
-            model_body: Map::new(),
-        };
-        let request = ModelRequest {
-            model: "m",
-            system: "s",
-            tools: &[],
-            messages: &[Message::Results { results: vec![result] }],
-            earlier: 0,
-            max_output_tokens: 9,
-            session: "s",
-            seed: None,
-            blobs: &One(bytes),
-            time_left: None,
-            on_progress: &|_| {},
-        };
-        let body: Value = serde_json::from_slice(&request_body(&config, &request).unwrap()).unwrap();
-        assert_eq!(request_body(&config, &request).unwrap(), request_body(&config, &request).unwrap());
-        let mut found = Vec::new();
-        for message in body["messages"].as_array().unwrap() {
-            for part in message["content"].as_array().into_iter().flatten() {
-                let Some(url) = part["image_url"]["url"].as_str() else { continue };
-                let bytes = STANDARD.decode(url.split_once(',').unwrap().1).unwrap();
-                let size = image::load_from_memory(&bytes).unwrap().into_rgb8().dimensions();
-                found.push((message["role"].as_str().unwrap().to_owned(), size));
-            }
-        }
-        found
-    }
-
-    #[test]
-    fn k3_a_picture_is_sent_as_large_as_the_profile_says_and_where_it_says() {
-        let user = |size| vec![("user".to_owned(), size)];
-        assert_eq!(shown(96, ImagePlace::NextUserMessage), user((96, 64)));
-        assert_eq!(shown(48, ImagePlace::NextUserMessage), user((48, 32)));
-        assert_eq!(shown(48, ImagePlace::ToolMessage), [("tool".to_owned(), (48, 32))]);
+/// Takes a chunk of a stream, or a whole body.
+pub(super) fn take(value: &Value, draft: &mut Draft) -> Step {
+    // Usage first: a failed attempt is charged too.
+    draft.absorb(value);
+    let choice = value.get("choices").and_then(|c| c.get(0));
+    let within = choice.filter(|c| c.get("error").is_some_and(|e| !e.is_null()));
+    let error = value.get("error").filter(|e| !e.is_null());
+    let is_error = value.get("object").and_then(Value::as_str) == Some("error")
+        || value.get("choices").is_none() && (value.get("message").or_else(|| value.get("detail"))).is_some();
+    match within.or_else(|| (error.is_some() || is_error).then_some(value)) {
+        Some(holder) => Step::Failed(holder.clone()),
+        None => Step::More,
     }
 }
