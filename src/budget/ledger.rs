@@ -333,7 +333,7 @@ impl Ledger {
         let share = |used: u64, limit: u64| 1.0 - used as f64 / limit.max(1) as f64;
         let spent = self.settled.plus(self.reserved());
         let time = 1.0 - elapsed.as_secs_f64() / self.budget.time().as_secs_f64().max(1.0);
-        let caps = [Cap::Iterations, Cap::Tokens, Cap::Cost];
+        let caps = [Cap::Iterations, Cap::Tokens, Cap::Cost, Cap::Renders];
         let limits = caps.iter().filter_map(|cap| Some((*cap, self.budget.limit(*cap)?)));
         let left = limits.fold(time, |left, (cap, limit)| left.min(share(spent.of(cap), limit)));
         left.max(0.0)

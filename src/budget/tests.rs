@@ -151,3 +151,16 @@ proptest! {
         prop_assert!(spent.renders <= 10);
     }
 }
+
+#[test]
+fn c7_reminders_come_for_pictures_too_and_the_line_names_every_cap() {
+    let budget = Budget::parse("time=1h,iterations=100,branches=4,renders=10").unwrap();
+    let mut ledger = Ledger::new(budget, Reserve::default());
+    let spend = |renders, branches| Amounts { renders, branches, ..Amounts::default() };
+    ledger.reserve(1, spend(4, 4));
+    assert_eq!(ledger.share_left(Duration::ZERO), 0.6, "branches that are made are no reason to end");
+    ledger.settle(1, spend(8, 4));
+    assert!((ledger.share_left(Duration::ZERO) - 0.2).abs() < 1e-9);
+    let line = ledger.line(Duration::ZERO);
+    assert!(line.contains("4/4 branches") && line.contains("8/10 renders"), "{line}");
+}

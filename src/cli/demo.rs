@@ -61,6 +61,7 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
         preview_edge: 1024,
         unattended: true,
         seed: args.seed,
+        proposes: true,
     };
     let choice = Choice { provider: "explorer".into(), seed: args.seed, ..Choice::default() };
     let status = run_request(&demo, workspace, &choice, request)?;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::eval_compare::{self, COMPARE_EXAMPLES, CompareArgs, ReportArgs};
 use super::eval_golden::{self, GoldenVerb};
+use super::eval_judge::{self, JUDGE_EXAMPLES, JudgeArgs};
 use super::failure::Failure;
 use super::progress;
 use super::setup::App;
@@ -69,6 +70,9 @@ pub enum EvalVerb {
     /// Compare two arms: is B better than A?
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+    /// Have a model that sees pictures rate the branches of a run and compare them
+    #[command(after_help = JUDGE_EXAMPLES)]
+    Judge(JudgeArgs),
     /// Write an HTML report of a run: gains, cost, calibration, history, pictures
     Report(ReportArgs),
     #[command(flatten)]
@@ -169,6 +173,7 @@ pub fn eval(app: &App, verb: &EvalVerb) -> Result<u8, Failure> {
         EvalVerb::List(home) => list(app, home).map(|()| 0),
         EvalVerb::Show { run, home } => show(app, run, home).map(|()| 0),
         EvalVerb::Compare(args) => eval_compare::compare(app, args),
+        EvalVerb::Judge(args) => eval_judge::judge(app, args),
         EvalVerb::Report(args) => eval_compare::report(app, args).map(|()| 0),
         EvalVerb::Golden(verb) => eval_golden::golden(app, verb),
     }

@@ -12,6 +12,7 @@ mod edit;
 mod eval;
 mod eval_compare;
 pub mod eval_golden;
+mod eval_judge;
 mod export;
 mod failure;
 mod goal;

@@ -92,7 +92,13 @@ pub fn run(app: &App, verb: &PromptVerb) -> Result<u8, Failure> {
             };
             let rows: Vec<Value> = entries.iter().map(row).collect();
             app.output.result(&rows, || {
-                entries.iter().map(|e| format!("{}@{}  {}\n", e.name, e.active, line(&e.summary))).collect()
+                let row = |e: &crate::prompts::Entry| {
+                    let others = e.versions.iter().map(|v| v.version.as_str()).filter(|v| *v != e.active);
+                    let others = others.collect::<Vec<_>>().join(", ");
+                    let also = if others.is_empty() { others } else { format!(" (also {others})") };
+                    format!("{}@{}{also}  {}\n", e.name, e.active, line(&e.summary))
+                };
+                entries.iter().map(row).collect()
             })?;
         }
         PromptVerb::Show { name, prompts } => {

@@ -29,7 +29,7 @@ use crate::session::listing;
 use crate::session::opinion::Referee;
 use crate::session::protocols::ProtocolSource;
 use crate::session::raise;
-use crate::session::start::{Plan, Request};
+use crate::session::start::{self, Plan, Request};
 use crate::transcript::{self, Mode, PlannedBranch, SessionStart, Vector};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -104,7 +104,7 @@ pub struct RunOptions {
     /// A direction to explore, one branch each, such as tone="open the shadows":subtle; repeatable [default: the model chooses]
     #[arg(long = "vector", visible_alias = "direction", value_name = "NAME=DIRECTION[:INTENSITY]")]
     pub vectors: Vec<Vector>,
-    /// Limits of a new session: a preset, or such as time=30m,iterations=50,branches=3 [required without a protocol]
+    /// Limits of a new session: a preset, or such as time=30m,iterations=50,branches=3 [required; standard with a protocol, lite to go deeper]
     #[arg(long, value_name = "SPEC")]
     pub budget: Option<String>,
     /// Start from this branch, tag or commit, which becomes the session's baseline
@@ -137,6 +137,9 @@ pub struct RunOptions {
     /// Random seed, for the explorer and for models that accept one
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Propose nothing for taste and notes at the end
+    #[arg(long, conflicts_with = "resume")]
+    pub no_proposals: bool,
     /// Longest side of previews in pixels
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=4096))]
     pub preview_size: u32,
@@ -191,11 +194,27 @@ impl ChoiceArgs {
 /// The budget of a session with a protocol, where none is given.
 const PROTOCOL_BUDGET: &str = "standard";
 
+/// The budget of a session that only goes deeper in what was done before, where none is given: nobody said how far.
+const DEEPER_BUDGET: &str = "lite";
+
+/// Whether the photo has something that a session without a brief and directions would go deeper in.
+fn goes_deeper(app: &App, args: &RunArgs) -> bool {
+    let options = &args.options;
+    let silent = options.brief.is_none() && options.vectors.is_empty() && options.resume.is_none();
+    let photo = args.photo.as_ref().filter(|_| silent).and_then(|photo| photo.parse().ok());
+    let workspace = photo.and_then(|id: PhotoId| app.library.open(&id).ok());
+    workspace.is_some_and(|workspace| start::goes_deeper(&workspace, &options.from).unwrap_or(false))
+}
+
 /// Runs a session, new or resumed. The status is the outcome's.
 pub fn run(app: &App, args: &RunArgs) -> Result<u8, Failure> {
     let steered = args.protocol.is_some() || args.options.generate.is_some();
-    let usual = if steered { PROTOCOL_BUDGET } else { "" };
-    let budget = args.options.budget.as_deref().unwrap_or(usual);
+    let budget = match args.options.budget.as_deref() {
+        Some(budget) => budget,
+        None if steered => PROTOCOL_BUDGET,
+        None if goes_deeper(app, args) => DEEPER_BUDGET,
+        None => "",
+    };
     session(app, args.photo.as_deref(), args.protocol.as_deref(), budget, &args.options)
 }
 
@@ -250,6 +269,7 @@ fn session(
         preview_edge: args.preview_size,
         unattended: args.yes,
         seed,
+        proposes: !args.no_proposals,
     };
     let (proxy, renderers) = (args.proxy.unwrap_or_default(), args.renderers);
     let spec = SessionSpec { request, protocol, provider, referee, proxy, renderers, tastes: None };

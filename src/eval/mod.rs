@@ -17,6 +17,7 @@ pub mod draft;
 pub mod file;
 pub mod golden;
 pub mod history;
+pub mod judge;
 pub mod manifest;
 pub mod metrics;
 pub mod plan;

@@ -562,6 +562,7 @@ impl Scenario {
             preview_edge: EDGE,
             unattended: true,
             seed,
+            proposes: true,
         }
     }
 

@@ -258,7 +258,7 @@ impl Protocol {
         let branches = match scenario.vectors.is_empty() {
             true => Vec::new(),
             // On a photo that was just added, no name is taken.
-            false => start::planned(&scenario.vectors, budget, |_| Ok(false)).map_err(plain)?,
+            false => start::planned(&scenario.vectors, 0, |_| Ok(false)).map_err(plain)?,
         };
         let ready = protocols::ready(&self.source, &scenario.brief_text(), &branches, budget, model);
         let ready = ready.map_err(plain)?;

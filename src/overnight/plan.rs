@@ -21,7 +21,7 @@ const CAPS: [&str; 6] = ["time", "cost", "iterations", "branches", "renders", "t
 const TEXTS: [&str; 9] =
     ["brief", "criteria", "budget", "provider", "model", "protocol", "referee", "from", "prompt"];
 /// What else a session has.
-const OTHERS: [&str; 5] = ["vectors", "vars", "seed", "preview_size", "proxy"];
+const OTHERS: [&str; 6] = ["vectors", "vars", "seed", "preview_size", "proxy", "proposals"];
 /// What names the photo; not in `[defaults]`.
 const PHOTO: &str = "photo";
 /// The sides of a preview that are allowed, in pixels, as with `--preview-size`.
@@ -96,6 +96,8 @@ pub struct Wanted {
     pub preview_size: Option<Placed<u32>>,
     /// Whether previews come from a smaller copy: `off`, `auto` or how many times smaller.
     pub proxy: Option<Placed<String>>,
+    /// Whether it may propose something for taste and notes.
+    pub proposals: Option<bool>,
 }
 
 impl Wanted {
@@ -139,6 +141,7 @@ impl Wanted {
         self.seed = self.seed.or_else(|| defaults.seed.clone());
         self.preview_size = self.preview_size.or_else(|| defaults.preview_size.clone());
         self.proxy = self.proxy.or_else(|| defaults.proxy.clone());
+        self.proposals = self.proposals.or(defaults.proposals);
         self
     }
 }
@@ -304,6 +307,13 @@ impl Reader<'_> {
         wanted.preview_size = table.get("preview_size").and_then(|value| {
             let size = u32::try_from(self.number("preview_size", value, PREVIEW_SIZES)?).ok()?;
             Some(Placed { value: size, line: self.line(value.span().start) })
+        });
+        wanted.proposals = table.get("proposals").and_then(|value| {
+            if let DeValue::Boolean(proposes) = value.get_ref() {
+                return Some(*proposes);
+            }
+            self.say(value.span().start, "`proposals` must be true or false");
+            None
         });
         wanted.proxy = table.get("proxy").and_then(|value| {
             let words = match value.get_ref() {

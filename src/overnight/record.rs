@@ -78,6 +78,9 @@ pub struct PlannedSession {
     pub preview_size: u32,
     /// By how much the copy of the raw is smaller that previews come from: `off`, `auto` or a number.
     pub proxy: String,
+    /// Whether it is to propose nothing for taste and notes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_proposals: bool,
 }
 
 /// What a batch is; fixed when it is begun.
@@ -505,6 +508,7 @@ mod tests {
             seed: 1,
             preview_size: 256,
             proxy: "off".into(),
+            no_proposals: false,
         }
     }
 

@@ -64,6 +64,7 @@ pub(super) fn launch(
             preview_edge: session.preview_size,
             unattended: true,
             seed,
+            proposes: !session.no_proposals,
         },
         protocol,
         provider: launcher.connect(&choice)?,
@@ -165,6 +166,7 @@ impl Resolver<'_> {
             seed,
             preview_size: wanted.preview_size.as_ref().map_or(PREVIEW_SIZE, |size| size.value),
             proxy: wanted.proxy.as_ref().map_or_else(|| "off".into(), |proxy| proxy.value.clone()),
+            no_proposals: wanted.proposals == Some(false),
         };
         // A session on a photo of the library can be planned; one on a photo that is still to be added cannot.
         if let Some(workspace) = workspace {

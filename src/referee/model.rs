@@ -396,7 +396,10 @@ fn table(columns: &[(&str, &Numbers)]) -> String {
 }
 
 /// The arguments of the one call; or those of a call that was written as the whole text.
-fn arguments<T: DeserializeOwned>(tool: &'static str, reply: &ModelReply) -> Result<T, Unreadable> {
+pub(crate) fn arguments<T: DeserializeOwned>(
+    tool: &'static str,
+    reply: &ModelReply,
+) -> Result<T, Unreadable> {
     let Message::Assistant { text, calls, .. } = &reply.message else {
         return Err(Unreadable::NoCall { tool });
     };

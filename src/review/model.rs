@@ -10,7 +10,7 @@ use crate::review::heard::{self, ProtocolUsed, SecondOpinion};
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
 use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
-use crate::transcript::{Event, Flag, JudgmentSource, Outcome, RefereeStart, Vector};
+use crate::transcript::{Event, Flag, JudgmentSource, Outcome, RefereeStart, SessionStart, Vector};
 use base::error::Fault;
 use base::ids::{Hash, RefName};
 use engine::photo::Workspace;
@@ -211,7 +211,7 @@ impl ReviewModel {
             prompt: start.prompt.clone(),
             protocol: heard::protocol(session),
             referee: start.referee.clone(),
-            baseline_ref: start.baseline_ref.clone(),
+            baseline_ref: named(workspace, start)?,
             baseline: start.baseline.clone(),
             baseline_preview: Some(workspace.folder().join(baseline_preview(start))).filter(|p| p.is_file()),
             brief: start.brief.clone(),
@@ -368,6 +368,15 @@ fn moves(workspace: &Workspace, session: &Session, branch: &BranchView) -> (Vec<
     tried.reverse();
     tried.dedup();
     (kept.iter().map(ToString::to_string).collect(), tried)
+}
+
+/// How the baseline is named: as it was, and HEAD, which is elsewhere by now, by a tag that stands there.
+fn named(workspace: &Workspace, start: &SessionStart) -> Result<String, SessionError> {
+    let tags = if start.baseline_ref == "HEAD" { workspace.tags()? } else { Default::default() };
+    let there = tags.into_iter().filter(|(_, commit)| *commit == start.baseline);
+    // `baseline` is every photo's own; one that a person gave says more.
+    let tag = there.max_by_key(|(name, _)| name.as_str() != "baseline");
+    Ok(tag.map_or_else(|| start.baseline_ref.clone(), |(name, _)| name.to_string()))
 }
 
 fn pending(workspace: &Workspace, session: &Session) -> Result<Vec<PendingProposal>, SessionError> {

@@ -214,3 +214,236 @@ calls = [{ name = "record_judgment", arguments = { branch = "branch_b_tone", jud
     let next: Vec<&str> = review.next.iter().map(|step| step.command.as_str()).collect();
     assert!(next.contains(&"chemigram tag cup v1_export"), "{next:?}");
 }
+
+/// The first message to the model, and its tools.
+fn told(rig: &Rig, wanted: &crate::session::start::Request) -> (String, Vec<String>) {
+    let plan = crate::session::start::plan(&rig.setup(END), wanted).unwrap();
+    (plan.message, plan.tools.into_iter().map(|tool| tool.name).collect())
+}
+
+#[test]
+fn g15_a_session_that_is_to_propose_nothing_cannot() {
+    let rig = Rig::new();
+    let taste =
+        "[[reply]]\ncalls = [{ name = \"propose_taste_update\", arguments = { text = \"More light.\" } }]\n";
+    let mut wanted = request(BUDGET, &["tone"]);
+    let (message, tools) = told(&rig, &wanted);
+    assert!(tools.iter().any(|name| name == "propose_taste_update") && !message.contains("no proposals"));
+    wanted.proposes = false;
+    let (message, tools) = told(&rig, &wanted);
+    assert!(message.contains("no proposals for taste and notes"), "{message}");
+    assert!(!tools.iter().any(|name| name.starts_with("propose_")), "{tools:?}");
+    let script = format!("{OPEN}{}{taste}{END}", judged(""));
+    let mut session = begin(rig.setup(&script), &wanted).unwrap();
+    assert_eq!(run(&mut session).unwrap().outcome, Outcome::Completed);
+    let id = session.state.start.session.clone();
+    let said = crate::session::wording::wrap_up(&session.state, &session.tools, "time");
+    assert!(!said.contains("propose_"), "{said}");
+    drop(session);
+    let lines = listing::read(&photo(&rig.library), &id).unwrap().lines;
+    assert_eq!(results(&lines, "propose_taste_update")[0]["error"]["code"], "NOT_FOUND");
+    assert!(photo(&rig.library).proposals().unwrap().is_empty());
+}
+
+#[test]
+fn g19_a_later_session_reads_the_answers_and_proposes_nothing_again() {
+    let rig = Rig::new();
+    let taste = |text: &str| {
+        format!(
+            "[[reply]]\ncalls = [{{ name = \"propose_taste_update\", arguments = {{ text = \"{text}\" }} }}]\n"
+        )
+    };
+    lines(&rig, &format!("{OPEN}{}{}{}{END}", judged(""), taste("More light."), taste("Warm whites.")), None);
+    let made = photo(&rig.library).proposals().unwrap();
+    let mut person = photo(&rig.library).lock(engine::photo::Authority::Person, "decline").unwrap();
+    person.decline_proposal(&made[0].id, "only here").unwrap();
+    drop(person);
+    let again = format!("{OPEN}{}{}{}{END}", judged(""), taste("More light!"), taste("Warm whites"));
+    let lines = lines(&rig, &again.replace("branch_b_tone", "branch_b_tone_2"), None);
+    let answers = &results(&lines, "read_context")[0]["data"]["answered_proposals"];
+    assert_eq!(answers, &serde_json::json!(["declined: only here (taste: More light.)"]));
+    let told = results(&lines, "propose_taste_update");
+    assert!(told[0]["error"]["message"].as_str().unwrap().contains("declined: only here"), "{}", told[0]);
+    assert_eq!(told[1]["data"]["proposal"], made[1].id.as_str(), "the one that waits");
+    assert_eq!(photo(&rig.library).proposals().unwrap().len(), 2);
+}
+
+#[test]
+fn h3_h14_a_region_may_say_mask_spec_and_one_out_of_range_is_named_and_refuses_all() {
+    let rig = Rig::new();
+    let circle = r#"{ shape = "circle", center = [0.3, 0.4], radius = 0.1 }"#;
+    let other = r#"{ shape = "circle", center = [0.7, 0.4], radius = 0.1 }"#;
+    let batch = |ev: &str| {
+        format!(
+            "[[reply]]\ncalls = [{{ name = \"apply_per_region\", arguments = {{ primitive_name = \"exposure\", regions = [\
+             {{ mask_spec = {circle}, parameter_values = {{ ev = 0.3 }} }}, {{ mask = {other}, parameter_values = {{ ev = {ev} }} }}] }} }}]\n"
+        )
+    };
+    let lines = lines(&rig, &format!("{OPEN}{}{}{}{END}", batch("99.0"), batch("-0.3"), judged("")), None);
+    let told = results(&lines, "apply_per_region");
+    assert_eq!(told[0]["error"]["details"]["field"], "regions[1]", "{}", told[0]);
+    assert_eq!(told[1]["data"]["n_regions"], 2, "{}", told[1]);
+    let log = photo(&rig.library).log("branch_b_tone", 10).unwrap();
+    let batches = log.iter().filter(|entry| entry.op.to_string().starts_with("2 regions")).count();
+    assert_eq!(batches, 1, "the first changed nothing");
+    // What a model reads of it.
+    let tools = crate::tools::specs();
+    let spec = tools.iter().find(|spec| spec.name == "apply_per_region").unwrap();
+    let region = spec.parameters.to_string();
+    assert!(region.contains("\"mask\"") && region.contains("parameter_values"), "{region}");
+}
+
+#[test]
+fn d6_a_brief_alone_is_read_once_a_branch_and_the_prompt_says_so() {
+    let rig = Rig::new();
+    let plan = |wanted: &crate::session::start::Request| {
+        crate::session::start::plan(&rig.setup(END), wanted).unwrap()
+    };
+    let mut wanted = request("time=1h,iterations=30,branches=3", &[]);
+    wanted.brief = Some("A quiet bar after hours.".into());
+    let names = ["branch_b_depth_1", "branch_b_depth_2", "branch_b_depth_3"];
+    let told = plan(&wanted);
+    let made: Vec<&str> = told.start.branches.iter().map(|one| one.branch.as_str()).collect();
+    assert_eq!(made, names);
+    assert!(told.start.branches.iter().all(|one| one.vector.is_none()));
+    assert!(told.system.contains("No vectors were given: find the strongest readings"), "{}", told.system);
+    assert!(!told.system.contains("go deeper") && told.system.contains("A quiet bar after hours."));
+    for name in names {
+        assert!(
+            told.message.contains(&format!("- {name}: open-ended: a reading of the brief\n")),
+            "{}",
+            told.message
+        );
+    }
+    // The photo's own brief is as good, as long as nothing was done; then what was done comes first.
+    wanted.brief = None;
+    assert_eq!(plan(&wanted).start.branches.len(), 3);
+    lines(&rig, &format!("{OPEN}{}{END}", judged("")), None);
+    let deeper = plan(&wanted);
+    assert_eq!(deeper.start.branches.len(), 1);
+    assert!(
+        deeper.message.contains("- branch_b_depth_1: vector `tone`: go deeper: lift the shadows"),
+        "{}",
+        deeper.message
+    );
+    assert!(deeper.system.contains("go deeper: lift the shadows") && !deeper.system.contains("No vectors"));
+    wanted.brief = Some("Once more, from the beginning.".into());
+    assert_eq!(plan(&wanted).start.branches.len(), 3);
+}
+
+#[test]
+fn k1_a_session_waits_for_its_referee_as_for_its_provider() {
+    use crate::referee::ModelReferee;
+    use crate::session::{SessionError, opinion::Referee, start};
+    let verdict = r#"
+[[reply]]
+calls = [{ name = "give_verdict", arguments = { difference = "B has open shadows.", better = "B", not_as_asked = "neither" } }]
+"#;
+    let fault = "fault = { class = \"transient\", status = 503, times = 7 }\n";
+    let away = verdict.replacen("[[reply]]\n", &format!("[[reply]]\n{fault}"), 1);
+    let begun = |rig: &Rig, referee: &str, patience: Patience| {
+        let setup = rig.setup(&format!("{OPEN}{}{END}", judged("")));
+        let script = std::sync::Arc::new(crate::provider::script::Script::parse("judge", referee).unwrap());
+        let referee = Referee::Model(ModelReferee::new(script, &setup.prompts).unwrap());
+        let plan = start::plan(&setup, &request(BUDGET, &["tone"])).unwrap().with_referee(referee).unwrap();
+        let mut session = start::start(setup, plan).unwrap();
+        session.patience = patience;
+        session
+    };
+    let asked = |rig: &Rig| {
+        let workspace = photo(&rig.library);
+        let session = listing::read(&workspace, &rig::sessions(&rig.library)[0]).unwrap();
+        let replies = session.lines.iter().filter_map(|line| match &line.event {
+            Event::Referee(reply) => Some((**reply).clone()),
+            _ => None,
+        });
+        (replies.collect::<Vec<_>>(), session.state.branches[0].judgment.clone().unwrap().flags)
+    };
+    let unrefereed = crate::transcript::Flag::Unrefereed;
+    // It waits, within its patience, and then the opinion comes.
+    let rig = Rig::new();
+    let both = format!("{away}{verdict}");
+    let patient = Patience { wait: Duration::from_secs(600), ..Patience::default() };
+    assert_eq!(run(&mut begun(&rig, &both, patient)).unwrap().outcome, Outcome::Completed);
+    let (replies, flags) = asked(&rig);
+    assert_eq!(replies.iter().filter(|reply| reply.opinion.is_some()).count(), 2, "{replies:?}");
+    let pauses: Vec<_> = replies.iter().filter_map(|reply| reply.pause_ms).collect();
+    assert_eq!(pauses[3..], [8_000, 16_000, 32_000, 64_000]);
+    assert!(!flags.contains(&unrefereed), "{flags:?}");
+    // Without patience it goes on without an opinion, and says so.
+    let rig = Rig::new();
+    assert_eq!(run(&mut begun(&rig, &both, Patience::default())).unwrap().outcome, Outcome::Completed);
+    let (replies, flags) = asked(&rig);
+    assert!(
+        replies.iter().all(|reply| reply.opinion.is_none()) && flags.contains(&unrefereed),
+        "{replies:?}"
+    );
+    // In a batch it is left as it is, its question open.
+    let rig = Rig::new();
+    let left = run(&mut begun(&rig, &both, Patience { leaves: true, ..Patience::default() }));
+    assert!(matches!(left, Err(SessionError::Unreachable { .. })), "{left:?}");
+    let (replies, flags) = asked(&rig);
+    assert!(replies.last().unwrap().pause_ms.is_some() && !flags.contains(&unrefereed));
+}
+
+#[test]
+fn b9_the_baseline_is_called_by_the_tag_that_stands_there() {
+    let rig = Rig::new();
+    let tag = |name: &str| {
+        let workspace = photo(&rig.library);
+        let main = workspace.resolve("main").unwrap();
+        let mut person = workspace.lock(engine::photo::Authority::Person, "tag").unwrap();
+        person.create_tag(&name.parse().unwrap(), &main, "").unwrap();
+    };
+    let mut wanted = request(BUDGET, &["tone"]);
+    wanted.from = "HEAD".into();
+    let mut session = begin(rig.setup(&format!("{OPEN}{}{END}", judged(""))), &wanted).unwrap();
+    run(&mut session).unwrap();
+    let id = session.state.start.session.clone();
+    drop(session);
+    let called = || {
+        let workspace = photo(&rig.library);
+        ReviewModel::of(&workspace, &listing::read(&workspace, &id).unwrap()).unwrap().baseline_ref
+    };
+    assert_eq!(called(), "baseline", "the tag that every photo has");
+    tag("v1b");
+    assert_eq!(called(), "v1b");
+}
+
+#[test]
+fn b23_an_abandoned_branch_is_no_better_than_the_baseline() {
+    let rig = Rig::new();
+    let praised = r#"
+[[reply]]
+calls = [{ name = "record_judgment", arguments = { branch = "branch_b_tone", judged_score = 5, judged_reasoning = "Flat.", abandoned = true } }]
+"#;
+    let lines = lines(&rig, &format!("{OPEN}{praised}{END}"), None);
+    let told = &results(&lines, "record_judgment")[0]["data"]["judged_score"];
+    assert!(told.as_str().unwrap().contains("no better than the baseline"), "{told}");
+    let workspace = photo(&rig.library);
+    let session = listing::read(&workspace, &rig::sessions(&rig.library)[0]).unwrap();
+    assert_eq!(session.state.branches[0].judgment.as_ref().unwrap().judged_score, 2);
+}
+
+#[test]
+fn c17_a_referees_reason_says_which_picture_is_which() {
+    use crate::referee::Side;
+    use crate::session::steering::RefereeOutcome;
+    let of = |why: &str, side| {
+        let opinion = crate::referee::Opinion {
+            better: crate::referee::Preference::B,
+            a_off_brief: false,
+            b_off_brief: false,
+            why: why.into(),
+        };
+        RefereeOutcome::of(opinion, side)
+    };
+    for (said, side, told) in [
+        ("B has open shadows.", Side::B, "B has open shadows. (B is the new picture)"),
+        ("A is flat.", Side::B, "A is flat. (B is the new picture)"),
+        ("The sky is paler.", Side::A, "The sky is paler."),
+    ] {
+        let RefereeOutcome::Verdict { why, .. } = of(said, side) else { panic!("a pair has a verdict") };
+        assert_eq!(why, told);
+    }
+}

@@ -117,8 +117,11 @@ impl Session {
                     }
                     // A protocol brings its own text.
                     let free = self.state.steering.is_none();
-                    let text =
-                        if free { wording::wrap_up(&self.state, reason.as_str()) } else { String::new() };
+                    let text = if free {
+                        wording::wrap_up(&self.state, &self.tools, reason.as_str())
+                    } else {
+                        String::new()
+                    };
                     self.record(Event::WrapUp { reason, text })?;
                 }
                 Effect::Finish { outcome, reason } => self.finish(outcome, reason, host)?,

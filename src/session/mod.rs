@@ -21,7 +21,7 @@ pub mod fsck;
 pub mod generate;
 mod judged;
 pub mod listing;
-mod model_call;
+pub(crate) mod model_call;
 pub mod next;
 pub mod opinion;
 #[cfg(test)]

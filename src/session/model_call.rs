@@ -23,10 +23,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 60);
 const TICK: Duration = Duration::from_millis(50);
 
 /// A reply, or the failure; `None` where the deadline ended the attempt.
-pub(super) type AttemptResult = Option<Result<ModelReply, ProviderFault>>;
+pub(crate) type AttemptResult = Option<Result<ModelReply, ProviderFault>>;
+
+/// Why a session is left, and when the provider asks to be tried again.
+pub(super) type Left = Option<(String, Option<Duration>)>;
 
 /// What an attempt cost.
-pub(super) struct Charge {
+pub(crate) struct Charge {
     /// What it is charged.
     pub settled: Settled,
     /// The body that came.
@@ -83,7 +86,7 @@ impl Charge {
 }
 
 /// Makes one attempt, which uses up the permit, until `expired`.
-pub(super) async fn attempt(
+pub(crate) async fn attempt(
     provider: &dyn Provider,
     (permit, bound): (Permit<ModelCall>, &Bound),
     request: &ModelRequest<'_>,
@@ -112,7 +115,7 @@ pub(super) async fn attempt(
 }
 
 /// Waits until then, or until `cut` is true.
-pub(super) async fn sleep_until(until: &Deadline, cut: impl Fn() -> bool) {
+pub(crate) async fn sleep_until(until: &Deadline, cut: impl Fn() -> bool) {
     while !until.expired() && !cut() {
         let step = TICK.min(until.remaining());
         if !until.skip(step) {
@@ -215,15 +218,9 @@ impl Session {
                 charge.reply(intent, reply)
             }
             Some(Err(fault)) => {
-                let pause = self.retry_pause(&fault, attempt, self.state.start.seed ^ intent);
-                self.patience.waited += pause.filter(|_| attempt >= MAX_ATTEMPTS).unwrap_or_default();
-                if !fault.sent && (self.patience.probes || attempt > MAX_ATTEMPTS) {
-                    // The guard rail on calls is for calls; that many attempts are bounded by time.
-                    charge.settled.amounts.model_calls = 0;
-                }
-                if pause.is_none() && fault.class.retryable() && self.patience.leaves {
-                    left = Some((words(&fault, ""), fault.retry_after));
-                }
+                let seed = self.state.start.seed ^ intent;
+                let pause;
+                (pause, left) = self.after_failure(&fault, attempt, seed, &mut charge);
                 let left = self.gate.hard_deadline().remaining();
                 let later = fault.retry_after.filter(|asked| pause.is_none() && *asked >= left);
                 let later = later
@@ -241,15 +238,37 @@ impl Session {
             }
         };
         self.record(line)?;
-        match left.filter(|_| self.halt() == StopRequest::None) {
-            Some((message, retry_after)) => {
-                self.fold(host);
-                self.context(0, &|_| {}).close_ahead(|_| true, "the session waits for its provider")?;
-                self.fold(host);
-                Err(SessionError::Unreachable { message, retry_after })
-            }
-            None => Ok(()),
+        self.leave(left, host)
+    }
+
+    /// After an attempt that failed: the pause before the next one, and, where there is none but the session can be
+    /// left as it is, why it is left.
+    pub(super) fn after_failure(
+        &mut self,
+        fault: &ProviderFault,
+        attempt: u32,
+        seed: u64,
+        charge: &mut Charge,
+    ) -> (Option<Duration>, Left) {
+        let pause = self.retry_pause(fault, attempt, seed);
+        self.patience.waited += pause.filter(|_| attempt >= MAX_ATTEMPTS).unwrap_or_default();
+        if !fault.sent && (self.patience.probes || attempt > MAX_ATTEMPTS) {
+            // The guard rail on calls is for calls; that many attempts are bounded by time.
+            charge.settled.amounts.model_calls = 0;
         }
+        let leaves = pause.is_none() && fault.class.retryable() && self.patience.leaves;
+        (pause, leaves.then(|| (words(fault, ""), fault.retry_after)))
+    }
+
+    /// Leaves the session as it is, unless a person stops it, to be taken up when its provider is back.
+    pub(super) fn leave(&mut self, left: Left, host: &dyn Host) -> Result<(), SessionError> {
+        let Some((message, retry_after)) = left.filter(|_| self.halt() == StopRequest::None) else {
+            return Ok(());
+        };
+        self.fold(host);
+        self.context(0, &|_| {}).close_ahead(|_| true, "the session waits for its provider")?;
+        self.fold(host);
+        Err(SessionError::Unreachable { message, retry_after })
     }
 
     /// A pause before a further attempt; a request to stop ends it.

@@ -3,6 +3,8 @@
 //! The session renders, pays, asks and records; [`crate::referee`] makes the question and reads the answer. Each
 //! question is an intent under a permit and one line of answer, for every kind of referee.
 
+use std::time::Duration;
+
 use crate::budget::{Amounts, Budget};
 use crate::gate::{ModelCall, Permit};
 use crate::prompts::Store;
@@ -372,10 +374,11 @@ impl Session {
         let progress = |amount| host.streaming(amount);
         let request = asked.request(&info.model, &name, Some(seed), &self.blobs, &progress);
         let provider = referee.provider().as_ref();
-        let (came, charge) = self.attempt(provider, (permit, &bound), &request).await?;
-        (reply.settled, reply.ms) = (charge.settled.amounts, charge.ms);
+        let (came, mut charge) = self.attempt(provider, (permit, &bound), &request).await?;
+        let mut left = None;
         match came {
             Some(Ok(answer)) => {
+                (self.patience.waited, self.patience.probes) = (Duration::ZERO, false);
                 reply.raw = charge.raw;
                 reply.usage = Some(answer.usage);
                 reply.model_served = answer.model_served.clone();
@@ -393,13 +396,18 @@ impl Session {
                 }
             }
             Some(Err(fault)) => {
-                let pause = self.retry_pause(&fault, attempt, seed ^ self.gate.lines());
-                reply.pause_ms = pause.map(tools::millis);
+                let seed = seed ^ self.gate.lines();
+                let pause;
+                (pause, left) = self.after_failure(&fault, attempt, seed, &mut charge);
+                // The question of a session that is left stays open.
+                reply.pause_ms = pause.or(left.as_ref().map(|_| Duration::ZERO)).map(tools::millis);
                 reply.error = Some(words(&fault, ""));
             }
             None => reply.error = Some("the time for it was up".into()),
         }
-        self.record(Event::Referee(Box::new(reply)))
+        (reply.settled, reply.ms) = (charge.settled.amounts, charge.ms);
+        self.record(Event::Referee(Box::new(reply)))?;
+        self.leave(left, host)
     }
 }
 

@@ -159,6 +159,9 @@ pub fn plan(setup: &Setup, request: &Request, source: &ProtocolSource) -> Result
         ..plan.start.reserve
     };
     plan.tools = tools::asking(tools::steered_specs(), &plan.start.named_criteria);
+    if !request.proposes {
+        tools::keep_to_itself(&mut plan.tools);
+    }
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.start.protocol = Some(ProtocolStart {
         name: protocol.name.clone(),
@@ -167,7 +170,8 @@ pub fn plan(setup: &Setup, request: &Request, source: &ProtocolSource) -> Result
         variables: ready.variables,
         allowed: source.allowed.as_ref().map(|tools| tools.iter().cloned().collect()),
     });
-    plan.message = wording::steered_plan(&plan.start, &protocol.name, &protocol.description);
+    plan.message =
+        wording::steered_plan(&plan.start, &protocol.name, &protocol.description, request.proposes);
     let (protocol, warnings) = (Arc::new(protocol), ready.warnings);
     plan.protocol = Some(Steered { protocol, source: source.text.clone(), warnings });
     Ok(plan)

@@ -300,11 +300,13 @@ mod tests {
         let judge = format!(
             r#"{{ name = "record_judgment", arguments = {{ branch = "{branch}", judged_score = {score}, judged_reasoning = "So.", comparable_to_baseline = true, abandoned = {abandoned} }} }}"#
         );
-        let propose = r#"{ name = "propose_notes_update", arguments = { text = "The rim clips first." } }"#;
+        let propose = format!(
+            r#"{{ name = "propose_notes_update", arguments = {{ text = "The rim clips first on {branch}." }} }}"#
+        );
         let end = r#"{ name = "end_mode_b_session", arguments = { session_summary = "Done." } }"#;
         let mut text = reply(&confirm.replace("VECTOR", vector)) + &reply(&make) + &reply(&judge);
         if proposes {
-            text.push_str(&reply(propose));
+            text.push_str(&reply(&propose));
         }
         text + &reply(end)
     }

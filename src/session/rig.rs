@@ -113,6 +113,7 @@ pub(crate) fn request(budget: &str, vectors: &[&str]) -> Request {
         preview_edge: 128,
         unattended: true,
         seed: 0,
+        proposes: true,
     }
 }
 

@@ -33,8 +33,8 @@ use engine::lease::{Lease, Lessor};
 use engine::photo::{Authority, Workspace, Writer};
 use engine::vocabulary::Vocabulary;
 
-/// Branches of an open-ended session.
-const OPEN_ENDED: u64 = 1;
+/// The most readings of a brief that one session makes.
+const READINGS: u64 = 5;
 
 /// What every session needs, whatever it is about.
 pub struct Setup {
@@ -83,6 +83,8 @@ pub struct Request {
     pub unattended: bool,
     /// The seed.
     pub seed: u64,
+    /// Whether it may propose something for taste and notes.
+    pub proposes: bool,
 }
 
 /// A session as planned, before anything was written or spent.
@@ -159,11 +161,13 @@ pub(super) fn plan_with(
     let criteria = given.unwrap_or_else(|| "inferred from the photographer's taste and the brief".into());
     // As it will be kept, so that what is read back is what was begun with.
     let brief = setup.redactor.clean(brief);
+    let readings = branches.iter().all(|b| b.vector.is_none()) && reads_brief(workspace, request)?;
+    let listed = if readings { &[][..] } else { &branches[..] };
     let context = json!({
         "photo_id": workspace.id().as_str(),
         "brief": brief,
         "criteria": criteria,
-        "vectors": branches.iter().map(|b| json!({
+        "vectors": listed.iter().map(|b| json!({
             "branch": b.branch,
             "name": b.vector.as_ref().map_or("depth", |v| v.name.as_str()),
             "direction": b.vector.as_ref().map_or("go deeper in the direction of the baseline", |v| v.direction.as_str()),
@@ -179,7 +183,10 @@ pub(super) fn plan_with(
     });
     let mut rendered = setup.prompts.render(&request.prompt, &context).map_err(|e| Fault::from(&e))?;
     rendered.text = setup.redactor.clean(rendered.text);
-    let tools = tools::asking(tools::specs_without(&unneeded(setup, budget)), &named_criteria);
+    let mut tools = tools::asking(tools::specs_without(&unneeded(setup, budget)), &named_criteria);
+    if !request.proposes {
+        tools::keep_to_itself(&mut tools);
+    }
     let start = SessionStart {
         session: SessionId::mint(),
         mode: Mode::ModeB,
@@ -208,7 +215,7 @@ pub(super) fn plan_with(
         protocol: None,
         referee: None,
     };
-    let message = wording::plan(&start);
+    let message = wording::plan(&start, readings, request.proposes);
     let referee = Referee::default();
     Ok(Plan { start, system: rendered.text, tools, message, protocol: None, referee })
 }
@@ -234,9 +241,12 @@ fn unneeded(setup: &Setup, budget: &Budget) -> Vec<&'static str> {
 /// The branches that a session makes on a photo.
 pub(super) fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<PlannedBranch>, SessionError> {
     let taken = |name: &RefName| Ok(workspace.branch(name)?.is_some());
-    let mut planned = planned(&request.vectors, &request.budget, taken)?;
-    // One branch without a word: deeper in the last direction, if there was one.
-    if request.brief.is_none()
+    let readings = reads_brief(workspace, request)?;
+    let open = if readings { request.budget.max_branches.min(READINGS) } else { 1 };
+    let mut planned = planned(&request.vectors, open, taken)?;
+    // Without a word: deeper in the last direction, if there was one.
+    if !readings
+        && request.brief.is_none()
         && let [PlannedBranch { vector: vector @ None, .. }] = planned.as_mut_slice()
     {
         *vector = deeper::last(workspace)?;
@@ -244,15 +254,36 @@ pub(super) fn branches(workspace: &Workspace, request: &Request) -> Result<Vec<P
     Ok(planned)
 }
 
-/// The branches to make: `branch_b_<vector>`, with `_2`, `_3`… where one is taken already.
+/// Whether a session without directions would go on with what was done to the photo: an earlier session's direction,
+/// or an edit in the state that it starts from.
+///
+/// # Errors
+/// If the photo cannot be read, or `from` is none of its states.
+pub fn goes_deeper(workspace: &Workspace, from: &str) -> Result<bool, SessionError> {
+    let state = |commit: &Hash| Ok::<_, SessionError>(workspace.commit(commit)?.state);
+    Ok(deeper::last(workspace)?.is_some()
+        || state(&workspace.resolve(from)?)? != state(workspace.baseline())?)
+}
+
+/// Whether the branches are readings of the brief: no directions, but a brief, and nothing to go deeper in unless the
+/// brief is for this session.
+fn reads_brief(workspace: &Workspace, request: &Request) -> Result<bool, SessionError> {
+    match &request.brief {
+        _ if !request.vectors.is_empty() => Ok(false),
+        Some(brief) => Ok(!brief.trim().is_empty()),
+        None => Ok(!workspace.brief()?.trim().is_empty() && !goes_deeper(workspace, &request.from)?),
+    }
+}
+
+/// The branches to make: `branch_b_<vector>`, with `_2`, `_3`… where one is taken already; without vectors `open`
+/// branches without a direction.
 pub fn planned(
     vectors: &[Vector],
-    budget: &Budget,
+    open: u64,
     taken: impl Fn(&RefName) -> Result<bool, SessionError>,
 ) -> Result<Vec<PlannedBranch>, SessionError> {
     let wanted: Vec<(String, Option<Vector>)> = if vectors.is_empty() {
-        let count = budget.max_branches.min(OPEN_ENDED);
-        (1..=count).map(|n| (format!("branch_b_depth_{n}"), None)).collect()
+        (1..=open).map(|n| (format!("branch_b_depth_{n}"), None)).collect()
     } else {
         vectors.iter().map(|v| (format!("branch_b_{}", v.name), Some(v.clone()))).collect()
     };

@@ -232,6 +232,7 @@ impl State {
             Event::RefereeIntent(_) => self.referee_calls += 1,
             Event::Referee(reply) => {
                 self.model_ms += reply.ms;
+                self.referee_calls = self.referee_calls.saturating_sub(reply.unreached().into());
                 if self.steering.is_none()
                     && let Some((branch, commit)) = self.wants_opinion()
                 {
@@ -306,8 +307,7 @@ impl State {
                 }
             }
             Event::ToolResult { intent, result, code, head, .. } => {
-                // A refused call was never dispatched, but it counts as a repetition: once in a reply if it fails alike.
-                // One that was skipped does not.
+                // Refused calls count as repetitions too: once in a reply if they fail alike, and not if skipped.
                 if intent.is_none()
                     && *code != Some(ErrorCode::SkippedAfterError)
                     && !code.is_some_and(|code| {

@@ -93,7 +93,15 @@ pub enum RefereeOutcome {
 impl RefereeOutcome {
     /// The verdict of an opinion on the picture at `side`.
     pub fn of(opinion: crate::referee::Opinion, side: Side) -> Self {
-        Self::Verdict { verdict: opinion.verdict(side), why: opinion.why }
+        let verdict = opinion.verdict(side);
+        let letter =
+            |letter: &str| opinion.why.split(|c: char| !c.is_alphanumeric()).any(|word| word == letter);
+        let why = match side {
+            _ if !letter("A") && !letter("B") => opinion.why,
+            Side::A => format!("{} (A is the new picture)", opinion.why),
+            Side::B => format!("{} (B is the new picture)", opinion.why),
+        };
+        Self::Verdict { verdict, why }
     }
 }
 

@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use crate::budget::{Ledger, Stage};
+use crate::conversation::ToolSpec;
+use crate::protocol::Dialect;
 use crate::protocol::machine::Brief;
 use crate::protocol::schema::OnFail;
 use crate::session::state::{Failed, Phase, State};
@@ -55,40 +57,50 @@ pub fn skipped(failed: &Failed) -> Fault {
         .with("cause", json!({ "tool": tool, "call_id": call_id, "code": code }))
 }
 
+/// What a model is told that is to propose nothing, as the prompt may ask for it.
+const PROPOSES_NOTHING: &str =
+    "\n\nThe photographer wants no proposals for taste and notes this time: end without any.";
+
 /// The first message: the plan, to be confirmed.
-pub fn plan(start: &SessionStart) -> String {
+pub fn plan(start: &SessionStart, readings: bool, proposes: bool) -> String {
     let mut text = format!(
         "Session plan for photo `{}`. Nothing changes until you confirm it.\n\nBaseline: {} (commit {})\n",
         start.photo,
         start.baseline_ref,
         start.baseline.short()
     );
-    branches(&mut text, start);
+    branches(&mut text, start, readings);
     text.push_str(&format!(
         "{}\nCriteria: {}\n\nCall `confirm_session`, restating each vector in one sentence, or `ask_clarification` if something that you need is missing.",
         budget(start),
         start.criteria
     ));
+    if !proposes {
+        text.push_str(PROPOSES_NOTHING);
+    }
     text
 }
 
 /// The first message of a session that a protocol steers.
-pub fn steered_plan(start: &SessionStart, name: &str, description: &str) -> String {
+pub fn steered_plan(start: &SessionStart, name: &str, description: &str, proposes: bool) -> String {
     let mut text = format!("Session plan for photo `{}`, steered by the protocol `{name}`", start.photo);
     text.push_str(&if description.is_empty() { ".".into() } else { format!(": {description}") });
     text.push_str(&format!("\n\nBaseline: {} (commit {})\n", start.baseline_ref, start.baseline.short()));
     if !start.branches.is_empty() {
-        branches(&mut text, start);
+        branches(&mut text, start, false);
     }
     text.push_str(&format!(
         "{}\nCriteria: {}\n\nYou are told what to do state by state. What follows is the first.",
         budget(start),
         start.criteria
     ));
+    if !proposes {
+        text.push_str(PROPOSES_NOTHING);
+    }
     text
 }
 
-fn branches(text: &mut String, start: &SessionStart) {
+fn branches(text: &mut String, start: &SessionStart, readings: bool) {
     text.push_str("Branches to make, each from the baseline:\n");
     for PlannedBranch { branch, vector } in &start.branches {
         match vector {
@@ -97,6 +109,7 @@ fn branches(text: &mut String, start: &SessionStart) {
                     v.intensity.as_ref().map(|i| format!(" (intensity: {i})")).unwrap_or_default();
                 text.push_str(&format!("- {branch}: vector `{}`: {}{intensity}\n", v.name, v.direction));
             }
+            None if readings => text.push_str(&format!("- {branch}: open-ended: a reading of the brief\n")),
             None => text
                 .push_str(&format!("- {branch}: open-ended: go deeper in the direction of the baseline\n")),
         }
@@ -150,6 +163,9 @@ pub fn brief(brief: &Brief, state: &State) -> String {
             }
         }
     }
+    if state.steering.as_ref().is_some_and(|s| s.protocol.dialect == Dialect::Compat) {
+        text.push_str(WORDS_ARE_A_RESULT);
+    }
     text.push_str(&may_call(
         brief.tools.iter().flatten().map(String::as_str).collect(),
         brief.tools.is_none(),
@@ -159,6 +175,9 @@ pub fn brief(brief: &Brief, state: &State) -> String {
     }
     text
 }
+
+/// What holds in the original format, whose states may ask for a text and whose referee reads it.
+const WORDS_ARE_A_RESULT: &str = "What you write is a result too, and is shown to whoever judges, beside the picture. Where the state asks for words alone, reply without a call: that ends the attempt.\n";
 
 /// The tools of a state, in a sentence.
 fn may_call(tools: Vec<&str>, all: bool) -> String {
@@ -199,7 +218,7 @@ pub fn nudge(state: &State) -> String {
 }
 
 /// The message that begins the wrap-up.
-pub fn wrap_up(state: &State, reason: &str) -> String {
+pub fn wrap_up(state: &State, tools: &[ToolSpec], reason: &str) -> String {
     if state.talks() {
         return look_back(reason);
     }
@@ -210,8 +229,14 @@ pub fn wrap_up(state: &State, reason: &str) -> String {
     } else {
         format!("Judge what is not judged yet with `record_judgment`: {}.", open.join(", "))
     };
+    let learned = match tools.iter().any(|tool| tool.name == "propose_taste_update") {
+        true => {
+            "If something held beyond this one picture, `propose_taste_update` (two at most) and one `propose_notes_update`; report"
+        }
+        false => "Report",
+    };
     format!(
-        "Exploration is over: {reason}. Nothing can be edited or rendered any more. {judge} If something held beyond this one picture, `propose_taste_update` (two at most) and one `propose_notes_update`; report missing moves with `log_vocabulary_gap`. Then call `end_mode_b_session` with an honest summary. What you do not judge, the engine marks as not judged."
+        "Exploration is over: {reason}. Nothing can be edited or rendered any more. {judge} {learned} missing moves with `log_vocabulary_gap`. Then call `end_mode_b_session` with an honest summary. What you do not judge, the engine marks as not judged."
     )
 }
 

@@ -107,7 +107,7 @@ pub fn apply_per_region(context: &mut ToolContext<'_>, args: args::ApplyPerRegio
     let applied = engine
         .vocabulary
         .apply_regions(&request, &place.state, &engine.facts, &engine.layouts, version)
-        .map_err(|e| Fault::from(&e).with("field", "regions"))?;
+        .map_err(|e| Fault::from(&e).with("field", e.field()))?;
     let operation = Operation::of_regions(&request, &applied, &engine.vocabulary);
     let (standing, made) = (context.standing(&place.commit)?, operation.clone());
     let mut answer = commit(context, &branch, &applied.state, operation, args.label.as_deref())?;

@@ -60,6 +60,9 @@ impl Measured {
     }
 }
 
+/// The highest score of an abandoned branch.
+const ABANDONED: u8 = 2;
+
 pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> Result<Answer, Fault> {
     let branch: RefName =
         args.branch.parse().map_err(|e: base::ids::InvalidName| Fault::from(&e).with("field", "branch"))?;
@@ -69,11 +72,13 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         return Err(Fault::new(ErrorCode::NotFound, message).with("field", "branch"));
     };
     // The record has a score for every branch: no better than the baseline, which an abandoned one is.
-    let judged_score = args.judged_score.unwrap_or(if args.abandoned { 2 } else { 3 });
+    let judged_score = args.judged_score.unwrap_or(if args.abandoned { ABANDONED } else { 3 });
     if !(1..=5).contains(&judged_score) {
         let message = format!("a score of {judged_score} is not in 1..5");
         return Err(Fault::new(ErrorCode::InvalidInput, message).with("field", "judged_score"));
     }
+    let lowered = args.abandoned && judged_score > ABANDONED;
+    let judged_score = if lowered { ABANDONED } else { judged_score };
     let reasoning = text("judged_reasoning", &args.judged_reasoning, 3_000)?;
     let judged = match &args.hash {
         Some(name) => context.place(Some(name))?.commit,
@@ -124,13 +129,17 @@ pub fn record_judgment(context: &mut ToolContext<'_>, args: RecordJudgment) -> R
         measured: measured.as_ref().and_then(|m| serde_json::to_value(m).ok()),
         flags,
     };
-    let data = json!({
+    let mut data = json!({
         "recorded": judgment.branch,
         "state": judgment.hash,
         "flags": judgment.flags,
         "direction": measured.as_ref().map(Measured::direction),
         "delta_e": measured.as_ref().map(|m| (m.delta_e_mean * 10.0).round() / 10.0),
     });
+    if let Some(data) = data.as_object_mut().filter(|_| lowered) {
+        let score = format!("{ABANDONED}: an abandoned branch is no better than the baseline");
+        data.insert("judged_score".into(), score.into());
+    }
     context.gate.record(Event::Judgment(Box::new(judgment))).map_err(|e| fatal(&e))?;
     Ok(Answer { data, images: Vec::new(), head })
 }

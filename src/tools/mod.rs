@@ -209,6 +209,11 @@ pub fn asking(mut specs: Vec<ToolSpec>, criteria: &BTreeMap<String, String>) -> 
     specs
 }
 
+/// Takes from a list the tools that leave something for next time.
+pub fn keep_to_itself(specs: &mut Vec<ToolSpec>) {
+    specs.retain(|spec| !matches!(spec.name.as_str(), "propose_notes_update" | "propose_taste_update"));
+}
+
 /// The specs of all tools that the model has in a session that a protocol steers, in order.
 pub fn steered_specs() -> Vec<ToolSpec> {
     let mut specs = specs();

@@ -300,6 +300,13 @@ pub struct RefereeReply {
     pub ms: u64,
 }
 
+impl RefereeReply {
+    /// Whether nobody answered, and the same question will be asked again.
+    pub fn unreached(&self) -> bool {
+        self.pause_ms.is_some() && self.raw.is_none()
+    }
+}
+
 /// One thing said in a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

@@ -30,6 +30,9 @@ fn commands() -> Vec<Vec<String>> {
     block.lines().map(words).collect()
 }
 
+/// The least branches of each of the five.
+const LEAST: [usize; 5] = [3, 1, 1, 3, 3];
+
 /// A session ended well; 28 where nothing that it made is worth keeping.
 const WELL: [Option<i32>; 2] = [Some(0), Some(28)];
 
@@ -106,6 +109,33 @@ fn calls(branches: &[String], vectors: &[String]) -> Vec<Vec<(&'static str, Valu
     replies
 }
 
+/// The same as a script.
+fn script(replies: &[Vec<(&'static str, Value)>]) -> String {
+    let reply = |calls: &Vec<(&str, Value)>| {
+        let calls =
+            calls.iter().map(|(name, given)| format!("{{ name = \"{name}\", arguments = '{given}' }}"));
+        format!("[[reply]]\ncalls = [{}]\n", calls.collect::<Vec<_>>().join(", "))
+    };
+    replies.iter().map(reply).collect()
+}
+
+/// What a model calls in a protocol that makes these branches by itself, each with one move.
+fn steered(branches: &[(&str, &'static str, &str, f64)]) -> Vec<Vec<(&'static str, Value)>> {
+    let done = ("attempt_done", json!({}));
+    let mut replies =
+        vec![vec![("read_context", json!({})), ("confirm_session", json!({ "vectors": [] })), done.clone()]];
+    for (branch, name, dial, value) in branches {
+        let apply = json!({ "primitive_name": name, "parameter_values": { *dial: value } });
+        replies.push(vec![("apply_primitive", apply), ("render_preview", json!({})), done.clone()]);
+        let judged = json!({"branch": branch, "judged_score": 3,
+            "judged_reasoning": "The rock gets its texture, and the wall gets noise: you were right to avoid it.",
+            "comparable_to_baseline": true, "key_moves": [format!("{name} --value {value}")]});
+        replies.push(vec![("record_judgment", judged)]);
+    }
+    replies.push(vec![("end_mode_b_session", json!({"session_summary": "Argued for and against."}))]);
+    replies
+}
+
 /// Holds a session against what every one of them promises.
 fn ended(home: &Home, main: &Value, way: &str, branches: usize) {
     let newest = home.newest();
@@ -135,7 +165,21 @@ fn d1_to_d7_five_whole_sessions_by_the_explorer_in_the_words_of_the_guide() {
         let status =
             home.command(&[&command[..], &["--preview-size", "256", "-q"]].concat()).output().unwrap().status;
         assert!(WELL.contains(&status.code()), "{command:?}: {status}");
-        ended(&home, &main, &format!("explorer, {}", n + 1), if n == 0 { 3 } else { 1 });
+        ended(&home, &main, &format!("explorer, {}", n + 1), LEAST[n]);
+        if n == 2 {
+            // The move that was avoided is there to be seen, with what speaks for it and against it.
+            let log: Value =
+                serde_json::from_str(&home.ok(&["log", "photo", "branch_b_tactical", "--json"])).unwrap();
+            let made = |entry: &Value| entry["words"].as_str().unwrap().contains("clarity");
+            assert!(log.as_array().unwrap().iter().any(made), "{log}");
+            let id = home.newest()["session"].as_str().unwrap().to_owned();
+            let shown: Value = serde_json::from_str(&home.ok(&["mode-b", "show", &id, "--json"])).unwrap();
+            let branch = &shown["branches"][0];
+            let why = branch["judged_reasoning"].as_str().unwrap();
+            assert!(why.contains("For it: ") && why.contains("Against it: "), "{why}");
+            assert!(branch["key_moves"].to_string().contains("clarity"), "{branch}");
+            assert!(!branch["flags"].to_string().contains("abandoned"), "{branch}");
+        }
     }
 }
 
@@ -149,14 +193,8 @@ fn d1_to_d7_the_sessions_without_a_protocol_by_a_script_and_over_the_wire() {
         let more = ["--preview-size", "256", "-q"];
         // By a script.
         let (branches, vectors) = planned(&home, &command);
-        assert!(branches.len() >= if n == 0 { 3 } else { 1 }, "{branches:?}");
-        let reply = |calls: &Vec<(&str, Value)>| {
-            let calls =
-                calls.iter().map(|(name, given)| format!("{{ name = \"{name}\", arguments = '{given}' }}"));
-            format!("[[reply]]\ncalls = [{}]\n", calls.collect::<Vec<_>>().join(", "))
-        };
-        let script: String = calls(&branches, &vectors).iter().map(reply).collect();
-        std::fs::write(home.path("script.toml"), script).unwrap();
+        assert!(branches.len() >= LEAST[n], "{branches:?}");
+        std::fs::write(home.path("script.toml"), script(&calls(&branches, &vectors))).unwrap();
         let scripted = [&command[..], &more, &["--provider", "script", "--model", "script.toml"]].concat();
         let status = home.command(&scripted).output().unwrap().status;
         assert!(WELL.contains(&status.code()), "{scripted:?}: {status}");
@@ -174,6 +212,106 @@ fn d1_to_d7_the_sessions_without_a_protocol_by_a_script_and_over_the_wire() {
         ended(&home, &main, &format!("wire, {}", n + 1), branches.len());
         assert_eq!(stub.requests().len(), 2 + 2 * branches.len());
     }
+}
+
+#[test]
+fn d5_d7_the_sessions_with_a_protocol_by_a_script_and_over_the_wire() {
+    let tactical = steered(&[("branch_b_tactical", "clarity", "amount", 2.0)]);
+    let readings = [("branch_b_literal", 0.4), ("branch_b_restrained", 0.6), ("branch_b_bold", 0.9)];
+    let calibrate = steered(&readings.map(|(branch, ev)| (branch, "exposure", "ev", ev)));
+    for over_the_wire in [false, true] {
+        let home = Home::new();
+        home.ok(&["apply", "photo", "clarity", "amount=0.3"]);
+        let main = home.main();
+        let steered = commands().into_iter().enumerate().filter(|(_, command)| command[0] == "run-protocol");
+        for ((n, command), replies) in steered.zip([&tactical, &calibrate]) {
+            let way = format!("{}, {}", if over_the_wire { "wire" } else { "script" }, n + 1);
+            let command: Vec<&str> = command.iter().map(String::as_str).collect();
+            std::fs::write(home.path("script.toml"), script(replies)).unwrap();
+            let stub = ChatStub::start(replies.iter().map(|calls| StubReply::calls(calls)).collect());
+            let who = match over_the_wire {
+                true => ["--provider", "llamacpp", "--model", "vision"],
+                false => ["--provider", "script", "--model", "script.toml"],
+            };
+            let output = home
+                .command(&[&command[..], &["--preview-size", "256", "-q"], &who].concat())
+                .env("CHEMIGRAM_BASE_URL", stub.url())
+                .output()
+                .unwrap();
+            assert!(
+                WELL.contains(&output.status.code()),
+                "{way}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            ended(&home, &main, &way, LEAST[n]);
+            assert_eq!(stub.requests().len(), if over_the_wire { replies.len() } else { 0 }, "{way}");
+        }
+    }
+}
+
+#[test]
+fn b8_a_session_says_its_id_when_it_begins() {
+    let home = Home::new();
+    let output = home
+        .command(&["run-mode-b", "photo", "--vector", "tone=brighter", "--budget", "lite", "--yes"])
+        .args(["--preview-size", "256"])
+        .output()
+        .unwrap();
+    let (said, id) = (String::from_utf8(output.stderr).unwrap(), home.newest()["session"].clone());
+    let begins = said.find(&format!("session {}", id.as_str().unwrap())).unwrap_or_else(|| panic!("{said}"));
+    let branch = said.find("branch_b_tone").unwrap_or(said.len());
+    assert!(begins < branch, "{said}");
+}
+
+#[test]
+fn d4_to_go_deeper_without_a_word_takes_the_smallest_budget() {
+    let home = Home::new();
+    let plan = |arguments: &[&str]| {
+        let told = home.command(&[&["run-mode-b", "photo", "--dry-run", "--json"], arguments].concat());
+        let output = { told }.output().unwrap();
+        (output.status.code().unwrap(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default())
+    };
+    assert_eq!(plan(&[]).0, 2, "there is nothing to go deeper in");
+    home.ok(&["apply", "photo", "clarity", "amount=0.3"]);
+    let (status, told) = plan(&[]);
+    let budget = &told["plan"]["budget"];
+    assert_eq!(
+        (status, &budget["max_iterations"], &budget["max_branches"]),
+        (0, &20.into(), &1.into()),
+        "{told}"
+    );
+    assert_eq!(plan(&["--vector", "tone=darker"]).0, 2, "a direction needs a budget");
+    assert_eq!(plan(&["--brief", "Quiet."]).0, 2, "and so does a brief");
+}
+
+#[test]
+fn e8_what_comes_next_after_a_protocols_end_is_no_resume() {
+    let home = Home::new();
+    let command =
+        ["run-protocol", "tactical_one_move", "--photo", "photo", "--var", "move=heavy clarity", "--yes"];
+    let done = ("attempt_done", json!({}));
+    let mut replies = vec![vec![("confirm_session", json!({ "vectors": [] })), done]];
+    replies.extend((1..5).map(|n| {
+        let values = json!({ "ev": 0.1 * f64::from(n) });
+        vec![("apply_primitive", json!({ "primitive_name": "exposure", "parameter_values": values }))]
+    }));
+    let judged = json!({"branch": "branch_b_tactical", "judged_score": 3, "judged_reasoning": "Brighter."});
+    let ended = json!({"session_summary": "There was no more to spend."});
+    replies.push(vec![("record_judgment", judged), ("end_mode_b_session", ended)]);
+    std::fs::write(home.path("script.toml"), script(&replies)).unwrap();
+    let small = ["--budget", "time=10m,iterations=4,branches=1", "--preview-size", "256", "-q"];
+    let who = ["--provider", "script", "--model", "script.toml"];
+    home.command(&[&command[..], &small, &who].concat()).output().unwrap();
+    let newest = home.newest();
+    assert_eq!(newest["outcome"], "budget_exhausted", "{newest}");
+    let id = newest["session"].as_str().unwrap();
+    let shown: Value = serde_json::from_str(&home.ok(&["mode-b", "show", id, "--json"])).unwrap();
+    let next = shown["next"].to_string();
+    assert!(next.contains("chemigram ") && !next.contains("--resume"), "{next}");
+    let raised =
+        home.command(&["run-mode-b", "--resume", id, "--raise", "iterations=9", "--yes"]).output().unwrap();
+    let said = String::from_utf8_lossy(&raised.stderr).into_owned();
+    assert!(raised.status.code() == Some(4) && said.contains("so has its protocol"), "{said}");
 }
 
 #[test]

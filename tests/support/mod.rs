@@ -171,6 +171,7 @@ pub fn request(budget: &str, vectors: &[(&str, &str)]) -> Request {
         preview_edge: EDGE,
         unattended: true,
         seed: 0,
+        proposes: true,
     }
 }
 

@@ -171,6 +171,7 @@ fn night(gone: Range<u64>, jobs: usize) -> Night {
             seed: 1,
             preview_size: 128,
             proxy: "off".into(),
+            no_proposals: false,
         }
     };
     let library = Library::new(dir.path().join("photos"));

@@ -60,6 +60,7 @@ fn a_panic_in_a_session_ends_that_session_alone_and_the_next_run_resumes_it() {
         seed: 1,
         preview_size: 128,
         proxy: "off".into(),
+        no_proposals: false,
     };
     let cup = || planned(None, "sensor data");
     let sessions = vec![planned(Some(&broken), "other sensor data"), cup(), cup()];

@@ -78,6 +78,8 @@ pub(super) struct Branch {
     pub rejected: Vec<Settings>,
     /// Whether the best setting was asked for at the end.
     pub settled: bool,
+    /// Whether it is made to be argued about: a protocol's words ask for it, and no plan.
+    pub argued: bool,
     /// Iterations that may be spent on it, and those spent.
     pub share: u64,
     pub spent: u64,
@@ -105,6 +107,7 @@ impl Branch {
             entry: Default::default(),
             rejected: Vec::new(),
             settled: false,
+            argued: false,
             share: LEAST_SHARE,
             spent: 1,
             looks: 1,

@@ -62,6 +62,8 @@ pub(super) struct Memory {
     pub baseline: Option<ImageStats>,
     /// The branches of the plan, in order.
     pub plan: Vec<Planned>,
+    /// The tools of the session; empty where nobody said.
+    pub offered: Vec<String>,
     /// The names of the criteria.
     pub criteria: Vec<String>,
     max_iterations: u64,
@@ -142,9 +144,10 @@ impl Memory {
         memory
     }
 
-    /// Whether a tool may be called: a protocol says so for each of its states.
+    /// Whether a tool may be called: it is offered, and a protocol says so for each of its states.
     pub fn may(&self, tool: &str) -> bool {
-        self.stage.as_ref().is_none_or(|stage| stage.may(tool))
+        let offered = self.offered.is_empty() || self.offered.iter().any(|name| name == tool);
+        offered && self.stage.as_ref().is_none_or(|stage| stage.may(tool))
     }
 
     /// How often a tool answered well, and how often not.
@@ -352,12 +355,14 @@ impl Memory {
                 // A protocol's own variables, where no plan names a direction.
                 let told =
                     || Some(Goal { name: "move".into(), direction: stage.direction()?, intensity: None });
-                let goal = goal.or_else(|| told().filter(|_| self.habit == Habit::Wishing));
+                let argued = goal.is_none() && self.habit == Habit::Wishing && stage.direction().is_some();
+                let goal = goal.or_else(|| told().filter(|_| argued));
                 if let Some(planned) = place.and_then(|place| self.plan.get_mut(place)) {
                     planned.tried = true;
                 }
                 self.iterations += 2;
                 self.made(&name, goal.as_ref(), place.unwrap_or(self.branches.len()), share);
+                self.branches.iter_mut().filter(|branch| branch.name == name).for_each(|b| b.argued = argued);
             }
             self.standing = self.branches.iter().rposition(|branch| branch.name == name);
         }

@@ -55,7 +55,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use crate::conversation::{Finish, Message, Usage};
+use crate::conversation::{Finish, Message, ToolSpec, Usage};
 use crate::gate::{ModelCall, Permit};
 use crate::provider::{Attempt, ModelInfo, ModelReply, ModelRequest, Price, Provider};
 
@@ -130,14 +130,13 @@ impl Explorer {
     }
 
     /// The next reply to a conversation.
-    fn reply(&self, system: &str, messages: &[Message]) -> ModelReply {
+    fn reply(&self, system: &str, tools: &[ToolSpec], messages: &[Message]) -> ModelReply {
         let brief = brief(system);
+        let next = |messages: &[Message]| policy::next(messages, (brief, tools), self.seed, self.habit);
         let message = match self.habit {
             _ if talk::is_talk(messages) => talk::next(messages),
-            Habit::Forgetful => {
-                policy::next(&forgetful::remembered(messages, self.seed), brief, self.seed, self.habit)
-            }
-            _ => policy::next(messages, brief, self.seed, self.habit),
+            Habit::Forgetful => next(&forgetful::remembered(messages, self.seed)),
+            _ => next(messages),
         };
         let finish = match &message {
             Message::Assistant { calls, .. } if !calls.is_empty() => Finish::ToolCalls,
@@ -175,6 +174,6 @@ impl Provider for Explorer {
     }
 
     fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
-        Box::pin(std::future::ready(Ok(self.reply(request.system, request.messages))))
+        Box::pin(std::future::ready(Ok(self.reply(request.system, request.tools, request.messages))))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{Message, ToolCall};
+use crate::conversation::{Message, ToolCall, ToolSpec};
 use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::lot;
 use crate::provider::explorer::memory::{Branch, Memory, Settings, unkey};
@@ -18,8 +18,14 @@ const ENDS: u32 = 3;
 const TIMID: f64 = 0.25;
 
 /// The next reply.
-pub(super) fn next(messages: &[Message], brief: &str, seed: u64, habit: Habit) -> Message {
-    let memory = Memory::of(messages, brief, seed, habit);
+pub(super) fn next(
+    messages: &[Message],
+    (brief, tools): (&str, &[ToolSpec]),
+    seed: u64,
+    habit: Habit,
+) -> Message {
+    let mut memory = Memory::of(messages, brief, seed, habit);
+    memory.offered = tools.iter().map(|tool| tool.name.clone()).collect();
     let mut reply = Reply { number: memory.replies + 1, text: String::new(), calls: Vec::new() };
     decide(&memory, &mut reply);
     Message::Assistant { text: reply.text, calls: reply.calls, opaque: Vec::new() }

@@ -111,7 +111,7 @@ impl World {
         let plan = self.plan.replace("SECONDS", &self.seconds.to_string());
         let mut messages = vec![Message::User { text: plan, images: Vec::new() }];
         for _ in 0..200 {
-            let reply = explorer.reply("", &messages).message;
+            let reply = explorer.reply("", &[], &messages).message;
             let Message::Assistant { calls, .. } = &reply else { panic!("{reply:?}") };
             let calls = calls.clone();
             messages.push(reply);
@@ -312,7 +312,7 @@ const THREE: &[(&str, &str)] = &[
 fn assert_replays(messages: &[Message], explorer: &Explorer) {
     for (at, message) in messages.iter().enumerate() {
         if matches!(message, Message::Assistant { .. }) {
-            assert_eq!(&explorer.reply("", &messages[..at]).message, message, "reply at {at}");
+            assert_eq!(&explorer.reply("", &[], &messages[..at]).message, message, "reply at {at}");
         }
     }
 }
@@ -465,7 +465,7 @@ fn a_refused_judgment_is_made_once_more_and_a_refused_end_gives_up() {
     let explorer = Explorer::with(Habit::Searching, 0);
     let mut messages = vec![Message::User { text: world.plan.clone(), images: Vec::new() }];
     loop {
-        let reply = explorer.reply("", &messages).message;
+        let reply = explorer.reply("", &[], &messages).message;
         let Message::Assistant { calls, .. } = &reply else { panic!() };
         let results: Vec<ToolResult> = calls.iter().map(|call| world.answer(call)).collect();
         messages.push(reply);

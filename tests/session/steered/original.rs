@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use base::error::Coded as _;
 use chemigram::protocol::{Options, load};
 use chemigram::provider::script::Script;
-use chemigram::session::protocols::ProtocolSource;
+use chemigram::session::opinion::Referee;
+use chemigram::session::protocols::{ProtocolSource, needs_referee};
 use chemigram::transcript::{Event, Outcome};
 use serde_json::{Value, json};
 
@@ -41,6 +43,21 @@ fn its_example_loads_with_one_warning_and_runs_to_its_end() {
     let ran = played(|number| if number == 0 { passed("Fix".into()) } else { passed(Value::Null) });
     assert_eq!(ran.way(), ["Analyze", "(referee)", "Fix", "(referee)"]);
     assert_eq!(ran.end.outcome, Outcome::Completed, "{}", ran.end.reason);
+}
+
+#[test]
+fn i5_a_state_says_that_words_are_a_result_and_without_a_model_that_judges_it_does_not_begin() {
+    let ran = played(|number| if number == 0 { passed("Fix".into()) } else { passed(Value::Null) });
+    for brief in ["Analyze", "Fix"].map(|state| ran.briefs(state)[0].to_owned()) {
+        assert!(brief.contains("What you write is a result too"), "{brief}");
+        assert!(brief.contains("You may call: any tool."), "{brief}");
+    }
+    // I2: nobody who only measures can tell what "if bug found" means.
+    let protocol = load("origin.json", ORIGIN, &Options::default()).into_protocol().unwrap();
+    for who in [Referee::Nobody, Referee::Offline] {
+        let refused = needs_referee(&protocol, &who).unwrap_err();
+        assert!(refused.remedy().unwrap().contains("--referee PROVIDER"), "{refused}");
+    }
 }
 
 #[test]

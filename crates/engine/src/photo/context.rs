@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::photo::error::PhotoError;
 use crate::photo::gaps::Gap;
 use crate::photo::oplog::OpLine;
+use crate::photo::proposals::{Proposal, ProposalKind, ProposalStatus};
 use crate::photo::tastes::{self, Contradiction, TasteFile};
 use crate::photo::workspace::Workspace;
 
@@ -25,6 +26,9 @@ const NOTES_TAIL: usize = 30;
 
 /// How many op-log lines and gaps are listed.
 const RECENT: usize = 10;
+
+/// How much of an answered proposal is told, in characters.
+const ANSWERED_TEXT: usize = 300;
 
 /// The context of one photo, in the order in which a model should read it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +49,9 @@ pub struct Context {
     pub recent_operations: Vec<OpLine>,
     /// The last ten gaps, newest first.
     pub recent_gaps: Vec<Gap>,
+    /// What a person made of the last ten proposals that were answered, newest first: `declined: not mine (taste: More
+    /// grain.)`.
+    pub answered_proposals: Vec<String>,
 }
 
 /// The notes on a photo.
@@ -98,7 +105,22 @@ pub fn read_context(workspace: &Workspace, tastes_dir: &Path, full: bool) -> Res
         notes: if full { Notes { text: notes, elided: 0 } } else { shorten(notes) },
         recent_operations: workspace.recent_operations(RECENT)?,
         recent_gaps: workspace.gaps(RECENT)?,
+        answered_proposals: answered(workspace)?,
     })
+}
+
+fn answered(workspace: &Workspace) -> Result<Vec<String>, PhotoError> {
+    let proposals = workspace.proposals()?;
+    let settled = proposals.iter().rev().filter(|proposal| proposal.status != ProposalStatus::Pending);
+    let words = |proposal: &Proposal| {
+        let kind = match proposal.proposed.kind {
+            ProposalKind::Taste => "taste",
+            ProposalKind::Notes => "notes",
+        };
+        let text: String = proposal.proposed.text.chars().take(ANSWERED_TEXT).collect();
+        format!("{} ({kind}: {text})", proposal.status.told())
+    };
+    Ok(settled.take(RECENT).map(words).collect())
 }
 
 fn shorten(text: String) -> Notes {

@@ -9,10 +9,14 @@ use crate::photo::op::one_line;
 use crate::photo::standing;
 use crate::vocabulary::same_place;
 use darktable::forms;
+use darktable::layout::BlendSpace;
 use darktable::state::{Blend, EditState, MaskForm, Module, Params, Value};
 
 /// The module of retouched spots, whose table of hundreds of rows is said as a number of spots.
 const SPOTS: &str = "retouch";
+
+/// What stands between regions that are said together.
+const BETWEEN: &str = "; ";
 
 /// How a thing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,7 +45,7 @@ pub struct Change {
     /// Which value of it, for [`ChangeKind::Changed`]. Absent where regions are said together in `before` or `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The old value in words.
+    /// The old value in words; of regions all of them, which a line shortens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// The new value in words.
@@ -56,7 +60,10 @@ impl fmt::Display for Change {
                 let word = if self.kind == ChangeKind::Added { "added" } else { "removed" };
                 write!(f, "{}: {word}", self.subject)?;
                 match self.after.as_ref().or(self.before.as_ref()) {
-                    Some(regions) => write!(f, ": {regions}"),
+                    Some(regions) => {
+                        let regions: Vec<String> = regions.split(BETWEEN).map(str::to_owned).collect();
+                        write!(f, ": {}", one_line("", regions.into_iter()))
+                    }
                     None => Ok(()),
                 }
             }
@@ -204,7 +211,8 @@ fn regions<'a>(
             continue;
         };
         let name = if first.name.is_empty() { &first.op } else { &first.name };
-        let words = one_line("", group.iter().map(|module| region_words(module, &group, masks)));
+        let words: Vec<String> = group.iter().map(|module| region_words(module, &group, masks)).collect();
+        let words = words.join(BETWEEN);
         let mut change = plain(kind, format!("{} regions of {name}", group.len()));
         match kind {
             ChangeKind::Removed => change.before = Some(words),
@@ -356,12 +364,33 @@ fn mask_words(blend: Option<&Blend>, masks: &BTreeMap<i32, &MaskForm>) -> Option
         parts.push(masks.get(&id).map_or_else(|| format!("form {id}"), |form| format!("`{}`", form.name)));
     }
     for (channel, range) in &blend.ranges {
-        parts.push(format!("channel {channel} {:.2}…{:.2}", range.full_from, range.full_to));
+        let name = channel_words(blend.colorspace, *channel);
+        parts.push(format!("{name} {:.2}…{:.2}", range.full_from, range.full_to));
     }
     if parts.is_empty() {
         return blend.opaque.as_ref().map(|_| "unmodelled blending".to_owned());
     }
     Some(format!("{}{}", parts.join(" and "), if blend.combine & 1 == 1 { ", inverted" } else { "" }))
+}
+
+/// What a parametric channel measures; of what the module made, where it is not of what it was given.
+fn channel_words(space: i32, channel: u8) -> String {
+    let lab = space == BlendSpace::Lab as i32;
+    // Four channels of what comes in, four of what goes out; then the same for the space's second reading.
+    let made = if channel & 4 == 4 { " of the result" } else { "" };
+    let name = match (lab, channel & !4) {
+        (_, 0) => "luminance",
+        (false, 1) => "red",
+        (false, 2) => "green",
+        (false, 3) => "blue",
+        (true, 1) => "green to magenta",
+        (true, 2) => "blue to yellow",
+        (false, 8) => "brightness",
+        (true, 8) | (false, 9) => "chroma",
+        (true, 9) | (false, 10) => "hue",
+        _ => return format!("channel {channel}"),
+    };
+    format!("{name}{made}")
 }
 
 /// Both values in words, with enough digits to distinguish them.
@@ -526,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn the_regions_of_a_batch_are_one_line_and_know_each_other_by_their_masks() {
+    fn h8_the_regions_of_a_batch_are_one_line_and_know_each_other_by_their_masks() {
         let region = |instance: u32, ev: f32, at: f32| {
             let shape = Shape::Circle { border: 0.1, center: [at, 0.5], radius: 0.2 };
             let form = MaskForm::new("circle", shape);
@@ -561,8 +590,22 @@ mod tests {
         assert_eq!(words_of(&three, &two), ["exposure#1: removed", "exposure#2: exposure +0.20 → +0.50"]);
         let many: Vec<_> =
             (1_u8..=32).map(|i| region(i.into(), f32::from(i) / 10.0, f32::from(i) / 40.0)).collect();
-        let line = words_of(&none, &with(&many)).remove(0);
+        let change = diff(&none, &with(&many)).remove(0);
+        let line = change.to_string();
         assert!(line.ends_with("more") && line.chars().count() < 170, "{line}");
+        let whole = change.after.unwrap();
+        assert!((1..=32).all(|number| whole.contains(&format!("#{number} "))), "{whole}");
+    }
+
+    #[test]
+    fn h8_a_range_is_called_by_what_it_measures() {
+        let named = |space, channel| channel_words(space as i32, channel);
+        assert_eq!(named(BlendSpace::RgbScene, 0), "luminance");
+        assert_eq!(named(BlendSpace::RgbScene, 9), "chroma");
+        assert_eq!(named(BlendSpace::RgbScene, 14), "hue of the result");
+        assert_eq!(named(BlendSpace::Lab, 9), "hue");
+        assert_eq!(named(BlendSpace::Lab, 4), "luminance of the result");
+        assert_eq!(named(BlendSpace::Lab, 3), "channel 3");
     }
 
     #[test]

@@ -73,6 +73,17 @@ impl fmt::Display for ProposalStatus {
     }
 }
 
+impl ProposalStatus {
+    /// The answer with its reason or the changed text: `declined: not mine`.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Accepted { edited: Some(text) } => format!("{self}: {text}"),
+            Self::Declined { reason } if !reason.is_empty() => format!("{self}: {reason}"),
+            _ => self.to_string(),
+        }
+    }
+}
+
 /// What is proposed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProposedText {
@@ -86,6 +97,17 @@ pub struct ProposedText {
     /// What a taste is about; `None` for notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<TasteCategory>,
+}
+
+impl ProposedText {
+    /// Whether both would add the same words to the same file.
+    fn says(&self, other: &Self) -> bool {
+        let words = |text: &str| -> Vec<String> {
+            let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+            words.map(str::to_lowercase).collect()
+        };
+        (self.kind, &self.file) == (other.kind, &other.file) && words(&self.text) == words(&other.text)
+    }
 }
 
 /// A proposal and its state.
@@ -162,10 +184,11 @@ impl Workspace {
 }
 
 impl Writer {
-    /// Stores a proposal. The same one again from the same session adds none.
+    /// Stores a proposal. One that says the same as another that waits, whichever session made that, adds none.
     ///
     /// # Errors
-    /// [`PhotoError::Lease`] without a live lease, [`PhotoError::Invalid`] for a text that is empty or too long.
+    /// [`PhotoError::Lease`] without a live lease, [`PhotoError::Invalid`] for a text that is empty or too long,
+    /// [`PhotoError::Settled`] for what a person has accepted or declined before.
     pub fn propose(&mut self, proposed: ProposedText) -> Result<Proposal, PhotoError> {
         self.check_lease()?;
         let proposed = check(proposed)?;
@@ -173,6 +196,12 @@ impl Writer {
         let id: String = Hash::of(content).as_str().chars().take(8).collect();
         if let Ok(standing) = self.workspace().proposal(&id) {
             return Ok(standing);
+        }
+        if let Some(alike) = self.workspace().proposals()?.into_iter().find(|p| p.proposed.says(&proposed)) {
+            return match alike.status {
+                ProposalStatus::Pending => Ok(alike),
+                status => Err(PhotoError::Settled { id: alike.id, status: status.told() }),
+            };
         }
         let proposal = Proposal {
             id,
@@ -236,10 +265,16 @@ impl Writer {
         }
     }
 
+    /// Records an answer, to all that say the same: earlier versions kept equal proposals of several sessions.
     fn answer(&self, proposal: Proposal) -> Result<Proposal, PhotoError> {
-        let line =
-            Line::Answer { answers: proposal.id.clone(), t: self.now(), status: proposal.status.clone() };
-        jsonl::append(&self.workspace().folder().join(FILE), &line)?;
+        let mut answered = vec![proposal.id.clone()];
+        let waiting = self.workspace().pending_proposals()?.into_iter();
+        let alike = waiting.filter(|p| p.id != proposal.id && p.proposed.says(&proposal.proposed));
+        answered.extend(alike.map(|p| p.id));
+        for answers in answered {
+            let line = Line::Answer { answers, t: self.now(), status: proposal.status.clone() };
+            jsonl::append(&self.workspace().folder().join(FILE), &line)?;
+        }
         Ok(proposal)
     }
 }
@@ -322,6 +357,34 @@ mod tests {
         assert!(birds.starts_with("## 20") && birds.ends_with("\n\nKeep scales crisp.\n"), "{birds}");
         let notes = photo.read(NOTES);
         assert!(notes.contains(" — session ") && notes.ends_with("The rock is green.\n"), "{notes}");
+    }
+
+    #[test]
+    fn g19_what_was_answered_is_not_proposed_again() {
+        let photo = TestPhoto::new();
+        let tastes = photo.dir.path().join("tastes");
+        let (mut session, _) = photo.session();
+        let waits = session.propose(taste("Keep scales crisp.")).unwrap();
+        let declined = session.propose(taste("More grain.")).unwrap();
+        drop(session);
+        photo.person().decline_proposal(&declined.id, "not mine").unwrap();
+        let (mut session, _) = photo.session();
+        assert_eq!(session.propose(taste("keep scales: crisp")).unwrap(), waits, "one waits for both");
+        let again = session.propose(taste("More grain!")).unwrap_err();
+        assert!(
+            matches!(&again, PhotoError::Settled { status, .. } if status == "declined: not mine"),
+            "{again}"
+        );
+        // A note says it of this photo, which is another thing.
+        session.propose(notes("More grain.")).unwrap();
+        drop(session);
+        // An earlier version kept the same twice.
+        let twin = Proposal { id: "01234567".into(), ..waits.clone() };
+        jsonl::append(&photo.workspace.folder().join(FILE), &twin).unwrap();
+        photo.person().accept_proposal(&waits.id, None, &tastes).unwrap();
+        let accepted = ProposalStatus::Accepted { edited: None };
+        assert_eq!(photo.workspace.proposal(&twin.id).unwrap().status, accepted);
+        assert_eq!(photo.workspace.pending_proposals().unwrap().len(), 1);
     }
 
     #[test]

@@ -126,6 +126,19 @@ fn listed(bad: &[BadRegion]) -> String {
     bad.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
+impl RegionsError {
+    /// The argument at fault: `regions[2]`, the first of several, or `regions`.
+    pub fn field(&self) -> String {
+        match self {
+            Self::Refused(bad) => {
+                let first = bad.iter().flat_map(|bad| &bad.regions).min();
+                first.map_or_else(|| "regions".into(), |at| format!("regions[{at}]"))
+            }
+            _ => "regions".into(),
+        }
+    }
+}
+
 impl Coded for RegionsError {
     fn code(&self) -> ErrorCode {
         match self {

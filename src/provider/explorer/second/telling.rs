@@ -14,6 +14,9 @@ use crate::provider::explorer::search;
 /// Movement that counts as having gone there, in steps of the whole picture; less for a part of it.
 const WENT: (f64, f64) = (0.5, 0.1);
 
+/// Other change for each wanted step that is worth a word.
+const SIDE: f64 = 0.5;
+
 /// A direction in a sentence.
 pub(in super::super) fn restated(goal: &Goal, reading: &Reading) -> String {
     let words: String = goal.direction.replace('`', "'").chars().take(160).collect();
@@ -72,6 +75,9 @@ pub(in super::super) fn judged(memory: &Memory, branch: &Branch) -> (String, u8)
             text.push_str(&format!(" Kept `{}`.", setting(&trial.goal)));
             let (told, score) = measured(memory, branch, trial, &faults);
             text.push_str(&told);
+            if branch.argued {
+                text.push_str(&argument(branch, trial, &faults, score));
+            }
             score
         }
         None => {
@@ -126,6 +132,27 @@ fn measured(memory: &Memory, branch: &Branch, trial: &Trial, faults: &[Fault]) -
         (false, false) => 3,
     };
     (text, score)
+}
+
+/// What speaks for a move that was tried because it had been avoided, and what against it.
+fn argument(branch: &Branch, trial: &Trial, faults: &[Fault], score: u8) -> String {
+    let Some(figures) = trial.figures.as_ref() else { return String::new() };
+    let mut against: Vec<String> = faults.iter().map(|fault| fault.in_words(&branch.parts)).collect();
+    against.extend(search::objections(&branch.aim, figures).map(str::to_owned));
+    let side = figures.check.leakage.filter(|leakage| *leakage > SIDE);
+    against.extend(side.map(|leakage| format!("{leakage:.1} steps of other change for each wanted one")));
+    let why = match score {
+        2 => "little: it does not go where it was asked to",
+        _ => "it goes where it was asked to, and far enough to be seen",
+    };
+    match against.is_empty() {
+        true => format!(
+            " For it: {why}. Against it: nothing that was measured, so that a reason to avoid it is one of taste, which numbers do not show."
+        ),
+        false => {
+            format!(" For it: {why}. Against it: {}. Half of it would do less of that.", against.join("; "))
+        }
+    }
 }
 
 /// Why nothing is kept of a branch.
