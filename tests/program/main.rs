@@ -31,6 +31,7 @@ mod http_proxy;
 mod made_pages;
 mod overnight;
 mod pages;
+mod prune;
 mod terminals;
 mod verbs;
 mod walk;
