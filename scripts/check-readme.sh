@@ -7,7 +7,7 @@
 # output: all of its words, in this order. Numbers and hashes may differ, `…` stands for anything left out, and it
 # does not matter where lines are broken.
 #
-#   scripts/check-readme.sh [BINARY]        default: the chemigram on PATH
+#   scripts/check-readme.sh [BINARY [PAGE…]]        default: the chemigram on PATH, and all pages
 #
 # WALK_END, if it is set, is a command that ends the walk through the README: it runs in the same folder and home, after
 # the last block, and the walk fails if it fails.
@@ -100,6 +100,11 @@ check() {
     echo "==> $page: blocks run: $blocks, samples that match: $samples"
 }
 
+if [ $# -gt 1 ]; then
+    shift
+    for page in "$@"; do check "$page"; done
+    exit
+fi
 check README.md
 check docs/editing.md
 for page in "$here"/docs/*.md; do

@@ -56,7 +56,7 @@
     link.download = "picks.json";
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-    say("Saved picks.json; import it with: chemigram picks import picks.json");
+    say("Saved picks.json; promote what you picked with: chemigram promote --picks picks.json");
   });
   const say = text => { one("#status").textContent = text; };
 

@@ -19,6 +19,7 @@ use super::measure::{self, MeasureArgs};
 use super::mode_b::SessionVerb;
 use super::overnight::{OVERNIGHT_EXAMPLES, OvernightArgs};
 use super::places::{self, RegionsArgs, RemoveArgs, ReplaceMaskArgs, SpotArgs};
+use super::promote::{self, PromoteArgs};
 use super::propagate::{self, PropagateArgs};
 use super::protocol::ProtocolVerb;
 use super::prune::PruneArgs;
@@ -162,10 +163,9 @@ pub enum Verb {
     /// Show the history of a branch, tag or commit, newest first
     Log {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// A branch, a tag, HEAD or a commit's hash
-        #[arg(value_name = "REF", default_value = "HEAD", add = complete::refs())]
+        #[arg(value_name = "REF", default_value = "HEAD")]
         at: String,
         /// Show at most N
         #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
@@ -175,19 +175,17 @@ pub enum Verb {
     #[command(after_help = "Example:\n  chemigram diff iguana baseline branch_b_tone")]
     Diff {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// Compare this ref
-        #[arg(value_name = "A", add = complete::refs())]
+        #[arg(value_name = "A")]
         a: String,
         /// With this ref
-        #[arg(value_name = "B", default_value = "HEAD", add = complete::refs())]
+        #[arg(value_name = "B", default_value = "HEAD")]
         b: String,
     },
     /// List branches, or create, rename or delete one
     Branch {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// The branch
         #[arg(add = complete::refs())]
@@ -205,13 +203,12 @@ pub enum Verb {
     /// List tags, or create or delete one; a tag never moves
     Tag {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// The tag to create
         #[arg(add = complete::refs())]
         name: Option<RefName>,
         /// What to tag
-        #[arg(value_name = "REF", default_value = "HEAD", add = complete::refs())]
+        #[arg(value_name = "REF", default_value = "HEAD")]
         at: String,
         /// Delete the tag; what it names is kept until `gc`
         #[arg(long, short, requires = "name")]
@@ -223,7 +220,6 @@ pub enum Verb {
     )]
     Undo {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// Only say what would be taken back
         #[arg(long)]
@@ -232,10 +228,9 @@ pub enum Verb {
     /// Switch to a branch, tag or commit
     Checkout {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// A branch, tag or commit
-        #[arg(value_name = "REF", add = complete::refs())]
+        #[arg(value_name = "REF")]
         at: String,
     },
     /// Return the current branch to the baseline with a new commit; the history is kept
@@ -252,7 +247,6 @@ pub enum Verb {
     /// List unreachable commits; --yes deletes them
     Gc {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// Delete them
         #[arg(long, short)]
@@ -264,10 +258,9 @@ pub enum Verb {
     )]
     Render {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// What to render
-        #[arg(value_name = "REF", default_value = "HEAD", add = complete::refs())]
+        #[arg(value_name = "REF", default_value = "HEAD")]
         at: String,
         /// Output file: .jpg, .png or .tif
         #[arg(short, long, value_name = "FILE")]
@@ -311,7 +304,6 @@ pub enum Verb {
     )]
     Apply {
         /// The photo's id
-        #[arg(add = complete::photos())]
         photo: PhotoId,
         /// The move or look (`chemigram vocab list` lists them), or the id of a placed move
         #[arg(value_name = "MOVE")]
@@ -387,24 +379,9 @@ pub enum Verb {
         #[command(subcommand)]
         verb: PicksVerb,
     },
-    /// Promote a branch: make it the main edit, or tag it
-    #[command(
-        after_help = "Examples:\n  chemigram promote iguana branch_b_tone --to-main\n  chemigram promote last branch_b_tone --tag v2\n\n`chemigram undo PHOTO` takes it back."
-    )]
-    Promote {
-        /// The photo's id, part of a session's id, or `last` for the newest session
-        #[arg(value_name = "PHOTO|SESSION", add = complete::photos())]
-        subject: String,
-        /// The branch to promote
-        #[arg(add = complete::refs())]
-        branch: RefName,
-        /// Create this tag at it
-        #[arg(long, value_name = "NAME", required_unless_present = "to_main")]
-        tag: Option<RefName>,
-        /// Move `main` to it
-        #[arg(long)]
-        to_main: bool,
-    },
+    /// Promote a branch, or your picks: make it the main edit, or tag it
+    #[command(after_help = promote::EXAMPLES)]
+    Promote(PromoteArgs),
     /// List, accept or decline what sessions propose to remember
     Proposals {
         #[command(subcommand)]
@@ -419,7 +396,6 @@ pub enum Verb {
     /// Show a photo's notes, or add to them
     Notes {
         /// The photo
-        #[arg(add = super::complete::photos())]
         photo: PhotoId,
         /// Open them in your editor ($VISUAL or $EDITOR)
         #[arg(long, conflicts_with = "add")]
@@ -494,7 +470,6 @@ pub enum Verb {
 #[derive(Args, Debug)]
 pub struct PhotoArg {
     /// The photo's id
-    #[arg(add = complete::photos())]
     pub photo: PhotoId,
 }
 

@@ -3,19 +3,50 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap::Command;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 
 use super::paths::Folders;
 use crate::session::listing;
 use base::ids::PhotoId;
 use engine::photo::{Library, Workspace};
 
-/// Completes the id of a photo.
-pub fn photos() -> ArgValueCompleter {
+/// The commands, of which each argument completes what its name says: `PHOTO`, `SESSION`, `REF`, `BRANCH`.
+pub fn completing(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let first =
+            arg.get_value_names().and_then(|names| names.first()).map(|name| name.as_str().to_owned());
+        let name = first.unwrap_or_else(|| arg.get_id().as_str().to_uppercase());
+        match name.as_str() {
+            "PHOTO" | "PHOTOS" => arg.add(photos()),
+            "PHOTO|SESSION" => arg.add(photos_and_sessions()),
+            "SESSION" => arg.add(sessions()),
+            "REF" | "A" | "B" | "BRANCH" | "FROM" => arg.add(refs()),
+            _ => arg,
+        }
+    });
+    command.mut_subcommands(completing)
+}
+
+/// Completes the id of a photo, and after these a file, which some commands take instead.
+fn photos() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let ids = library().and_then(|library| library.photos().ok()).unwrap_or_default();
-        candidates(current, ids.iter().map(PhotoId::to_string))
+        let mut found = candidates(current, ids().into_iter());
+        if found.is_empty() {
+            found = PathCompleter::any().complete(current);
+        }
+        found
     })
+}
+
+/// Completes the id of a photo or of a session.
+fn photos_and_sessions() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| candidates(current, ids().into_iter().chain(recent())))
+}
+
+fn ids() -> Vec<String> {
+    let photos = library().and_then(|library| library.photos().ok()).unwrap_or_default();
+    photos.iter().map(PhotoId::to_string).collect()
 }
 
 /// Completes a branch or tag of the photo that stands before it on the line.
@@ -28,16 +59,19 @@ pub fn refs() -> ArgValueCompleter {
 }
 
 /// Completes the short id of a session, newest first.
-pub fn sessions() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| {
-        let Some(library) = library() else { return Vec::new() };
-        let open = |id: PhotoId| listing::of_photo(&library.open(&id).ok()?).ok();
-        let mut ids: Vec<_> =
-            library.photos().unwrap_or_default().into_iter().filter_map(open).flatten().collect();
-        ids.sort_by(|a, b| b.as_str().cmp(a.as_str()));
-        let short = ids.iter().map(|id| id.short().to_owned());
-        candidates(current, ["last".to_owned()].into_iter().chain(short))
-    })
+fn sessions() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| candidates(current, recent().into_iter()))
+}
+
+/// `last`, and the short ids of all sessions, newest first.
+fn recent() -> Vec<String> {
+    let Some(library) = library() else { return Vec::new() };
+    let open = |id: PhotoId| listing::of_photo(&library.open(&id).ok()?).ok();
+    let mut ids: Vec<_> =
+        library.photos().unwrap_or_default().into_iter().filter_map(open).flatten().collect();
+    ids.sort_by(|a, b| b.as_str().cmp(a.as_str()));
+    let short = ids.iter().map(|id| id.short().to_owned());
+    ["last".to_owned()].into_iter().chain(short).collect()
 }
 
 fn candidates(current: &OsStr, names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {

@@ -43,13 +43,12 @@ the first number that is free. No file is ever replaced. Import the raw again in
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
     /// The photo's id
-    #[arg(add = super::complete::photos())]
     pub photo: PhotoId,
     /// Branches, tags or commits; several need a folder as --output
-    #[arg(value_name = "REF", default_value = "HEAD", add = super::complete::refs())]
+    #[arg(value_name = "REF", default_value = "HEAD")]
     pub refs: Vec<String>,
     /// Export the branches of this session: at least four characters of its id, or `last`
-    #[arg(long, value_name = "SESSION", conflicts_with = "refs", add = super::complete::sessions())]
+    #[arg(long, value_name = "SESSION", conflicts_with = "refs")]
     pub session: Option<String>,
     /// Output file (.jpg, .tif, .png), or a folder [default with --sidecar: the raw's own folder]
     #[arg(short, long, value_name = "FILE|FOLDER", required_unless_present = "sidecar")]

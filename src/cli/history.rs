@@ -1,4 +1,4 @@
-//! `log`, `diff`, `branch`, `tag`, `undo`, `checkout`, `reset`, `promote`, `fsck`, `gc`.
+//! `log`, `diff`, `branch`, `tag`, `undo`, `checkout`, `reset`, `fsck`, `gc`.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::setup::App;
-use crate::review::line;
+use crate::review::{count, line};
 use crate::session;
 use base::error::ErrorCode;
 use base::ids::{Hash, PhotoId, RefName};
-use engine::photo::{FsckReport, Head, Workspace, Writer, diff as differences};
+use engine::photo::{FsckReport, Head, diff as differences};
 
 pub fn log(app: &App, photo: &PhotoId, at: &str, limit: usize) -> Result<(), Failure> {
     let entries = app.photo(photo)?.log(at, limit)?;
@@ -176,85 +176,6 @@ pub fn undo(app: &App, photo: &PhotoId, dry_run: bool) -> Result<(), Failure> {
     })
 }
 
-/// Tags a branch, and moves `main` to it on request.
-pub fn promote(
-    app: &App,
-    subject: &str,
-    branch: &RefName,
-    tag: Option<&RefName>,
-    to_main: bool,
-) -> Result<(), Failure> {
-    let photo = match subject.parse::<PhotoId>() {
-        Ok(id) if app.library.open(&id).is_ok() => id,
-        _ => app.session(subject)?.0.id().clone(),
-    };
-    let mut writer = app.writer(&photo, "promote")?;
-    let commit = writer.workspace().resolve(&format!("refs/heads/{branch}"))?;
-    if let Some(warning) = no_difference(writer.workspace(), branch, &commit)? {
-        app.output.remark(&warning);
-    }
-    // One label makes it one step for `undo`.
-    let label = format!("promote {branch}");
-    // Where a kill came after the tag, the same command does the rest.
-    if let Some(tag) = tag
-        && writer.workspace().tag(tag)?.as_ref() != Some(&commit)
-    {
-        writer.create_tag(tag, &commit, &label)?;
-    }
-    let mut kept = None;
-    if to_main {
-        let main: RefName = "main".parse()?;
-        let expected = writer.workspace().resolve("refs/heads/main")?;
-        kept = keep_replaced(&mut writer, &expected, &commit)?;
-        writer.move_branch(&main, &expected, &commit, &label)?;
-    }
-    let result = json!({ "photo": photo, "branch": branch, "commit": commit, "tag": tag, "main_moved": to_main, "main_kept": kept });
-    app.output.result(&result, || {
-        let tagged = tag.map(|tag| format!("tagged {tag}"));
-        let moved = to_main.then(|| "main is moved to it".to_owned());
-        let done: Vec<String> = tagged.into_iter().chain(moved).collect();
-        let kept = kept.map(|tag| {
-            format!("main had commits of its own, which no other branch or tag leads to: they are kept under the tag {tag}\n")
-        });
-        format!(
-            "{photo}: promoted {branch} ({}): {}\n{}",
-            commit.short(),
-            done.join(", and "),
-            kept.unwrap_or_default()
-        )
-    })
-}
-
-/// The warning for a branch whose edit is nothing new.
-fn no_difference(workspace: &Workspace, branch: &RefName, commit: &Hash) -> Result<Option<String>, Failure> {
-    let state = workspace.commit(commit)?.state;
-    let main = workspace.resolve("refs/heads/main")?;
-    let baseline = workspace.commit(workspace.baseline())?.state == state;
-    Ok(if baseline {
-        Some(format!("warning: {branch} does not differ from darktable's default edit"))
-    } else if main != *commit && workspace.commit(&main)?.state == state {
-        Some(format!("warning: {branch} does not differ from main"))
-    } else {
-        None
-    })
-}
-
-/// Before main leaves the commit `old` for `new`: tags it, where nothing else leads to it and `gc` would delete it.
-fn keep_replaced(writer: &mut Writer, old: &Hash, new: &Hash) -> Result<Option<RefName>, Failure> {
-    let workspace = writer.workspace();
-    let branches = workspace.branches()?.into_iter().filter(|(name, _)| name.as_str() != "main");
-    let mut tips: Vec<Hash> = branches.chain(workspace.tags()?).map(|(_, tip)| tip).collect();
-    tips.push(new.clone());
-    for tip in tips {
-        if workspace.log(tip.as_str(), usize::MAX)?.iter().any(|entry| entry.commit == *old) {
-            return Ok(None);
-        }
-    }
-    let tag: RefName = format!("main_{}", old.short()).parse()?;
-    writer.create_tag(&tag, old, "main, before it was moved")?;
-    Ok(Some(tag))
-}
-
 /// Checks folders for damage; the status is that of the worst.
 pub fn fsck(app: &App, photo: Option<&PhotoId>) -> Result<u8, Failure> {
     let photos = match photo {
@@ -291,8 +212,13 @@ fn fsck_text(id: &PhotoId, report: &Result<FsckReport, Failure>) -> String {
     };
     let verdict = if report.is_whole() { "no damage" } else { "DAMAGED" };
     let mut text = format!(
-        "{id}: {verdict} ({} commits, {} states, {} refs, {} log lines, {} sessions, {} unreachable)\n",
-        report.commits, report.states, report.refs, report.log_lines, report.sessions, report.dangling
+        "{id}: {verdict} ({}, {}, {}, {}, {}, {} unreachable)\n",
+        count(report.commits as u64, "commit"),
+        count(report.states as u64, "state"),
+        count(report.refs as u64, "ref"),
+        count(report.log_lines as u64, "log line"),
+        count(report.sessions as u64, "session"),
+        report.dangling
     );
     for (kind, findings) in [("damage", &report.damages), ("note", &report.notes)] {
         for finding in findings {
@@ -306,15 +232,15 @@ fn fsck_text(id: &PhotoId, report: &Result<FsckReport, Failure>) -> String {
 pub fn gc(app: &App, photo: &PhotoId, yes: bool) -> Result<(), Failure> {
     let report = app.writer(photo, "gc")?.gc(!yes)?;
     app.output.result(&report, || {
-        let count = report.commits.len() + report.states.len() + report.litter.len();
+        let all = report.commits.len() + report.states.len() + report.litter.len();
         let what = format!(
-            "{} commits, {} states, {} left-over files, {} bytes",
-            report.commits.len(),
-            report.states.len(),
-            report.litter.len(),
-            report.bytes
+            "{}, {}, {}, {}",
+            count(report.commits.len() as u64, "commit"),
+            count(report.states.len() as u64, "state"),
+            count(report.litter.len() as u64, "left-over file"),
+            count(report.bytes, "byte")
         );
-        match (yes, count) {
+        match (yes, all) {
             (_, 0) => "nothing to delete\n".to_owned(),
             (true, _) => format!("deleted {what}\n"),
             (false, _) => format!("would delete {what}; run `chemigram gc {photo} --yes` to do it\n"),

@@ -48,7 +48,7 @@ pub struct Which {
     #[arg(long, conflicts_with = "session")]
     all: bool,
     /// All that are open of one session: at least four characters of its id, or `last`
-    #[arg(long, value_name = "SESSION", add = super::complete::sessions())]
+    #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 

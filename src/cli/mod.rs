@@ -17,6 +17,7 @@ mod export;
 mod failure;
 mod goal;
 mod history;
+mod images;
 mod import;
 mod layers;
 mod learn;
@@ -31,6 +32,7 @@ mod paths;
 mod photos;
 mod places;
 mod progress;
+mod promote;
 mod prompts;
 mod propagate;
 mod protocol;
@@ -60,7 +62,7 @@ use setup::App;
 /// Runs the program with the process's own arguments and returns its exit status.
 pub fn main() -> u8 {
     // Answers a shell that completes a line, and ends.
-    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
+    clap_complete::CompleteEnv::with_factory(|| complete::completing(Cli::command())).complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -189,9 +191,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Review(args) => done(review::review(app, args)),
         Verb::Compare(args) => done(review::compare(app, args)),
         Verb::Picks { verb } => done(review::picks(app, verb)),
-        Verb::Promote { subject, branch, tag, to_main } => {
-            done(history::promote(app, subject, branch, tag.as_ref(), *to_main))
-        }
+        Verb::Promote(args) => done(promote::promote(app, args)),
         Verb::Proposals { verb } => done(learn::proposals(app, verb)),
         Verb::Taste { verb } => done(taste::taste(app, verb)),
         Verb::Notes { photo, edit, add } => done(taste::notes(app, photo, *edit, add.as_deref())),

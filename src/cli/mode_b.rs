@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::complete;
 use super::failure::Failure;
 use super::setup::{App, CACHE_LIMIT};
-use super::{progress, prune, signals, watch};
+use super::{images, progress, prune, signals, watch};
 use crate::provider::explorer::Explorer;
 use crate::review::{ReviewModel, line as plain, status_lines, summary_line, text};
 use crate::session;
@@ -26,37 +25,34 @@ pub enum SessionVerb {
     /// List the sessions, newest first
     List {
         /// Only those of this photo
-        #[arg(add = complete::photos())]
         photo: Option<PhotoId>,
     },
     /// Show a session's state in a few lines
     Status {
         /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
         session: String,
     },
     /// Show the review of a session: branches, scores, measurements, next steps
     Show {
         /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
         session: String,
+        /// Show its pictures, too, in a terminal that can (kitty, iTerm2, WezTerm, Ghostty; in others as coloured blocks)
+        #[arg(long)]
+        images: bool,
     },
     /// Repeat a session from its transcript in a scratch copy and compare every commit and pixel
     Replay {
         /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
         session: String,
     },
     /// Ask a running session to wrap up; a second time, to stop at once
     Stop {
         /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
         session: String,
     },
     /// Watch running sessions: what they do, their pictures and scores, and how much budget is left
     Watch {
         /// Only this session: at least four characters of its id, or `last` [default: all that run]
-        #[arg(add = complete::sessions())]
         session: Option<String>,
         /// Print how they stand now, and end
         #[arg(long)]
@@ -65,7 +61,6 @@ pub enum SessionVerb {
     /// Delete a session that is over: its transcript, its pictures, and branches that it gave up
     Delete {
         /// The session: at least four characters of its id, or `last`
-        #[arg(add = complete::sessions())]
         session: String,
         /// Delete all its branches, too, unless they were changed since
         #[arg(long)]
@@ -96,9 +91,12 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
             let summary = listing::summary(&workspace, &id);
             app.output.styled(&summary, || status_lines(&summary, style))?;
         }
-        SessionVerb::Show { session } => {
+        SessionVerb::Show { session, images } => {
             let (workspace, id) = app.session(session)?;
-            show_session(app, &workspace, &id)?;
+            let model = show_session(app, &workspace, &id)?;
+            if *images {
+                images::show(app, &model)?;
+            }
         }
         SessionVerb::Stop { session } => stop(app, session)?,
         SessionVerb::Watch { session, once } => return watch::watch(app, session.as_deref(), *once),
@@ -111,10 +109,11 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
 }
 
 /// Shows the review of a session.
-pub fn show_session(app: &App, workspace: &Workspace, id: &SessionId) -> Result<(), Failure> {
+pub fn show_session(app: &App, workspace: &Workspace, id: &SessionId) -> Result<ReviewModel, Failure> {
     let session = listing::read(workspace, id)?;
     let model = ReviewModel::of(workspace, &session)?;
-    app.output.styled(&model, || text(&model, app.output.style()))
+    app.output.styled(&model, || text(&model, app.output.style()))?;
+    Ok(model)
 }
 
 /// Repeats a session, and reports what that proves.

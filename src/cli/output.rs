@@ -44,7 +44,8 @@ impl Output {
             Color::Never => false,
             Color::Auto => {
                 let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-                !unwanted && io::stdout().is_terminal()
+                let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+                !unwanted && !dumb && io::stdout().is_terminal()
             }
         };
         Self {
@@ -69,6 +70,13 @@ impl Output {
     /// How a text is to be laid out.
     pub fn style(&self) -> Style {
         Style { color: self.color, width: width() }
+    }
+
+    /// Columns and rows of the terminal that results go to; `None` where there is none, or no colours are wanted.
+    pub fn screen(&self) -> Option<(usize, usize)> {
+        let shown = self.color && !self.json && io::stdout().is_terminal();
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| shown)?;
+        Some((width(), usize::from(size.ws_row).max(1)))
     }
 
     /// Whether progress may be shown: a person sees standard error, and nothing else is written there.

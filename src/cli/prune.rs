@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::complete;
 use super::failure::Failure;
 use super::setup::App;
 use crate::overnight::record::{self, OldBatch};
@@ -37,7 +36,7 @@ branch back until then; sessions do not come back.";
 )]
 pub struct PruneArgs {
     /// Only sessions of this photo
-    #[arg(long, value_name = "PHOTO", add = complete::photos())]
+    #[arg(long, value_name = "PHOTO")]
     pub photo: Option<PhotoId>,
     /// Sessions that began longer ago than this, such as 12h, 30d or 8w
     #[arg(long, value_name = "AGE", value_parser = age, group = "which")]

@@ -333,11 +333,10 @@ fn import(app: &App, file: &Path) -> Result<(), Failure> {
         let writer = app.photo(&photo.photo)?.lock(Authority::Person, "picks")?;
         new += picks::import(writer.workspace(), photo, jiff::Timestamp::now())?;
     }
-    let chosen = read.photos.iter().flat_map(|photo| photo.picks.iter().map(move |pick| (photo, pick)));
-    let chosen = chosen.filter(|(_, pick)| pick.verdict == Some(Verdict::Pick));
-    let next: Vec<String> = chosen
-        .map(|(photo, pick)| format!("chemigram promote {} {} --tag picked", photo.photo, pick.branch))
-        .collect();
+    let picked = read.photos.iter().flat_map(|photo| &photo.picks);
+    let any = picked.into_iter().any(|pick| pick.verdict == Some(Verdict::Pick));
+    let next: Vec<String> =
+        any.then(|| format!("chemigram promote --picks {}", file.display())).into_iter().collect();
     app.output.result(&json!({ "file": file, "new": new, "next": next }), || {
         let mut text = format!("{} imported\n", count(new as u64, "new pick"));
         if !next.is_empty() {

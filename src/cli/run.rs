@@ -30,7 +30,7 @@ use crate::session::opinion::Referee;
 use crate::session::protocols::ProtocolSource;
 use crate::session::raise;
 use crate::session::start::{self, Plan, Request};
-use crate::transcript::{self, Mode, PlannedBranch, SessionStart, Vector};
+use crate::transcript::{self, Mode, NOTHING_USEFUL, PlannedBranch, SessionStart, Vector};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
@@ -74,7 +74,7 @@ the variables of a protocol, `chemigram protocol check FILE` its errors. Resume 
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// The photo's id, or a raw file, which is added to the library first
-    #[arg(value_name = "PHOTO", required_unless_present = "resume", add = super::complete::photos())]
+    #[arg(value_name = "PHOTO", required_unless_present = "resume")]
     pub photo: Option<String>,
     /// Follow this protocol: a name, or a file
     #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["resume", "generate"])]
@@ -123,7 +123,7 @@ pub struct RunOptions {
     #[arg(long, short)]
     pub yes: bool,
     /// Resume a session: at least four characters of its id, or `last`
-    #[arg(long, value_name = "SESSION", add = super::complete::sessions(), conflicts_with_all = ["brief", "vectors", "budget", "criteria", "dry_run"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["brief", "vectors", "budget", "criteria", "dry_run"])]
     pub resume: Option<String>,
     /// With --resume: the answer to the model's question: text, or @FILE
     #[arg(long, value_name = "TEXT|@FILE", requires = "resume")]
@@ -412,9 +412,6 @@ pub struct RunResult {
     /// The review, as `mode-b show` prints it.
     pub review: ReviewModel,
 }
-
-/// The status of a session that ended well and left no branch that is worth looking at.
-const NOTHING_USEFUL: u8 = 28;
 
 /// Starts a session, runs it to its end, and shows its review. `first` is the first transcript line of this run.
 fn carry_out(

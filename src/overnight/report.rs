@@ -16,7 +16,7 @@ use crate::overnight::{BatchError, page};
 use crate::review::page::Gallery;
 use crate::review::{BranchReview, NextStep, ReviewModel, Style, line, text};
 use crate::session::listing;
-use crate::transcript::Outcome;
+use crate::transcript::{NOTHING_USEFUL, Outcome};
 use base::durable;
 use base::error::{Coded as _, ErrorCode};
 use base::ids::SessionId;
@@ -113,7 +113,7 @@ impl BatchReport {
     }
 
     /// The exit status: 25 when the batch was stopped or killed, else 1 when a session failed, else 10 when the
-    /// budget kept one from starting, else 0.
+    /// budget kept one from starting, else 28 when no session has a branch worth looking at, else 0.
     pub fn status(&self) -> u8 {
         let interrupted = ErrorCode::Interrupted.exit_status();
         let has = |what: &dyn Fn(&Row) -> bool| self.sessions.iter().any(what);
@@ -123,6 +123,8 @@ impl BatchReport {
             1
         } else if has(&|row| row.status != 0) {
             ErrorCode::BudgetExhausted.exit_status()
+        } else if !has(&|row| row.best().is_some()) {
+            NOTHING_USEFUL
         } else {
             0
         }

@@ -44,6 +44,7 @@ fn request(budget: &str) -> Request {
         prompt: talk::PROMPT.into(),
         preview_edge: 128,
         unattended: false,
+        proposes: true,
         seed: 0,
     }
 }

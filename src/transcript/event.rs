@@ -204,6 +204,9 @@ pub enum Outcome {
     Interrupted,
 }
 
+/// The exit status of what ended well and left no branch that is worth looking at.
+pub const NOTHING_USEFUL: u8 = 28;
+
 impl Outcome {
     /// The name.
     pub fn as_str(self) -> &'static str {

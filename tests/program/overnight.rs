@@ -266,6 +266,21 @@ fn recovering() -> ChatStub {
 }
 
 #[test]
+fn a_run_that_ended_well_and_left_nothing_to_look_at_says_so_by_its_status() {
+    let home = Home::new(&["one", "two"]);
+    let ends = reply(&[("end_mode_b_session", r#"{"session_summary": "It is good as it is."}"#)]);
+    home.write("idle.toml", confirm(&["tone"]) + &ends);
+    home.write("script.toml", script("Open.", 0));
+    let idle = |photo: &str| format!("[[session]]\nphoto = \"{photo}\"\nmodel = \"idle.toml\"\n\n");
+    home.plan("branches = 4", &[idle("one"), idle("two")].concat());
+    assert_eq!(home.overnight(&[]), 28);
+    assert_eq!(home.outcomes(), [(0, Outcome::Completed), (1, Outcome::Completed)]);
+    // One branch is enough.
+    home.plan("branches = 4", &(idle("one") + "[[session]]\nphoto = \"two\"\n"));
+    assert_eq!(home.overnight(&[]), 0);
+}
+
+#[test]
 fn six_photos_with_a_broken_raw_and_a_provider_that_is_out_for_a_while() {
     let raws = ["one", "two", "three", "four", "five"];
     let home = Home::new(&raws);

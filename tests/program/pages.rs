@@ -1,5 +1,5 @@
-//! The pages in Chromium, driven by keys and clicks: what they do, what they never do, and how they are laid out. They are
-//! of hand-made reviews whose every text is hostile; no photo is rendered.
+//! The pages in Chromium, driven by keys and clicks: what they do, what they never do, and how they are laid out. Here they
+//! are of hand-made reviews whose every text is hostile; `made_pages` has those of sessions.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -10,8 +10,9 @@ use crate::browser::{Browser, ENTER, ESCAPE, RIGHT};
 use chemigram::review::page::{Gallery, render};
 use chemigram::review::{Group, Remark, Shot};
 
-const EVIL: &str = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"{{7*7}}";
+pub const EVIL: &str = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"{{7*7}}";
 const BOXES: &str = include_str!("../support/boxes.js");
+const VIEWER: &str = include_str!("../support/viewer.js");
 
 /// A picture of its own for each branch.
 fn drawn(folder: &Path, number: u32) -> PathBuf {
@@ -97,30 +98,31 @@ fn pages(folder: &Path) -> [PathBuf; 3] {
     })
 }
 
-#[test]
-fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
-    let folder = tempfile::tempdir().unwrap();
-    let [session, batch, _] = pages(folder.path());
-    let browser = Browser::start(false);
+/// Does on a session's page what a person does there, by keys and clicks, and returns the picks that it saved: the second
+/// branch picked with four stars, the third one rejected.
+pub fn drive(browser: &Browser, page: &Path, branches: &[&str]) -> Value {
     browser.width(1280);
-    browser.open(&session);
+    browser.open(page);
     assert_eq!(browser.run("return window.ran === undefined"), true);
     let label = || browser.run("return document.querySelector('#right .label').textContent");
     let mode = || browser.run("return document.querySelector('.stage').dataset.mode");
 
     // Enlarged by a click, and by a key.
     browser.click(".shot:nth-child(2) .open");
-    assert_eq!(label(), "branch_b_1");
+    assert_eq!(label(), branches[0]);
     browser.press(&[ESCAPE, ENTER]);
     assert_eq!(
         (browser.run("return document.querySelector('#viewer').open"), label()),
-        (true.into(), "branch_b_1".into())
+        (true.into(), branches[0].into())
     );
+    let sources = || browser.run("return document.querySelector('#right img').src");
+    let after = sources();
     browser.press(&[" "]);
     assert_eq!(label(), "before");
+    assert_ne!(sources(), after);
     browser.press(&[" ", RIGHT]);
-    assert_eq!(label(), "branch_b_2");
-    // Both pictures are zoomed alike, and go back.
+    assert_eq!(label(), branches[1]);
+    // Both pictures are zoomed and moved alike, and go back.
     browser.press(&["c", "z"]);
     let moved =
         || browser.run("return [...document.querySelectorAll('.pane img')].map(i => i.style.transform)");
@@ -130,6 +132,12 @@ fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
         zoomed[0] == zoomed[1] && !zoomed[0].as_str().unwrap().ends_with("scale(1)"),
         "one pixel of the picture on one of the screen: {zoomed}"
     );
+    browser.drag((900, 400), (860, 370));
+    let dragged = moved();
+    assert!(dragged[0] == dragged[1] && dragged != zoomed, "{zoomed} {dragged}");
+    browser.scroll((300, 300), -300);
+    let larger = moved();
+    assert!(larger[0] == larger[1] && larger != dragged, "{dragged} {larger}");
     browser.press(&["z"]);
     assert!(moved()[0].as_str().unwrap().ends_with("scale(1)"));
     let clip = || browser.run("return document.querySelector('#right').style.clipPath");
@@ -140,7 +148,7 @@ fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
     assert!(clip().as_str().unwrap().contains("52%"));
     browser.run("document.activeElement.blur()");
     browser.press(&["d"]);
-    assert_eq!(label(), "branch_b_2: difference from before");
+    assert_eq!(label(), format!("{}: difference from before", branches[1]));
 
     // Picked, kept, and saved as a file.
     browser.press(&["p", "4", RIGHT, "x", ESCAPE]);
@@ -152,10 +160,13 @@ fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
     let picks = &saved["photos"][0]["picks"];
     assert_eq!(
         (&picks[0]["branch"], &picks[0]["verdict"], &picks[0]["stars"]),
-        (&"branch_b_2".into(), &"pick".into(), &4.into())
+        (&branches[1].into(), &"pick".into(), &4.into())
     );
-    assert_eq!((&picks[1]["verdict"], picks.as_array().unwrap().len()), (&"reject".into(), 2));
-    browser.open(&session);
+    assert_eq!(
+        (&picks[1]["branch"], &picks[1]["verdict"], picks.as_array().unwrap().len()),
+        (&branches[2].into(), &"reject".into(), 2)
+    );
+    browser.open(page);
     assert_eq!(
         browser.run("return document.querySelectorAll('.picked,.rejected').length"),
         2,
@@ -170,27 +181,29 @@ fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
     assert!(!read.as_str().unwrap().contains("branch_b") && !read.as_str().unwrap().contains("/5"), "{read}");
     browser.press(&["b"]);
     let names = browser.run("return [...document.querySelectorAll('.name')].map(n => n.textContent)");
-    assert_eq!(names, json!(["before", "branch_b_1", "branch_b_2", "branch_b_3", "branch_b_4"]));
+    assert_eq!(names, json!([&["before"], branches].concat()));
 
-    // Filter, and the turns of the model.
-    let choose = |value: &str| {
-        browser.run(&format!(
-            "const f = document.querySelector('#filter'); f.value = '{value}'; f.dispatchEvent(new Event('input', {{ bubbles: true }}))"
-        ));
-        browser.run("return [...document.querySelectorAll('.shot:not(.before)')].filter(s => s.checkVisibility()).length")
-    };
-    assert_eq!([choose("good"), choose("picked"), choose("")], [1, 1, 4].map(Value::from));
+    // The turns of the model.
     browser.click(".turn summary");
-    assert_eq!(browser.run("return document.querySelector('.turn pre').checkVisibility()"), true);
+    assert_eq!(
+        browser.run("return document.querySelector('.turn[open] .text,.turn[open] pre').checkVisibility()"),
+        true
+    );
+    saved
+}
 
-    browser.open(&batch);
-    assert_eq!(choose("failed"), 4);
-    choose("");
-    browser.run("const o = document.querySelector('#order'); o.value = 'best'; o.dispatchEvent(new Event('input', { bubbles: true }))");
-    assert_eq!(browser.run("return document.querySelector('.group').dataset.photo"), "jug");
-    browser.press(&["j"]);
-    assert_eq!(browser.run("return document.activeElement.closest('.group').dataset.photo"), "jug");
+/// Chooses in the filter, and says how many pictures of branches are left.
+pub fn choose(browser: &Browser, value: &str) -> Value {
+    browser.run(&format!(
+        "const f = document.querySelector('#filter'); f.value = '{value}'; f.dispatchEvent(new Event('input', {{ bubbles: true }}))"
+    ));
+    browser.run(
+        "return [...document.querySelectorAll('.shot:not(.before)')].filter(s => s.checkVisibility()).length",
+    )
+}
 
+/// Fails where the console said anything, or a page asked for anything but itself and what is in it.
+pub fn silent(browser: &Browser) {
     assert_eq!(browser.console(), Vec::<Value>::new());
     for address in browser.requests() {
         assert!(
@@ -199,6 +212,49 @@ fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
         );
         assert!(!address.ends_with("/x"), "a picture of the text was asked for");
     }
+}
+
+/// Fails where text of the pages does not fit, or axe finds something serious, in light and dark, on screens of four
+/// widths.
+pub fn fit(pages: &[PathBuf]) {
+    let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/browser/axe-4.14.1.min.js");
+    let axe = std::fs::read_to_string(axe).expect("axe-core: run scripts/install-browser.sh");
+    for dark in [false, true] {
+        let browser = Browser::start(dark);
+        for page in pages {
+            browser.open(page);
+            for width in [360, 768, 1280, 2560] {
+                browser.width(width);
+                assert_eq!(browser.run(BOXES), json!([]), "{} at {width}", page.display());
+                assert_eq!(browser.run(VIEWER), json!([]), "enlarged, {} at {width}", page.display());
+            }
+            browser.run(&axe);
+            let found = browser.wait(
+                "axe.run(document).then(r => done(r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => v.id + ': ' + v.nodes[0].html)))",
+            );
+            assert_eq!(found, json!([]), "{}", page.display());
+        }
+    }
+}
+
+#[test]
+fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
+    let folder = tempfile::tempdir().unwrap();
+    let [session, batch, _] = pages(folder.path());
+    let browser = Browser::start(false);
+    drive(&browser, &session, &["branch_b_1", "branch_b_2", "branch_b_3", "branch_b_4"]);
+
+    let choose = |value: &str| choose(&browser, value);
+    assert_eq!([choose("good"), choose("picked"), choose("")], [1, 1, 4].map(Value::from));
+
+    browser.open(&batch);
+    assert_eq!(choose("failed"), 4);
+    choose("");
+    browser.run("const o = document.querySelector('#order'); o.value = 'best'; o.dispatchEvent(new Event('input', { bubbles: true }))");
+    assert_eq!(browser.run("return document.querySelector('.group').dataset.photo"), "jug");
+    browser.press(&["j"]);
+    assert_eq!(browser.run("return document.activeElement.closest('.group').dataset.photo"), "jug");
+    silent(&browser);
 }
 
 #[test]
@@ -222,22 +278,5 @@ fn what_gets_through_the_escaping_does_not_run() {
 #[test]
 fn pages_fit_every_screen_and_everyone() {
     let folder = tempfile::tempdir().unwrap();
-    let pages = pages(folder.path());
-    let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/browser/axe-4.14.1.min.js");
-    let axe = std::fs::read_to_string(axe).expect("axe-core: run scripts/install-browser.sh");
-    for dark in [false, true] {
-        let browser = Browser::start(dark);
-        for page in &pages {
-            browser.open(page);
-            for width in [360, 768, 1280, 2560] {
-                browser.width(width);
-                assert_eq!(browser.run(BOXES), json!([]), "{} at {width}", page.display());
-            }
-            browser.run(&axe);
-            let found = browser.wait(
-                "axe.run(document).then(r => done(r.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v => v.id + ': ' + v.nodes[0].html)))",
-            );
-            assert_eq!(found, json!([]), "{}", page.display());
-        }
-    }
+    fit(&pages(folder.path()));
 }

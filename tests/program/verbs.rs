@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -18,16 +19,16 @@ use darktable::frame::StoredSize;
 use darktable::state::{EditState, Params, Value as Field};
 use engine::photo::{Authority, IngestOptions, Library, Operation, ingest};
 use engine::vocabulary::testing::Photo;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::home::settle;
 use crate::support::{Studio, confirm, reply, request, run};
 
 /// A home with a library of one photo, `iguana`, whose darktable is made up: nothing here is rendered.
-struct Home(tempfile::TempDir);
+pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         let raw = home.0.path().join("Iguana.DNG");
         std::fs::write(&raw, "sensor data").unwrap();
@@ -37,6 +38,10 @@ impl Home {
             Untouched { state: Photo::new().state, sidecar: Vec::new(), facts, darktable: "4.2.1".into() };
         ingest(&home.library(), &raw, IngestOptions::default(), &|_| Ok(told.clone())).unwrap();
         home
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn library(&self) -> Library {
@@ -64,7 +69,7 @@ impl Home {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
@@ -75,20 +80,43 @@ impl Home {
     }
 
     /// What a command shows in a terminal of that size, with what is typed into it, and its status.
-    fn terminal(&self, size: (u16, u16), typed: &str, arguments: &[&str]) -> (String, i32) {
-        let mut child = self.in_terminal(size, arguments);
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), typed.as_bytes()).unwrap();
-        shown(child)
+    pub(crate) fn terminal(&self, size: (u16, u16), typed: &str, arguments: &[&str]) -> (String, i32) {
+        self.terminal_of(&[("TERM", "xterm")], size, typed, arguments)
     }
 
-    /// A command in a terminal of that size.
-    fn in_terminal(&self, (columns, rows): (u16, u16), arguments: &[&str]) -> Child {
+    /// [`Self::terminal`] of a kind that these variables tell.
+    pub(crate) fn terminal_of(
+        &self,
+        kind: &[(&str, &str)],
+        size: (u16, u16),
+        typed: &str,
+        arguments: &[&str],
+    ) -> (String, i32) {
+        let mut child = self.in_terminal(kind, size, arguments);
+        let (mut stdin, mut stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        let (mut seen, mut some) = (Vec::new(), [0; 4096]);
+        // Nothing is typed before the question, as a person would.
+        loop {
+            if typed.is_empty() || String::from_utf8_lossy(&seen).contains("[yes/no]") {
+                let _ = stdin.take().map(|mut stdin| stdin.write_all(typed.as_bytes()));
+            }
+            match stdout.read(&mut some).unwrap() {
+                0 => break,
+                count => seen.extend_from_slice(&some[..count]),
+            }
+        }
+        (on_screen(&seen), child.wait().unwrap().code().unwrap())
+    }
+
+    /// A command in a terminal of that size, which does not show what is typed.
+    fn in_terminal(&self, kind: &[(&str, &str)], (columns, rows): (u16, u16), arguments: &[&str]) -> Child {
         let quoted: Vec<String> =
             arguments.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
-        let line = format!("stty cols {columns} rows {rows}; {} {}", program().display(), quoted.join(" "));
+        let line =
+            format!("stty cols {columns} rows {rows} -echo; {} {}", program().display(), quoted.join(" "));
         let mut command = Command::new("script");
         let path = std::env::var_os("PATH").unwrap();
-        command.env_clear().env("PATH", path).env("TERM", "xterm").current_dir(self.0.path());
+        command.env_clear().env("PATH", path).envs(kind.iter().copied()).current_dir(self.0.path());
         settle(&mut command, self.0.path());
         command.args(["-qefc", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.spawn().unwrap()
@@ -98,7 +126,11 @@ impl Home {
 /// What a terminal has shown at the end, and the status.
 fn shown(child: Child) -> (String, i32) {
     let output = child.wait_with_output().unwrap();
-    (String::from_utf8_lossy(&output.stdout).replace('\r', ""), output.status.code().unwrap())
+    (on_screen(&output.stdout), output.status.code().unwrap())
+}
+
+fn on_screen(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\r', "")
 }
 
 fn exposed(mut state: EditState, ev: f32) -> EditState {
@@ -122,7 +154,7 @@ fn plain(text: &str) -> String {
 }
 
 /// A text with its hashes, times and temporary folder taken out.
-fn settled(text: &str, home: &Path) -> String {
+pub(crate) fn settled(text: &str, home: &Path) -> String {
     let text = text.replace(&home.display().to_string(), "HOME");
     let mut out = String::new();
     let mut word = String::new();
@@ -290,6 +322,92 @@ fn nothing_beside_the_raw_is_ever_replaced() {
     assert!(refused["error"]["remedy"].as_str().unwrap().contains("--output"), "{refused}");
 }
 
+#[test]
+fn picks_are_promoted_by_one_command_or_refused_as_a_whole() {
+    let home = Home::new();
+    for (branch, ev) in [("branch_b_tone", 0.5), ("branch_b_color", 0.8), ("branch_b_last", 1.0)] {
+        home.edit(branch, ev);
+    }
+    let refs = || {
+        let status = home.json(&["status", "iguana"]);
+        (status["branches"].clone(), status["tags"].clone())
+    };
+    let (branches, before) = refs();
+    let session = base::ids::SessionId::mint();
+    // Verdict and stars of a branch as it is now.
+    let write = |photo: &str, picks: &[(&str, Option<&str>, Option<u8>)]| {
+        let picks: Vec<Value> = picks
+            .iter()
+            .map(|(branch, verdict, stars)| {
+                json!({ "branch": branch, "commit": branches[branch], "verdict": verdict, "stars": stars })
+            })
+            .collect();
+        let one =
+            json!({ "photo": photo, "session": session, "baseline": before["baseline"], "picks": picks });
+        let file = json!({ "format": 1, "kind": "chemigram picks", "photos": [one] });
+        std::fs::write(home.0.path().join("picks.json"), file.to_string()).unwrap();
+    };
+    let promote = |more: &[&str]| {
+        let output = home.run(&[&["promote", "--picks", "picks.json"], more].concat());
+        let both = [output.stdout, output.stderr].concat();
+        (settled(&String::from_utf8(both).unwrap(), home.0.path()), output.status.code().unwrap())
+    };
+    let picked = [
+        ("branch_b_tone", Some("pick"), Some(3)),
+        ("branch_b_color", Some("pick"), Some(5)),
+        ("branch_b_last", Some("reject"), None),
+    ];
+    write("iguana", &picked);
+    let would = "iguana: would promote branch_b_color (HASH): tagged picked\n\
+                 iguana: would promote branch_b_tone (HASH): tagged picked_2\n";
+    assert_eq!(promote(&["--dry-run"]), (would.into(), 0));
+    let kept = home.0.path().join("data/chemigram/photos/iguana/picks.jsonl");
+    assert!(refs() == (branches.clone(), before.clone()) && !kept.exists(), "a dry run did something");
+
+    // The same again does nothing more.
+    for _ in 0..2 {
+        assert_eq!(promote(&[]), (would.replace("would promote", "promoted"), 0));
+        let tags = refs().1;
+        assert_eq!(
+            (&tags["picked"], &tags["picked_2"], tags.as_object().unwrap().len()),
+            (&branches["branch_b_color"], &branches["branch_b_tone"], before.as_object().unwrap().len() + 2)
+        );
+        assert_eq!(std::fs::read_to_string(&kept).unwrap().lines().count(), 3);
+    }
+    home.run(&["undo", "iguana"]);
+    assert_eq!(refs(), (branches.clone(), before.clone()), "one step takes all of it back");
+
+    let (text, status) = promote(&["--to-main"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("branch_b_tone is picked, too, and stays a branch"), "{text}");
+    assert_eq!((&refs().0["main"], &refs().1), (&branches["branch_b_color"], &before));
+    home.run(&["undo", "iguana"]);
+
+    let refused = |more: &[&str], status: i32, words: &str| {
+        let before = refs();
+        let (text, found) = promote(more);
+        assert!(found == status && text.contains(words), "{found}: {text}");
+        assert_eq!(refs(), before, "{words}: something was done");
+    };
+    write("iguana", &[("branch_b_tone", Some("pick"), None), ("branch_b_color", Some("pick"), None)]);
+    refused(&["--to-main"], 2, "with as many stars");
+    refused(&["iguana", "branch_b_tone"], 2, "cannot be used with");
+    write("iguana", &[("branch_b_tone", None, Some(2))]);
+    refused(&[], 3, "nothing is picked");
+    write("lizard", &picked);
+    refused(&[], 3, "no photo `lizard`");
+    write("iguana", &picked);
+    home.edit("branch_b_tone", 0.6);
+    refused(&[], 4, "branch_b_tone was at HASH when you picked it, and is at HASH now");
+    home.run(&["branch", "iguana", "branch_b_tone", "--delete"]);
+    refused(&[], 3, "there is no branch branch_b_tone any more");
+    refused(&["--dry-run"], 3, "there is no branch branch_b_tone any more");
+    std::fs::write(home.0.path().join("picks.json"), "{}").unwrap();
+    refused(&[], 2, "not a file of picks");
+    std::fs::remove_file(home.0.path().join("picks.json")).unwrap();
+    refused(&[], 3, "cannot read picks.json");
+}
+
 /// Whether a value has the form that a schema describes: the part of JSON Schema that is used here.
 fn fits(schema: &Value, root: &Value, value: &Value, at: &str) -> Result<(), String> {
     if let Some(name) = schema["$ref"].as_str() {
@@ -422,6 +540,10 @@ fn what_is_printed_for_programs_fits_the_schemas_and_says_no_key_twice() {
 fn a_shell_completes_photos_refs_and_sessions() {
     let home = Home::new();
     home.edit("branch_b_tone", 0.5);
+    let folder = home.library().folder(&"iguana".parse().unwrap()).join("sessions/mode_b");
+    let id = base::ids::SessionId::mint();
+    std::fs::create_dir_all(folder.join(id.as_str())).unwrap();
+    std::fs::write(folder.join(id.as_str()).join("transcript.jsonl"), "").unwrap();
     let complete = |words: &[&str]| {
         let mut command = home.command(&["--", "chemigram"]);
         command.args(words).env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
@@ -429,12 +551,35 @@ fn a_shell_completes_photos_refs_and_sessions() {
             .env("_CLAP_COMPLETE_COMP_TYPE", "9")
             .env("_CLAP_COMPLETE_SPACE", "false")
             .env("_CLAP_IFS", "\n");
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
+        String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
     };
-    assert_eq!(complete(&["status", "ig"]).trim(), "iguana");
-    assert_eq!(complete(&["diff", "iguana", "branch_b"]).trim(), "branch_b_tone");
-    assert_eq!(complete(&["mode-b", "show", "la"]).trim(), "last");
-    assert!(complete(&["pru"]).contains("prune"));
+    let part = id.short().get(..4).unwrap();
+    for (words, expected) in [
+        (&["status", "ig"][..], "iguana"),
+        (&["compare", "igu"], "iguana"),
+        (&["mask", "list", "igu"], "iguana"),
+        (&["mode-b", "list", "ig"], "iguana"),
+        (&["run-mode-b", "igu"], "iguana"),
+        (&["prune", "--photo", "igu"], "iguana"),
+        // A raw file where there is no such photo.
+        (&["run-mode-b", "Igu"], "Iguana.DNG"),
+        (&["diff", "iguana", "branch_b"], "branch_b_tone"),
+        (&["compare", "iguana", "main", "branch_b"], "branch_b_tone"),
+        (&["branch", "iguana", "branch_b"], "branch_b_tone"),
+        (&["promote", "iguana", "branch_b"], "branch_b_tone"),
+        (&["run-mode-b", "iguana", "--from", "base"], "baseline"),
+        (&["mode-b", "show", "la"], "last"),
+        (&["mode-b", "delete", part], id.short()),
+        (&["review", part], id.short()),
+        (&["promote", part], id.short()),
+        (&["promote", part, "branch_b"], "branch_b_tone"),
+        (&["export", "iguana", "--session", part], id.short()),
+        (&["run-mode-b", "--resume", part], id.short()),
+        (&["pru"], "prune"),
+        (&["status", "nobody"], ""),
+    ] {
+        assert_eq!(complete(words), expected, "{words:?}");
+    }
 }
 
 #[test]
@@ -477,7 +622,7 @@ fn a_running_session_is_watched_until_it_is_over() {
     let schema: Value = serde_json::from_slice(&home.run(&["schema", "moment"]).stdout).unwrap();
     fits(&schema, &schema, &moment, "moment").unwrap();
     assert_eq!(moment["condition"], "running", "{moment}");
-    let watching = home.in_terminal((80, 24), &watch(&library, &["last"]));
+    let watching = home.in_terminal(&[("TERM", "xterm")], (80, 24), &watch(&library, &["last"]));
     run(&mut session);
     drop(session);
     let (text, status) = shown(watching);

@@ -20,7 +20,8 @@ for (let node; (node = walker.nextNode());) {
 shown.sort((a, b) => a.box.top - b.box.top);
 for (let i = 0; i < shown.length; i++) for (let j = i + 1; j < shown.length && shown[j].box.top < shown[i].box.bottom - 2; j++) {
   const a = shown[i], b = shown[j];
-  if (a.at.closest(".tools") || b.at.closest(".tools")) continue;
+  // The bar stays where it is while the page moves below it.
+  if (!a.at.closest(".tools") !== !b.at.closest(".tools")) continue;
   if (Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left) > 2 && Math.min(a.box.bottom, b.box.bottom) - b.box.top > 4) bad.push(`overlap: ${a.text} / ${b.text}`);
 }
 document.querySelectorAll("details").forEach(d => { d.open = false; });

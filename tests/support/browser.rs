@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 /// The keys that have no character.
@@ -149,6 +151,28 @@ impl Browser {
         let found = self.post("/element", &json!({ "using": "css selector", "value": selector }));
         let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
         self.post(&format!("/element/{id}/click"), &json!({}));
+    }
+
+    /// Presses the mouse at one point of the window, moves it to another and lets go.
+    pub fn drag(&self, from: (u32, u32), to: (u32, u32)) {
+        let at = |(x, y): (u32, u32)| json!({ "type": "pointerMove", "duration": 0, "x": x, "y": y });
+        let button = |what: &str| json!({ "type": what, "button": 0 });
+        let moves = [at(from), button("pointerDown"), at(to), button("pointerUp")];
+        let mouse = json!({ "type": "pointer", "id": "mouse", "actions": moves });
+        self.post("/actions", &json!({ "actions": [mouse] }));
+    }
+
+    /// Turns the wheel over a point of the window.
+    pub fn scroll(&self, (x, y): (u32, u32), by: i32) {
+        let turn = json!({ "type": "scroll", "duration": 0, "x": x, "y": y, "deltaX": 0, "deltaY": by });
+        let wheel = json!({ "type": "wheel", "id": "wheel", "actions": [turn] });
+        self.post("/actions", &json!({ "actions": [wheel] }));
+    }
+
+    /// The window as a PNG.
+    pub fn screenshot(&self) -> Vec<u8> {
+        let taken = self.ask("GET", "/screenshot", &Value::Null).unwrap();
+        STANDARD.decode(taken.as_str().unwrap_or_else(|| panic!("{taken}"))).unwrap()
     }
 
     /// What the console holds since it was last asked.

@@ -222,6 +222,7 @@ pub fn explore(
         prompt: crate::launch::usual_prompt(false).into(),
         preview_edge: args.preview_size,
         unattended: true,
+        proposes: true,
         seed: DEFAULT_SEED,
     };
     run::run_request(app, app.photo(photo)?, &args.choice.choice(DEFAULT_SEED), request)?;

@@ -53,13 +53,13 @@ const COST: &str = ",cost=2.00";
 #[derive(Args, Debug)]
 pub struct ChatArgs {
     /// The photo's id
-    #[arg(value_name = "PHOTO", required_unless_present = "resume", add = super::complete::photos())]
+    #[arg(value_name = "PHOTO", required_unless_present = "resume")]
     photo: Option<PhotoId>,
     /// Say this and end after the reply: text, or @FILE
     #[arg(short, long, value_name = "TEXT|@FILE")]
     message: Option<String>,
     /// Go on with a conversation: at least four characters of its id, or `last`
-    #[arg(long, value_name = "SESSION", add = super::complete::sessions(), conflicts_with_all = ["photo", "from", "budget"])]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["photo", "from", "budget"])]
     resume: Option<String>,
     /// Begin at this branch, tag or commit
     #[arg(long, value_name = "REF", default_value = "HEAD")]
@@ -376,6 +376,7 @@ fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result
         prompt: args.prompt.clone().unwrap_or_else(|| talk::PROMPT.into()),
         preview_edge: args.preview_size,
         unattended: false,
+        proposes: true,
         seed: DEFAULT_SEED,
     };
     let spec = SessionSpec {
