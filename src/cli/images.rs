@@ -80,6 +80,19 @@ pub fn show(app: &App, model: &ReviewModel) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Shows one picture, where the terminal can.
+///
+/// # Errors
+/// As [`show`].
+pub fn show_one(app: &App, path: &Path) -> Result<(), Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let (Some((columns, rows)), Some(way)) = (app.output.screen(), way(&variable)) else { return Ok(()) };
+    let drawn = drawn(way, &read(path)?, columns.min(WIDEST), rows.saturating_sub(6).max(4))
+        .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot draw {}: {e}", path.display())))?;
+    app.output.raw(format!("{drawn}\n").as_bytes());
+    Ok(())
+}
+
 fn read(path: &Path) -> Result<RgbImage, Failure> {
     let read = image::open(path)
         .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot read {}: {e}", path.display())))?;

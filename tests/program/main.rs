@@ -19,6 +19,7 @@ mod support;
 mod api;
 mod architecture;
 mod bad_input;
+mod chat;
 mod cli;
 mod demo;
 mod docs;

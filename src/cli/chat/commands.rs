@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{ChatArgs, Ended, Shown};
 use crate::budget::Budget;
 use crate::cli::failure::Failure;
+use crate::cli::images;
 use crate::cli::review::write_page;
 use crate::cli::run;
 use crate::cli::setup::App;
@@ -58,7 +59,7 @@ pub fn perform(
         "look" => {
             let crop = first.map(crop).transpose()?;
             let arguments = crop.map_or_else(|| json!({}), |crop| json!({ "crop": crop }));
-            look(session, &arguments, shown, true)?;
+            look(app, session, &arguments, shown, true)?;
         }
         "compare" => {
             let with = first.ok_or_else(|| Failure::input("name a branch, tag or commit"))?;
@@ -130,6 +131,7 @@ pub fn perform(
 
 /// Renders where the conversation stands, for the person: the newest picture is always the same file.
 pub fn look(
+    app: &App,
     session: &mut Session,
     arguments: &Value,
     shown: &Shown<'_>,
@@ -145,6 +147,7 @@ pub fn look(
         let blob = session.blobs.path(&picture.sha256);
         std::fs::copy(&blob, &file).map_err(|e| Failure::file("write", &file, &e))?;
         shown.print(&format!("  the picture: {}", file.display()));
+        images::show_one(app, &file)?;
     }
     Ok(())
 }

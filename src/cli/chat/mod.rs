@@ -306,7 +306,7 @@ fn one_run(
         *failed.borrow_mut() = session.state.gave_up().map(str::to_owned);
         if once.is_none() && looked.as_ref() != Some(&session.state.head.commit) {
             looked = Some(session.state.head.commit.clone());
-            commands::look(&mut session, &json!({}), &shown, false)
+            commands::look(app, &mut session, &json!({}), &shown, false)
                 .unwrap_or_else(|failure| shown.print(failure.message()));
         }
         if let Some(once) = once.take() {

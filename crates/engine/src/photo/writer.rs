@@ -385,8 +385,8 @@ impl Writer {
             return Ok(());
         }
         let pattern = match kind {
-            RefKind::Branch => "(branch_b|talk)_[a-z0-9_]{1,40}",
-            RefKind::Tag => "branch_b_… or talk_…",
+            RefKind::Branch => "branch_b_[a-z0-9_]{1,40}` or `talk_…",
+            RefKind::Tag => "branch_b_…` or `talk_…",
         };
         Err(PhotoError::Denied(format!(
             "a session may only make and move its own {kind} names, `{pattern}`; `{name}` belongs to the photographer"
