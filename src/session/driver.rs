@@ -53,6 +53,8 @@ pub struct Session {
     pub state: State,
     /// The model.
     pub provider: Arc<dyn Provider>,
+    /// The model that goes on if this one fails for good.
+    pub fallback: Option<Arc<dyn Provider>>,
     /// Who gives second opinions.
     pub referee: Referee,
     /// Pictures and bodies.
@@ -96,6 +98,7 @@ impl Session {
                         if free { wording::wrap_up(&self.state, reason.as_str()) } else { String::new() };
                     self.record(Event::WrapUp { reason, text })?;
                 }
+                Effect::Finish { reason, .. } if self.falls_back(&reason)? => {}
                 Effect::Finish { outcome, reason } => self.finish(outcome, reason, host)?,
                 Effect::Done => {
                     return self.state.end.clone().ok_or(SessionError::NotEnded);

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::budget::Stage;
 use crate::gate::{Gate, ModelCall, Permit};
 use crate::provider::classify::backoff;
-use crate::provider::{FaultClass, ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::provider::{FaultClass, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault};
 use crate::session::driver::{Host, Session};
 use crate::session::next::StopRequest;
 use crate::session::pricing::{self, Bound, Settled};
 use crate::session::{SessionError, chapter, wording};
 use crate::tools::{self, BlobStore};
-use crate::transcript::{Event, ModelIntent, Outcome, WrapUpReason};
+use crate::transcript::{Event, ModelIntent, ModelName, Outcome, WrapUpReason};
 use base::clock::Deadline;
 use base::ids::Hash;
 
@@ -144,6 +144,11 @@ impl Patience {
     }
 }
 
+/// A model as a transcript names it.
+pub(super) fn named(info: &ModelInfo) -> ModelName {
+    ModelName { provider: info.provider.clone(), model: info.model.clone() }
+}
+
 /// A failure with what was added to it, and what to do about it.
 pub(super) fn words(fault: &ProviderFault, added: &str) -> String {
     let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
@@ -221,7 +226,8 @@ impl Session {
                     // The guard rail on calls is for calls; that many attempts are bounded by time.
                     charge.settled.amounts.model_calls = 0;
                 }
-                if pause.is_none() && fault.class.retryable() && self.patience.leaves {
+                let leaves = self.patience.leaves && self.fallback.is_none();
+                if pause.is_none() && fault.class.retryable() && leaves {
                     left = Some((words(&fault, ""), fault.retry_after));
                 }
                 let left = self.gate.hard_deadline().remaining();
@@ -250,6 +256,18 @@ impl Session {
             }
             None => Ok(()),
         }
+    }
+
+    /// Lets the other model go on, if there is one and the session would end because this one cannot.
+    pub(super) fn falls_back(&mut self, reason: &str) -> Result<bool, SessionError> {
+        if self.state.given_up() != Some(reason) {
+            return Ok(false);
+        }
+        let Some(provider) = self.fallback.take() else { return Ok(false) };
+        self.record(Event::Fallback { to: named(provider.info()), reason: reason.to_owned() })?;
+        self.provider = provider;
+        self.patience.waited = Duration::ZERO;
+        Ok(true)
     }
 
     /// A pause before a further attempt; a request to stop ends it.
