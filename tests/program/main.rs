@@ -30,4 +30,5 @@ mod help;
 mod http_proxy;
 mod overnight;
 mod pages;
+mod two_models;
 mod verbs;
