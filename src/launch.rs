@@ -18,7 +18,7 @@ use crate::session::opinion::Referee;
 use crate::session::protocols::{self, ProtocolSource, needs_referee};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::session::talk;
-use crate::transcript::SessionEnd;
+use crate::transcript::{ModelName, SessionEnd};
 use base::assets::Overlay;
 use base::clock::{Cancel, Clock, Stop, SystemClock};
 use base::error::{ErrorCode, Fault};
@@ -82,6 +82,8 @@ pub struct SessionSpec {
     pub protocol: Option<ProtocolSource>,
     /// The model.
     pub provider: Arc<dyn Provider>,
+    /// The model that goes on if that one fails for good.
+    pub fallback: Option<Arc<dyn Provider>>,
     /// Who gives second opinions.
     pub referee: Referee,
     /// Whether previews come from a smaller copy of the raw.
@@ -96,6 +98,8 @@ pub struct SessionSpec {
 pub struct Overrides {
     /// The model.
     pub provider: Option<Arc<dyn Provider>>,
+    /// The model that goes on if that one fails for good.
+    pub fallback: Option<Arc<dyn Provider>>,
     /// Who gives second opinions: `offline`, or `PROVIDER[:MODEL]`.
     pub referee: Option<String>,
     /// The answer to the question on which it ended.
@@ -110,7 +114,15 @@ pub struct Overrides {
 
 impl Default for Overrides {
     fn default() -> Self {
-        Self { provider: None, referee: None, answer: None, raise: None, renderers: 1, tastes: None }
+        Self {
+            provider: None,
+            fallback: None,
+            referee: None,
+            answer: None,
+            raise: None,
+            renderers: 1,
+            tastes: None,
+        }
     }
 }
 
@@ -140,6 +152,15 @@ impl Launcher {
             (self.remark)(&notice);
         }
         Ok(provider)
+    }
+
+    /// Connects a model that is named `PROVIDER[:MODEL]`, at the address of its profile.
+    pub fn fallback(&self, named: Option<&str>, seed: u64) -> Result<Option<Arc<dyn Provider>>, Fault> {
+        let choice = |named: &str| {
+            let (provider, model) = provider::named(named.to_owned(), None);
+            Choice { provider, model, base_url: None, seed }
+        };
+        named.map(|named| self.connect(&choice(named))).transpose()
     }
 
     /// Connects a referee: `offline`, or `PROVIDER[:MODEL]`; nobody where none is named.
@@ -181,15 +202,17 @@ impl Launcher {
         stop: Stop,
     ) -> Result<Session, Fault> {
         let begun = &session.state.start;
-        let provider = match overrides.provider {
-            Some(provider) => provider,
-            None => self.connect(&Choice {
-                provider: begun.provider.clone(),
-                model: Some(begun.model.clone()),
-                base_url: None,
-                seed: begun.seed,
-            })?,
+        let by = |ModelName { provider, model }: ModelName| {
+            self.connect(&Choice { provider, model: Some(model), base_url: None, seed: begun.seed })
         };
+        let now = session.model();
+        // The other one is used up once it has gone on.
+        let left = begun.fallback.clone().filter(|other| *other != now);
+        let fallback = match (overrides.fallback, left) {
+            (Some(other), _) => Some(other),
+            (None, left) => left.map(by).transpose()?,
+        };
+        let provider = overrides.provider.map_or_else(|| by(now), Ok)?;
         let referee = begun.referee.as_ref().map(|r| format!("{}:{}", r.provider, r.model));
         let referee = self.referee(overrides.referee.or(referee).as_deref(), begun.seed)?;
         let mut setup = self.setup(workspace, provider, overrides.renderers, stop)?;
@@ -199,7 +222,7 @@ impl Launcher {
         // As it began: a model that continues must see what it has seen.
         let proxy = begun.proxy.map_or(ProxyChoice::Off, ProxyChoice::By);
         self.preview_from_copy(&mut setup, proxy, begun.preview_edge)?;
-        let with = Resume { answer: overrides.answer, raise: overrides.raise, referee };
+        let with = Resume { answer: overrides.answer, raise: overrides.raise, referee, fallback };
         start::resume(setup, &session.id, with).map_err(|e| Fault::from(&e))
     }
 
@@ -264,7 +287,7 @@ impl Prepared {
             Some(protocol) => protocols::plan(&setup, &spec.request, protocol),
             None => start::plan(&setup, &spec.request),
         };
-        let plan = plan.and_then(|plan| plan.with_referee(spec.referee));
+        let plan = plan.and_then(|plan| plan.with_referee(spec.referee)?.with_fallback(spec.fallback));
         let mut plan = plan.map_err(|e| Fault::from(&e))?;
         plan.start.proxy = proxy;
         if let Some(steered) = &plan.protocol {

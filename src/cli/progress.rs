@@ -93,7 +93,7 @@ impl<'a> Watch<'a> {
 
     /// Begins to show the line.
     pub fn start(&self) {
-        self.bar.reset_elapsed();
+        self.bar.reset();
         self.bar.enable_steady_tick(TICK);
     }
 
@@ -251,6 +251,9 @@ fn remark(event: &Event) -> Option<String> {
             format!("{}; retrying in {:.1} s", one_line(message), *pause as f64 / 1000.0)
         }
         Event::Attempt { message, .. } => one_line(message),
+        Event::Fallback { to, .. } => {
+            format!("{} {} goes on", one_line(&to.provider), one_line(&to.model))
+        }
         Event::CapFired { exhausted } => exhausted.words(),
         Event::WrapUp { reason, .. } => format!("wrapping up: {}", one_line(reason.as_str())),
         Event::Brief { state, attempt, attempts, .. } => {

@@ -30,7 +30,7 @@ use crate::session::opinion::Referee;
 use crate::session::protocols::ProtocolSource;
 use crate::session::raise;
 use crate::session::start::{self, Plan, Request};
-use crate::transcript::{self, Mode, NOTHING_USEFUL, PlannedBranch, SessionStart, Vector};
+use crate::transcript::{self, Mode, ModelName, NOTHING_USEFUL, PlannedBranch, Vector};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
@@ -161,6 +161,9 @@ pub struct RunOptions {
     /// Who gives the second opinion: `offline` (measurements only), or a provider with a model that sees pictures
     #[arg(long, value_name = "offline|PROVIDER[:MODEL]")]
     pub referee: Option<String>,
+    /// The model that goes on when the first one fails for good: out of credit, unreachable, refused
+    #[arg(long, value_name = "PROVIDER[:MODEL]")]
+    pub fallback: Option<String>,
     #[command(flatten)]
     pub choice: ChoiceArgs,
 }
@@ -255,6 +258,7 @@ fn session(
         choice.model = preferences.model;
     }
     let provider = launcher.connect(&choice)?;
+    let fallback = launcher.fallback(args.fallback.as_deref(), seed)?;
     let referee = launcher.referee(args.referee.as_deref().or(preferences.referee.as_deref()), seed)?;
     let named = photo.unwrap_or_default();
     let workspace = subject(app, &launcher, named, brief.clone(), args.dry_run)?;
@@ -272,7 +276,7 @@ fn session(
         proposes: !args.no_proposals,
     };
     let (proxy, renderers) = (args.proxy.unwrap_or_default(), args.renderers);
-    let spec = SessionSpec { request, protocol, provider, referee, proxy, renderers, tastes: None };
+    let spec = SessionSpec { request, protocol, provider, fallback, referee, proxy, renderers, tastes: None };
     let stop = Stop::default();
     let mut prepared = launcher.prepare(workspace, spec, stop.clone())?;
     if let Some(goal) = &goal {
@@ -325,6 +329,7 @@ pub fn run_request(
         request,
         protocol: None,
         provider: launcher.connect(choice)?,
+        fallback: None,
         referee: Referee::Nobody,
         proxy: proxy::Choice::Off,
         renderers: 1,
@@ -355,7 +360,8 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
     }
     let launcher = app.launcher(args.prompts.as_ref())?;
     let overrides = Overrides {
-        provider: Some(launcher.connect(&resumed(app, &args.choice, begun, args.seed))?),
+        provider: Some(launcher.connect(&resumed(app, &args.choice, &session, args.seed))?),
+        fallback: launcher.fallback(args.fallback.as_deref(), begun.seed)?,
         referee: args.referee.clone(),
         answer: optional_text(args.answer.as_ref())?,
         raise: args.raise.as_deref().map(|spec| raise::raised(session.ledger.budget(), spec)).transpose()?,
@@ -368,20 +374,20 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
     })
 }
 
-/// Which provider continues a session: the one that began it, unless another is named.
-pub fn resumed(app: &App, args: &ChoiceArgs, begun: &SessionStart, seed: Option<u64>) -> Choice {
-    let seed = seed.unwrap_or(begun.seed);
+/// Which provider continues a session: the one that had it last, unless another is named.
+pub fn resumed(app: &App, args: &ChoiceArgs, session: &listing::Session, seed: Option<u64>) -> Choice {
+    let seed = seed.unwrap_or(session.state.start.seed);
     if args.provider.is_some() {
         return args.choice(seed);
     }
+    let ModelName { provider, model } = session.model();
     if env(BASE_URL_ENV).is_some() {
-        let name = line(&begun.provider);
         app.output.remark(&format!(
-            "{BASE_URL_ENV} is ignored, because no provider is given; to use it, add `--provider {name}`"
+            "{BASE_URL_ENV} is ignored, because no provider is given; to use it, add `--provider {}`",
+            line(&provider)
         ));
     }
-    let model = args.model.clone().or_else(|| Some(begun.model.clone()));
-    Choice { provider: begun.provider.clone(), model, base_url: None, seed }
+    Choice { provider, model: args.model.clone().or(Some(model)), base_url: None, seed }
 }
 
 /// How a session is carried out.
@@ -527,6 +533,9 @@ fn confirmation(plan: &Plan, free: bool) -> String {
     }
     rows.push(("Criteria", start.criteria.clone()));
     rows.push(("Model", format!("{} {}", start.provider, start.model)));
+    if let Some(other) = &start.fallback {
+        rows.push(("Fallback", format!("{} {}", other.provider, other.model)));
+    }
     if let Some(referee) = &start.referee {
         rows.push(("Referee", format!("{} {}", referee.provider, referee.model)));
     }

@@ -305,6 +305,7 @@ impl Job<'_> {
             request,
             protocol: self.protocol.map(|protocol| protocol.source.clone()),
             provider: self.provider()?,
+            fallback: None,
             referee,
             proxy: proxy::Choice::Off,
             renderers: 1,

@@ -68,6 +68,7 @@ pub(super) fn launch(
         },
         protocol,
         provider: launcher.connect(&choice)?,
+        fallback: None,
         referee: launcher.referee(session.referee.as_deref(), seed)?,
         proxy: session.proxy.parse().map_err(|why: String| Fault::new(ErrorCode::InvalidInput, why))?,
         renderers: 1,

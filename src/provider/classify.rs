@@ -86,7 +86,8 @@ pub fn http(status: u16, headers: &HeaderMap, body: &[u8], now: jiff::Timestamp)
             Classification { class: by_status(status, false), message: text, retry_after: None }
         }
     };
-    verdict.retry_after = retry_after;
+    let refills = || refill(headers, now).filter(|_| verdict.class == FaultClass::RateLimit);
+    verdict.retry_after = retry_after.or_else(refills);
     verdict.message = if verdict.message.is_empty() {
         format!("HTTP {status}")
     } else {
@@ -193,6 +194,30 @@ pub fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration
         let date = jiff::fmt::rfc2822::parse(text("retry-after")?).ok()?;
         Some(Duration::try_from(date.timestamp().duration_since(now)).unwrap_or_default())
     })
+}
+
+/// When the limit that was reached is refilled: the longest of those of which nothing is left.
+fn refill(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let pause = |name: &str, unit: &str| {
+        let at = |part: &str| match name {
+            "anthropic" => format!("anthropic-ratelimit-{unit}-{part}"),
+            _ => format!("x-ratelimit-{part}-{unit}"),
+        };
+        if text(&at("remaining"))? != "0" {
+            return None;
+        }
+        let reset = text(&at("reset"))?;
+        // A date here, a duration such as `6m0s` there.
+        let pause = match reset.parse::<jiff::Timestamp>() {
+            Ok(date) => date.duration_since(now),
+            Err(_) => reset.parse::<jiff::SignedDuration>().ok()?,
+        };
+        Some(Duration::try_from(pause).unwrap_or_default())
+    };
+    let kinds = ["requests", "tokens", "input-tokens", "output-tokens"];
+    let both = ["anthropic", "openai"].into_iter().flat_map(|name| kinds.map(|unit| pause(name, unit)));
+    both.flatten().max()
 }
 
 /// The pause after attempt `attempt`, counted from 1: half a second, doubled each time, at
@@ -316,6 +341,38 @@ mod tests {
         assert_eq!(read(&[("retry-after", "soon")]), None);
         assert_eq!(read(&[("retry-after", "-5")]), None);
         assert_eq!(read(&[("retry-after", "99999999999999999999")]), Some(Duration::MAX));
+    }
+
+    #[test]
+    fn a_limit_that_is_used_up_says_when_it_is_refilled() {
+        let openai = [
+            ("x-ratelimit-remaining-requests", "0"),
+            ("x-ratelimit-reset-requests", "20ms"),
+            ("x-ratelimit-remaining-tokens", "0"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ];
+        let anthropic = [
+            ("anthropic-ratelimit-input-tokens-remaining", "0"),
+            ("anthropic-ratelimit-input-tokens-reset", "1994-11-06T08:49:37Z"),
+            ("anthropic-ratelimit-requests-remaining", "5"),
+            ("anthropic-ratelimit-requests-reset", "1994-11-06T09:49:37Z"),
+        ];
+        let read = |status: u16, pairs: &[(&'static str, &'static str)]| {
+            http(status, &headers(pairs), b"{}", now()).retry_after
+        };
+        assert_eq!(read(429, &openai), Some(Duration::from_secs(360)));
+        assert_eq!(read(429, &anthropic), Some(Duration::from_secs(7)));
+        assert_eq!(read(429, &[&openai[..], &[("retry-after", "3")]].concat()), Some(Duration::from_secs(3)));
+        assert_eq!(read(429, &anthropic[2..]), None, "there is something left");
+        assert_eq!(
+            read(429, &[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "soon")]),
+            None
+        );
+        assert_eq!(read(503, &openai), None, "another cause");
+        assert_eq!(
+            read(429, &[("x-ratelimit-remaining-tokens", "-1"), ("x-ratelimit-reset-tokens", "0")]),
+            None
+        );
     }
 
     #[test]

@@ -46,6 +46,43 @@ pub fn protocol(session: &Session) -> Option<ProtocolUsed> {
     })
 }
 
+/// The model that went on when the first one failed for good, and what it cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct WentOn {
+    /// Its provider.
+    pub provider: String,
+    /// Its id there.
+    pub model: String,
+    /// Why the first one could not.
+    pub reason: String,
+    /// Its tokens.
+    pub tokens: u64,
+    /// Its money, in micro-dollars.
+    pub cost_micro_usd: u64,
+}
+
+/// The model that went on, if one did.
+pub fn went_on(session: &Session) -> Option<WentOn> {
+    let mut found = None;
+    for line in &session.lines {
+        match &line.event {
+            Event::Fallback { to, reason } => {
+                let (provider, model) = (to.provider.clone(), to.model.clone());
+                found =
+                    Some(WentOn { provider, model, reason: reason.clone(), tokens: 0, cost_micro_usd: 0 });
+            }
+            Event::ModelReply { settled, .. } | Event::Attempt { settled, .. } => {
+                if let Some(other) = &mut found {
+                    other.tokens += settled.tokens;
+                    other.cost_micro_usd += settled.cost_micro_usd;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// What the referee said last of each branch.
 pub fn opinions(session: &Session) -> BTreeMap<RefName, SecondOpinion> {
     let mut found = BTreeMap::new();

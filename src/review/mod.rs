@@ -15,7 +15,7 @@ mod text;
 
 pub(crate) use group::shot;
 pub use group::{Group, Remark, Shot};
-pub use heard::{ProtocolUsed, SecondOpinion};
+pub use heard::{ProtocolUsed, SecondOpinion, WentOn};
 pub use model::{BranchReview, CapUse, NextStep, PendingProposal, ReviewModel};
 pub use plain::{count, line, plain, wrap};
 pub use session_page::{review_page, session_page};

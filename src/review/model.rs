@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::budget::{Amounts, Budget, Cap, usd};
-use crate::review::heard::{self, ProtocolUsed, SecondOpinion};
+use crate::review::heard::{self, ProtocolUsed, SecondOpinion, WentOn};
 use crate::session::SessionError;
 use crate::session::listing::{Condition, Session};
 use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
@@ -48,6 +48,8 @@ pub struct ReviewModel {
     pub provider: String,
     /// The model.
     pub model: String,
+    /// The model that went on when that one failed for good, if one did.
+    pub went_on: Option<WentOn>,
     /// The prompt, with its version.
     pub prompt: String,
     /// The protocol that steered it, if one did.
@@ -208,6 +210,7 @@ impl ReviewModel {
             render_ms: state.render_ms,
             provider: start.provider.clone(),
             model: start.model.clone(),
+            went_on: heard::went_on(session),
             prompt: start.prompt.clone(),
             protocol: heard::protocol(session),
             referee: start.referee.clone(),

@@ -162,6 +162,7 @@ fn turns(session: &Session, picture: &mut dyn FnMut(&str, &str) -> Option<Embedd
             Event::Clarification { question, answer: None } => format!("It asks: {question}"),
             Event::Clarification { answer: Some(answer), .. } => format!("Answered: {answer}"),
             Event::Attempt { message, .. } => format!("The call failed: {message}"),
+            Event::Fallback { to, .. } => format!("{} {} goes on.", to.provider, to.model),
             Event::WrapUp { reason, .. } => format!("Finishing: {}", reason.as_str()),
             Event::Chapter { text, .. } => format!("The conversation began anew: {}", cut(text)),
             Event::Protocol { text, .. } if !text.is_empty() => text.clone(),

@@ -109,6 +109,11 @@ fn head(page: &mut Page, model: &ReviewModel) {
     }
     let by = format!("{} {}, prompt {}", line(&model.provider), line(&model.model), line(&model.prompt));
     page.line(&format!("By: {by}"));
+    if let Some(other) = &model.went_on {
+        let (tokens, cost) = (count(other.tokens, "token"), usd(other.cost_micro_usd));
+        let what = format!("{} {} ({tokens}, {cost} USD): {}", other.provider, other.model, other.reason);
+        page.field(0, "Went on with", &what);
+    }
     if let Some(protocol) = &model.protocol {
         let (name, version) = (line(&protocol.name), protocol.version);
         page.line(&format!("Protocol: {name} (version {version}, {})", protocol.sha256.short()));

@@ -151,6 +151,7 @@ impl Agent {
             chemigram: "0".into(),
             protocol: None,
             referee: None,
+            fallback: None,
         };
         let header = line(0, 0, Event::SessionStart(Box::new(start)));
         let state = State::begin(&header, hash, None).unwrap();

@@ -62,6 +62,8 @@ pub struct Session {
     pub state: State,
     /// The model.
     pub provider: Arc<dyn Provider>,
+    /// The model that goes on if this one fails for good.
+    pub fallback: Option<Arc<dyn Provider>>,
     /// Who gives second opinions.
     pub referee: Referee,
     /// Pictures and bodies.
@@ -124,6 +126,7 @@ impl Session {
                     };
                     self.record(Event::WrapUp { reason, text })?;
                 }
+                Effect::Finish { reason, .. } if self.falls_back(&reason)? => {}
                 Effect::Finish { outcome, reason } => self.finish(outcome, reason, host)?,
                 Effect::OpenBranch(name) => self.open_branch(&name, host)?,
                 Effect::CapFired(exhausted) => self.record(Event::CapFired { exhausted })?,

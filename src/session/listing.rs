@@ -11,7 +11,7 @@ use crate::gate;
 use crate::session::next::StopRequest;
 use crate::session::state::{Phase, State};
 use crate::session::{SessionError, start};
-use crate::transcript::{self, Line, Outcome, TranscriptError};
+use crate::transcript::{self, Event, Line, ModelName, Outcome, TranscriptError};
 use base::error::{Coded as _, ErrorCode, Fault};
 use base::files;
 use base::ids::{PhotoId, RefName, SessionId};
@@ -127,6 +127,16 @@ pub struct Session {
 }
 
 impl Session {
+    /// The model that has it now: the one that began it, or the one that went on.
+    pub fn model(&self) -> ModelName {
+        let went_on = self.lines.iter().rev().find_map(|line| match &line.event {
+            Event::Fallback { to, .. } => Some(to.clone()),
+            _ => None,
+        });
+        let start = &self.state.start;
+        went_on.unwrap_or_else(|| ModelName { provider: start.provider.clone(), model: start.model.clone() })
+    }
+
     /// Session time so far: that of the last line.
     pub fn elapsed(&self) -> Duration {
         self.lines.last().map_or(Duration::ZERO, Line::at)

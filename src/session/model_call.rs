@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::budget::Stage;
 use crate::gate::{Gate, ModelCall, Permit};
 use crate::provider::classify::backoff;
-use crate::provider::{FaultClass, ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::provider::{FaultClass, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault};
 use crate::session::driver::{Host, Session};
 use crate::session::next::StopRequest;
 use crate::session::pricing::{self, Bound, Settled};
 use crate::session::{SessionError, chapter, wording};
 use crate::tools::{self, BlobStore};
-use crate::transcript::{Event, ModelIntent, Outcome, WrapUpReason};
+use crate::transcript::{Event, ModelIntent, ModelName, Outcome, WrapUpReason};
 use base::clock::Deadline;
 use base::ids::Hash;
 
@@ -147,6 +147,11 @@ impl Patience {
     }
 }
 
+/// A model as a transcript names it.
+pub(super) fn named(info: &ModelInfo) -> ModelName {
+    ModelName { provider: info.provider.clone(), model: info.model.clone() }
+}
+
 /// A failure with what was added to it, and what to do about it.
 pub(super) fn words(fault: &ProviderFault, added: &str) -> String {
     let remedy = fault.remedy.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
@@ -221,6 +226,8 @@ impl Session {
                 let seed = self.state.start.seed ^ intent;
                 let pause;
                 (pause, left) = self.after_failure(&fault, attempt, seed, &mut charge);
+                // With another model to go on, nobody waits for this one.
+                left = left.filter(|_| self.fallback.is_none());
                 let left = self.gate.hard_deadline().remaining();
                 let later = fault.retry_after.filter(|asked| pause.is_none() && *asked >= left);
                 let later = later
@@ -269,6 +276,18 @@ impl Session {
         self.context(0, &|_| {}).close_ahead(|_| true, "the session waits for its provider")?;
         self.fold(host);
         Err(SessionError::Unreachable { message, retry_after })
+    }
+
+    /// Lets the other model go on, if there is one and the session would end because this one cannot.
+    pub(super) fn falls_back(&mut self, reason: &str) -> Result<bool, SessionError> {
+        if self.state.given_up() != Some(reason) {
+            return Ok(false);
+        }
+        let Some(provider) = self.fallback.take() else { return Ok(false) };
+        self.record(Event::Fallback { to: named(provider.info()), reason: reason.to_owned() })?;
+        self.provider = provider;
+        self.patience.waited = Duration::ZERO;
+        Ok(true)
     }
 
     /// A pause before a further attempt; a request to stop ends it.

@@ -90,6 +90,14 @@ pub enum Effect {
 }
 
 impl State {
+    /// Why the model cannot go on, if it cannot.
+    pub fn given_up(&self) -> Option<&str> {
+        match &self.retry {
+            Some(Retry::GaveUp(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// What to do next at session time `elapsed`, given a person's request to stop.
     pub fn next(&self, ledger: &Ledger, elapsed: Duration, halt: StopRequest) -> Effect {
         let finish = |outcome, reason: &str| Effect::Finish { outcome, reason: reason.into() };

@@ -311,6 +311,7 @@ fn stage(
         photo,
         gate: Gate::new(Ledger::new(budget, Reserve::default()), transcript, lessor, setup.stop.clone()),
         state,
+        fallback: None,
         provider: setup.provider.clone(),
         referee: Referee::Nobody,
         blobs: BlobStore::new(folder.join("blobs"), setup.redactor.clone()),

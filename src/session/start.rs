@@ -18,7 +18,7 @@ use crate::session::driver::{Patience, Session, Unwatched};
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
-use crate::session::{SessionError, deeper, listing, pricing, wording};
+use crate::session::{SessionError, deeper, listing, model_call, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{
     self, Event, Line, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
@@ -102,6 +102,20 @@ pub struct Plan {
     pub protocol: Option<Steered>,
     /// Who gives second opinions.
     pub referee: Referee,
+    /// The model that goes on if the first one fails for good.
+    pub fallback: Option<Arc<dyn Provider>>,
+}
+
+impl Plan {
+    /// The same plan, with a model that goes on if the first one fails for good.
+    pub fn with_fallback(mut self, fallback: Option<Arc<dyn Provider>>) -> Result<Self, SessionError> {
+        if let Some(provider) = &fallback {
+            pricing::payable(provider.info(), &self.start.budget)?;
+            self.start.fallback = Some(model_call::named(provider.info()));
+        }
+        self.fallback = fallback;
+        Ok(self)
+    }
 }
 
 fn invalid(message: impl Into<String>) -> SessionError {
@@ -214,10 +228,11 @@ pub(super) fn plan_with(
         chemigram: env!("CARGO_PKG_VERSION").into(),
         protocol: None,
         referee: None,
+        fallback: None,
     };
     let message = wording::plan(&start, readings, request.proposes);
     let referee = Referee::default();
-    Ok(Plan { start, system: rendered.text, tools, message, protocol: None, referee })
+    Ok(Plan { start, system: rendered.text, tools, message, protocol: None, referee, fallback: None })
 }
 
 /// The tools that a session cannot need: with one branch those that go between states, without bindings for the photo's
@@ -329,6 +344,7 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
         gate,
         state,
         provider: setup.provider,
+        fallback: plan.fallback,
         referee: plan.referee,
         blobs,
         folder,
@@ -375,6 +391,8 @@ pub struct Resume {
     pub raise: Option<Budget>,
     /// Who gives second opinions from now on.
     pub referee: Referee,
+    /// The model that goes on if this one fails for good.
+    pub fallback: Option<Arc<dyn Provider>>,
 }
 
 /// Takes up a session: one that was interrupted or cancelled, or that the provider or the engine failed, as it
@@ -425,6 +443,9 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let raise = with.raise.as_ref();
     let info = setup.provider.info();
     let ledger = pricing::ledger(&state.start, &read.lines, raise, info, with.referee.info())?;
+    if let Some(other) = &with.fallback {
+        pricing::payable(other.info(), raise.unwrap_or(ledger.budget()))?;
+    }
     let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
     let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
@@ -452,6 +473,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         gate,
         state,
         provider: setup.provider,
+        fallback: with.fallback,
         referee: with.referee,
         blobs,
         folder,

@@ -284,6 +284,10 @@ impl State {
                 self.bound_input = reserved.tokens.saturating_sub(u64::from(*max_output_tokens));
                 self.retry = None;
             }
+            Event::Fallback { .. } => {
+                // What the other one reported, and what was too much for it, is no measure of this one.
+                (self.retry, self.last_input, self.factor, self.outgrown) = (None, None, 1, false);
+            }
             Event::Attempt { class, message, pause_ms, ms, .. } => {
                 self.attempt_failed(*class, message, *pause_ms, *ms)
             }

@@ -58,14 +58,6 @@ impl State {
         self.talks() && self.phase == Phase::Running
     }
 
-    /// Why the provider gave no reply, if it gave up.
-    pub fn gave_up(&self) -> Option<&str> {
-        match &self.retry {
-            Some(Retry::GaveUp(why)) => Some(why),
-            _ => None,
-        }
-    }
-
     /// Replies of the model.
     pub fn replies_heard(&self) -> u64 {
         self.replies

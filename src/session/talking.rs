@@ -327,9 +327,9 @@ fn a_provider_that_fails_costs_a_reply_and_not_the_conversation() {
     let mut session = begin(&rig, fault);
     advance(&mut session, &Unwatched);
     assert!(say(&mut session, "warmer", &Unwatched).is_none());
-    assert!(session.state.gave_up().is_some());
+    assert!(session.state.given_up().is_some());
     assert!(say(&mut session, "are you there?", &Unwatched).is_none());
-    assert_eq!((spoken(&session.state), session.state.gave_up()), ("Here again.", None));
+    assert_eq!((spoken(&session.state), session.state.given_up()), ("Here again.", None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::budget::{Amounts, Budget, Exhausted};
 use crate::conversation::{Finish, ImageRef, Message, ToolResult, Usage};
-use crate::transcript::header::SessionStart;
+use crate::transcript::header::{ModelName, SessionStart};
 use crate::transcript::intent::{HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
@@ -359,6 +359,13 @@ pub enum Event {
         /// The body that came: a blob.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<Hash>,
+    },
+    /// Another model goes on, because the one before it failed for good.
+    Fallback {
+        /// The one that goes on.
+        to: ModelName,
+        /// What the other one said.
+        reason: String,
     },
     /// The model's reply.
     ModelReply {

@@ -118,6 +118,18 @@ pub struct SessionStart {
     /// Who gives a second opinion, if anyone does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub referee: Option<RefereeStart>,
+    /// The model that goes on if this one fails for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<ModelName>,
+}
+
+/// A model and its provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ModelName {
+    /// The provider.
+    pub provider: String,
+    /// The model's id there.
+    pub model: String,
 }
 
 /// The protocol of a session, as it was loaded: loaded again in the same way it is the same protocol.

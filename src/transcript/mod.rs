@@ -11,5 +11,7 @@ pub use event::{
     Party, RefereeReply, SessionEnd, WrapUpReason,
 };
 pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, read};
-pub use header::{Mode, PlannedBranch, ProtocolStart, RefereeStart, SessionStart, VariableValue, Vector};
+pub use header::{
+    Mode, ModelName, PlannedBranch, ProtocolStart, RefereeStart, SessionStart, VariableValue, Vector,
+};
 pub use intent::{EffectClass, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};

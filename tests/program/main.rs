@@ -34,5 +34,6 @@ mod overnight;
 mod pages;
 mod prune;
 mod terminals;
+mod two_models;
 mod verbs;
 mod walk;

@@ -241,6 +241,43 @@ async fn a_thought_is_shown_to_no_other_model() {
     }
 }
 
+/// What llama.cpp streamed when it was asked in each dialect (xllamacpp 2026.10.11549, Qwen2.5-Coder 0.5B): for a call,
+/// and after a picture in a result, where the model calls again.
+#[tokio::test]
+async fn what_a_real_server_streamed_is_understood_torn_at_every_byte() {
+    let brighter = json!({"image_id": "img_42", "primitive": "expo_up", "strength": 0.6});
+    let look = |id: &str| json!({"image_id": id, "size": 640});
+    // Fresh, from the cache, and of the reply.
+    let rows = [
+        ("openai-chat", "chat-call", "apply_primitive", brighter.clone(), [304, 0, 40]),
+        ("openai-chat", "chat-picture", "render_preview", look("call_0"), [72, 311, 32]),
+        ("openai", "responses-call", "apply_primitive", brighter.clone(), [1, 303, 45]),
+        ("openai", "responses-picture", "render_preview", look("img_42"), [61, 311, 33]),
+        ("anthropic", "messages-call", "apply_primitive", brighter, [1, 303, 40]),
+        ("anthropic", "messages-picture", "render_preview", look("img_42"), [61, 311, 33]),
+    ];
+    for (name, capture, tool, arguments, counts) in rows {
+        let file = format!("{}/tests/provider/captures/{capture}.txt", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut bytes = vec![event_head()];
+        bytes.extend(text.bytes().map(|b| vec![b]));
+        let torn = StubReply::Raw { pieces: bytes, pause: Duration::ZERO };
+        let stub = ChatStub::start(vec![StubReply::events(&text), torn]);
+        let provider = provider(name, &stub.url());
+        for _ in 0..2 {
+            let reply = ask_once(provider.as_ref()).await.unwrap();
+            let [call] = calls(&reply) else { panic!("{capture}: {reply:?}") };
+            assert_eq!(call.name, tool, "{capture}");
+            assert_eq!(serde_json::from_str::<Value>(&call.arguments).unwrap(), arguments, "{capture}");
+            let usage = reply.usage;
+            let found = [usage.input_fresh, usage.input_cache_read, usage.output];
+            assert_eq!(found, counts.map(Some), "{capture}");
+            assert_eq!(reply.model_served.as_deref(), Some("qwen2.5-coder-0.5b"), "{capture}");
+            assert_eq!((&reply.finish, super::text(&reply)), (&Finish::ToolCalls, ""), "{capture}");
+        }
+    }
+}
+
 /// A stream of these events, as far as they go.
 fn events(events: &[Value]) -> StubReply {
     let text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use base::assets::Overlay;
 use base::clock::{Clock, ManualClock};
+use base::ids::SessionId;
 use chemigram::provider::{Choice, Provider, Registry, connect};
+use chemigram::review::ReviewModel;
 use chemigram::session::driver::Session;
+use chemigram::session::listing;
 use chemigram::session::start::{self, Setup};
-use chemigram::transcript::{Event, FaultClass, Line, Outcome};
+use chemigram::transcript::{Event, FaultClass, Line, Outcome, SessionEnd};
 use serde_json::{Value, json};
 
 use crate::chat_stub::dialects::Dialect;
@@ -41,11 +44,16 @@ impl Clock for Skipping {
 
 /// One model, one dollar a million tokens in and four out, in this dialect.
 fn model(dialect: &str, stub: &ChatStub, context: u64) -> Arc<dyn Provider> {
+    priced(dialect, stub, context, [1.0, 4.0])
+}
+
+/// The same at another price.
+fn priced(dialect: &str, stub: &ChatStub, context: u64, [input, output]: [f64; 2]) -> Arc<dyn Provider> {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "name = \"mine\"\nsummary = \"\"\ndialect = \"{dialect}\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
          default_model = \"m\"\n[[model]]\nid = \"m\"\nvision = true\ncontext = {context}\n\
-         price = {{ input = 1.0, output = 4.0, as_of = \"2026-11-01\" }}\n"
+         price = {{ input = {input:?}, output = {output:?}, as_of = \"2026-11-01\" }}\n"
     );
     std::fs::write(dir.path().join("mine.toml"), text).unwrap();
     let registry = Registry::with_env(&Overlay::providers(Some(dir.path().to_owned())), |_| None);
@@ -150,6 +158,102 @@ fn twelve_turns_are_the_same_events_in_each_dialect() {
             assert_eq!(chat, other, "line {at} in {name}");
         }
     }
+}
+
+/// The first model thinks, and then has no credit; the other one speaks another dialect, at twice the price.
+fn two(first: StubReply, cap: &str) -> (Studio, SessionId, [ChatStub; 2], SessionEnd) {
+    let mut replies = twelve();
+    let rest = replies.split_off(5);
+    replies.extend(vec![first; 8]);
+    let stubs = [ChatStub::start(replies), ChatStub::start(rest)];
+    let studio = Studio::new();
+    let dearer = priced("responses", &stubs[1], 400_000, [2.0, 8.0]);
+    let clock = Arc::new(Skipping::default());
+    let setup = Setup { clock, ..studio.setup(model("messages", &stubs[0], 400_000)) };
+    let plan = start::plan(&setup, &request(&format!("{BUDGET}{cap}"), TONE)).unwrap();
+    let plan = plan.with_fallback(Some(dearer)).unwrap();
+    let mut session = start::start(setup, plan).unwrap();
+    let end = support::run(&mut session);
+    let id = session.state.start.session.clone();
+    (studio, id, stubs, end)
+}
+
+#[test]
+fn another_model_goes_on_where_the_first_one_failed_for_good() {
+    let broke = r#"{"type":"error","error":{"type":"billing_error","message":"no credit"}}"#;
+    let (studio, id, [first, other], end) = two(StubReply::status(402, &[], broke), "");
+    assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
+    assert_eq!((first.requests().len(), other.requests().len()), (6, 7));
+    // Everything but the thoughts of the first one.
+    let began = other.requests()[0].clone();
+    let all = began.to_string();
+    assert!(
+        !all.contains("thought ") && all.contains("Open the shadows.") && all.contains("call_4_1"),
+        "{all}"
+    );
+    // The same as its own last request, read as the other dialect: user, then calls and results of five replies.
+    let kinds =
+        |kind: &str| Dialect::Responses.conversation(&began).iter().filter(|i| i["type"] == kind).count();
+    assert_eq!((kinds("function_call"), kinds("function_call_output")), (8, 8));
+    // From there on its own thoughts go with it.
+    assert_eq!(other.requests()[6].to_string().matches("thought ").count(), 2);
+
+    let lines = studio.lines(&id);
+    let at = lines.iter().position(|l| matches!(l.event, Event::Fallback { .. })).unwrap();
+    let Event::Fallback { to, reason } = &lines[at].event else { unreachable!() };
+    assert_eq!((to.provider.as_str(), to.model.as_str()), ("mine", "m"));
+    assert!(reason.contains("no credit"), "{reason}");
+    // Each at its own prices: fresh 200 + 1000 n, 800 written at the price of input, 19,000 read likewise.
+    let cost = |n: u64| (20_000 + 1_000 * n) + 4 * (500 + n);
+    let charged = |lines: &[Line]| -> u64 {
+        let settled = lines.iter().filter_map(|l| match &l.event {
+            Event::ModelReply { settled, .. } | Event::Attempt { settled, .. } => {
+                Some(settled.cost_micro_usd)
+            }
+            _ => None,
+        });
+        settled.sum()
+    };
+    assert_eq!(charged(&lines[..at]), (0..5).map(cost).sum::<u64>());
+    assert_eq!(charged(&lines[at..]), (5..12).map(|n| 2 * cost(n)).sum::<u64>());
+    assert_eq!(end.spent.cost_micro_usd, charged(&lines));
+
+    let listed = listing::read(&studio.workspace, &id).unwrap();
+    assert_eq!(listed.model().model, "m");
+    let review = ReviewModel::of(&studio.workspace, &listed).unwrap();
+    let went_on = review.went_on.as_ref().unwrap();
+    assert_eq!(went_on.cost_micro_usd, charged(&lines[at..]));
+    assert!(went_on.reason.contains("no credit"));
+}
+
+#[test]
+fn another_model_is_bound_by_the_same_caps_and_fails_the_session_in_its_turn() {
+    let broke = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let (_, _, [first, other], end) = two(StubReply::status(529, &[], broke), ",cost=0.30");
+    assert_eq!(end.outcome, Outcome::BudgetExhausted, "{}", end.reason);
+    assert!(end.spent.cost_micro_usd <= 300_000, "{}", end.spent.cost_micro_usd);
+    assert_eq!(first.requests().len(), 5 + 4, "the retries come first");
+    assert!(other.requests().len() < 7);
+
+    let stubs = [401, 403].map(|code| ChatStub::start(vec![StubReply::status(code, &[], ""); 4]));
+    let studio = Studio::new();
+    let plan = {
+        let setup = studio.setup(model("messages", &stubs[0], 400_000));
+        let plan = start::plan(&setup, &request(BUDGET, TONE)).unwrap();
+        let other = model("chat_completions", &stubs[1], 400_000);
+        let mut session = start::start(setup, plan.with_fallback(Some(other)).unwrap()).unwrap();
+        let end = support::run(&mut session);
+        assert_eq!(end.outcome, Outcome::ProviderFailed);
+        assert_eq!(stubs.each_ref().map(|stub| stub.requests().len()), [1, 1]);
+        let setup = studio.setup(model("messages", &stubs[0], 400_000));
+        start::plan(&setup, &request(&format!("{BUDGET},cost=1"), TONE)).unwrap()
+    };
+    // A cap on cost needs the price of both.
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::with_env(&Overlay::providers(Some(dir.path().to_owned())), |_| Some("k".into()));
+    let choice = Choice { provider: "openai".into(), model: Some("gpt-9".into()), ..Choice::default() };
+    let error = plan.with_fallback(Some(connect(&registry, &choice).unwrap())).err().unwrap();
+    assert!(error.to_string().contains("the price of `gpt-9`"), "{error}");
 }
 
 /// What an attempt that failed is charged.

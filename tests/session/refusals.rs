@@ -134,6 +134,7 @@ fn a_question_that_nobody_answers_ends_the_session_and_the_answer_takes_it_up_ag
     };
     let resume = |answer: Option<&str>| chemigram::session::start::Resume {
         referee: Default::default(),
+        fallback: None,
         answer: answer.map(Into::into),
         raise: None,
     };

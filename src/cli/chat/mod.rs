@@ -3,7 +3,6 @@
 mod commands;
 mod ending;
 
-use std::cell::RefCell;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -296,14 +295,13 @@ fn one_run(
     };
     let mut once = message.map(str::to_owned);
     let said_once = once.is_some();
-    let failed = RefCell::new(None);
     let mut looked = None;
     loop {
         match advance(&mut session).map_err(cut_short)? {
             Turn::Over(end) => return Ok((id.clone(), Ended::Over(end))),
             Turn::Person => {}
         }
-        *failed.borrow_mut() = session.state.gave_up().map(str::to_owned);
+        let failed = session.state.given_up().map(str::to_owned);
         if once.is_none() && looked.as_ref() != Some(&session.state.head.commit) {
             looked = Some(session.state.head.commit.clone());
             commands::look(app, &mut session, &json!({}), &shown, false)
@@ -314,13 +312,13 @@ fn one_run(
             continue;
         }
         if said_once {
-            if let Some(why) = failed.take() {
+            if let Some(why) = failed {
                 return Err(Failure::new(ErrorCode::ProviderError, why)
                     .remedy(format!("go on with `chemigram chat --resume {}`", id.short())));
             }
             return Ok((id.clone(), Ended::Left));
         }
-        if let Some(why) = failed.take() {
+        if let Some(why) = failed {
             shown.print(&format!("no reply: {}. Say something to try again.", plain(&why)));
         }
         if let Some(cap) = session.state.cap {
@@ -357,8 +355,7 @@ fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result
             return Err(Failure::input(format!("session {} is no conversation", id.short()))
                 .remedy(format!("resume it with `chemigram run-mode-b --resume {}`", id.short())));
         }
-        let begun = &session.state.start;
-        let provider = launcher.connect(&run::resumed(app, &args.choice, begun, None))?;
+        let provider = launcher.connect(&run::resumed(app, &args.choice, &session, None))?;
         let overrides = Overrides { provider: Some(provider), ..Overrides::default() };
         return Ok(launcher.resume(workspace, &session, overrides, stop)?);
     }
@@ -383,6 +380,7 @@ fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result
         request,
         protocol: None,
         provider,
+        fallback: None,
         referee: Referee::Nobody,
         proxy: proxy::Choice::Off,
         renderers: 1,
