@@ -70,6 +70,8 @@ pub enum SessionError {
     /// The provider cannot be reached, and the session was left as it is, to be resumed.
     #[error("{message}")]
     Unreachable {
+        /// Which: the session's own, or its referee's.
+        provider: String,
         /// The last failure.
         message: String,
         /// How long the provider asks to wait.

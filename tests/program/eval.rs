@@ -594,6 +594,13 @@ fn e12_a_judge_qualifies_first_then_rates_and_compares_and_is_asked_nothing_twic
     assert_eq!(eye.asked.load(Ordering::SeqCst), 12);
     let folder = manifest::find(&home.evaluations(), "last").unwrap();
     assert_eq!(Judged::read(&folder).unwrap().stopped, None);
+    let mut shown = Command::new(env!("CARGO_BIN_EXE_chemigram"));
+    settle(shown.args(["eval", "show", "last"]).current_dir(home.0.path()), home.0.path());
+    let shown = String::from_utf8(shown.output().unwrap().stdout).unwrap();
+    assert!(
+        shown.contains("right about 5 of 5 pairs") && shown.contains("against baseline: 2 better"),
+        "{shown}"
+    );
 
     // Another model, which answers by order: nothing is asked of it but what nobody disputes.
     let mut blind = Arc::into_inner(Eye::new(true)).unwrap();
