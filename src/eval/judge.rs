@@ -148,7 +148,7 @@ pub struct Bench<'a> {
     pub progress: &'a (dyn Fn(usize) + Sync),
 }
 
-/// A branch with its picture and the baseline's.
+/// A branch with the files of its picture and the baseline's.
 struct Shot {
     arm: String,
     scenario: String,
@@ -156,8 +156,8 @@ struct Shot {
     branch: String,
     brief: String,
     vector: Option<Vector>,
-    base: Picture,
-    picture: Picture,
+    base: PathBuf,
+    picture: PathBuf,
 }
 
 impl Judged {
@@ -245,8 +245,18 @@ pub async fn judge(
         spent: Amounts::default(),
         stopped: None,
     };
-    let other = shots.iter().map(|shot| &shot.base).find(|base| **base != good.base);
-    let stopped = asking.all(&mut judged, &shots, (&good.base, other)).await?;
+    let good = picture(&good.base)?;
+    // Scenarios may share a photo. Where there is one only, upside down it is another to whoever looks.
+    let mut other =
+        Picture { rgb: good.rgb.chunks_exact(3).rev().flatten().copied().collect(), ..good.clone() };
+    for shot in &shots {
+        let base = picture(&shot.base)?;
+        if (base.width, base.height) == (good.width, good.height) && base != good {
+            other = base;
+            break;
+        }
+    }
+    let stopped = asking.all(&mut judged, &shots, (&good, &other)).await?;
     judged.stopped = stopped;
     judged.prompts = asking.prompts;
     judged.spent = asking.gate.ledger().settled();
@@ -256,23 +266,17 @@ pub async fn judge(
     Ok(judged)
 }
 
-/// The branches of a run, with their review pictures.
+/// The branches of a run that have review pictures.
 fn shots(manifest: &Manifest, home: &Path) -> Result<Vec<Shot>, SessionError> {
-    let picture = |path: &PathBuf| {
-        let bytes = files::read(path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
-        let unreadable = |why| Fault::new(ErrorCode::StateError, format!("{}: {why}", path.display()));
-        decode(&bytes, image::ImageFormat::Jpeg).map_err(|why| SessionError::from(unreadable(why)))
-    };
     let mut shots = Vec::new();
     for cell in &manifest.cells {
         let (Some(done), Some(workspace)) = (cell.done(), cells::workspace(home, cell)) else { continue };
         let Ok(id) = done.session.parse() else { continue };
         let session = listing::read(&workspace, &id)?;
         let review = ReviewModel::of(&workspace, &session)?;
-        let Some(base) = review.baseline_preview.as_ref() else { continue };
-        let base = picture(base)?;
-        for branch in &review.branches {
-            let Some(preview) = branch.preview.as_ref() else { continue };
+        let Some(base) = review.baseline_preview else { continue };
+        for branch in review.branches {
+            let Some(picture) = branch.preview else { continue };
             let planned = session.state.start.branches.iter().find(|planned| planned.branch == branch.branch);
             shots.push(Shot {
                 arm: cell.arm().to_string(),
@@ -282,11 +286,18 @@ fn shots(manifest: &Manifest, home: &Path) -> Result<Vec<Shot>, SessionError> {
                 brief: review.brief.clone(),
                 vector: planned.and_then(|planned| planned.vector.clone()),
                 base: base.clone(),
-                picture: picture(preview)?,
+                picture,
             });
         }
     }
     Ok(shots)
+}
+
+/// Reads a review picture.
+fn picture(path: &Path) -> Result<Picture, SessionError> {
+    let bytes = files::read(path, files::LARGEST_LIST).map_err(SessionError::Blob)?;
+    let unreadable = |why| Fault::new(ErrorCode::StateError, format!("{}: {why}", path.display()));
+    decode(&bytes, image::ImageFormat::Jpeg).map_err(|why| unreadable(why).into())
 }
 
 /// What came of a question, or why no more are asked.
@@ -308,13 +319,9 @@ impl Asking<'_> {
         &mut self,
         judged: &mut Judged,
         shots: &[Shot],
-        (good, other): (&Picture, Option<&Picture>),
+        (good, other): (&Picture, &Picture),
     ) -> Result<Option<String>, SessionError> {
-        // Where there is one photo only, the same upside down is another to whoever looks.
-        let turned =
-            || Picture { rgb: good.rgb.chunks_exact(3).rev().flatten().copied().collect(), ..good.clone() };
-        let other = other.filter(|other| (other.width, other.height) == (good.width, good.height));
-        for case in cases(good, &other.cloned().unwrap_or_else(turned)) {
+        for case in cases(good, other) {
             let goal = Goal::default();
             let verdicts = match self.pair(("", goal), &case.candidate, good).await? {
                 Ok((verdicts, _)) => verdicts,
@@ -347,7 +354,7 @@ impl Asking<'_> {
                 (first, &reference.picture)
             };
             let goal = shot.vector.as_ref().map(Goal::from).unwrap_or_default();
-            match self.pair((&shot.brief, goal), &shot.picture, old).await? {
+            match self.pair((&shot.brief, goal), &picture(&shot.picture)?, &picture(old)?).await? {
                 Ok((verdicts, why)) => judged.pairs.push(Pair {
                     arm: shot.arm.clone(),
                     against: against.to_owned(),
@@ -400,7 +407,7 @@ impl Asking<'_> {
     }
 
     async fn rated(&mut self, shot: &Shot) -> Heard<Rating> {
-        let (base, now) = (self.shown(&shot.base)?, self.shown(&shot.picture)?);
+        let (base, now) = (self.shown(&picture(&shot.base)?)?, self.shown(&picture(&shot.picture)?)?);
         let goal = shot.vector.as_ref().map(Goal::from);
         let kind = Kind::Criteria {
             criteria: "",
