@@ -47,7 +47,7 @@ use engine::photo::PhotoError;
 
 /// The version of what a session does. Raise it with every change after which a session with the same model, prompt,
 /// tools and moves would take another course: evaluations only reuse sessions of the same version.
-pub const ENGINE: u32 = 8;
+pub const ENGINE: u32 = 9;
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]
