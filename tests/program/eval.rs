@@ -583,6 +583,7 @@ fn e12_a_judge_qualifies_first_then_rates_and_compares_and_is_asked_nothing_twic
     assert_eq!((first.ratings.len(), first.pairs.len()), (2, 2), "{first:?}");
     assert!(first.pairs.iter().all(|pair| pair.verdict == Verdict::Better && !pair.flipped), "{first:?}");
     assert_eq!(first.pairs[0].against, "baseline");
+    assert_eq!(first.agreement, (2, 2), "the explorer opened the shadows, as the hidden edits do");
     assert_eq!(first.mean(&first.ratings[0].arm).unwrap(), ([5.0, 4.0, 4.0], 2));
     assert!(first.prompts.contains_key("judge/rubric@v1") && first.prompts.contains_key("referee/pair@v1"));
     assert!(first.cautions[0].contains("of one family"), "explorer-eye is kin of explorer-2: {first:?}");
