@@ -20,6 +20,7 @@ use super::signals;
 use crate::budget::Budget;
 use crate::eval::context::EvalContext;
 use crate::eval::golden::Golden;
+use crate::eval::judge::Judged;
 use crate::eval::manifest::{self, CellRecord, CellStatus, Checkout, Contestant, Manifest, RunRequest};
 use crate::eval::plan::{self, Plan};
 use crate::eval::run::{Progress, Running};
@@ -573,6 +574,9 @@ fn show(app: &App, name: &str, arg: &HomeArg) -> Result<(), Failure> {
                     .collect();
                 let _ = writeln!(text, "  {scenario:<32} {}", values.join("  "));
             }
+        }
+        if let Some(judged) = Judged::read(&folder) {
+            let _ = write!(text, "\n{}", eval_judge::described(&judged));
         }
         text
     })

@@ -120,6 +120,10 @@ pub fn described(judged: &Judged) -> String {
             let _ = writeln!(text, "    against {}: {}", line(against), verdicts.join(", "));
         }
     }
+    let (agrees, told) = judged.agreement;
+    if told > 0 {
+        let _ = writeln!(text, "  agrees with the hidden edit on {agrees} of {told} pairs");
+    }
     if let Some(why) = &judged.stopped {
         let _ = writeln!(text, "  not complete: {}", line(why));
     }

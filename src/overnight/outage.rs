@@ -25,45 +25,85 @@ struct Outage {
 #[derive(Debug, Default)]
 pub(super) struct Outages(BTreeMap<String, Outage>);
 
-/// What an outage concerns: sessions of one provider fail together.
-pub(super) fn key(planned: &PlannedSession) -> &str {
-    &planned.provider
+/// Who has to answer for a session: its provider, and that of its referee.
+fn needed(planned: &PlannedSession) -> impl Iterator<Item = &str> {
+    let referee = planned.referee.as_deref().map(|named| named.split_once(':').map_or(named, |(who, _)| who));
+    std::iter::once(planned.provider.as_str()).chain(referee)
+}
+
+/// Whether both sessions need somebody who cannot be reached.
+pub(super) fn shared(one: &PlannedSession, other: &PlannedSession, outages: &Outages) -> bool {
+    needed(one).any(|who| outages.0.contains_key(who) && needed(other).any(|too| too == who))
 }
 
 impl Outages {
-    /// Notes a failure at `now`; how long nothing is tried.
-    pub fn failed(&mut self, planned: &PlannedSession, now: Duration, asked: Option<Duration>) -> Duration {
-        let known = self.0.get(key(planned)).copied();
+    /// Notes a failure of a provider at `now`; how long nothing is tried.
+    pub fn failed(&mut self, provider: &str, now: Duration, asked: Option<Duration>) -> Duration {
+        let known = self.0.get(provider).copied();
         let pause = known.map_or(FIRST, |known| (known.pause * 2).min(LONGEST));
         let until = now + pause.max(asked.unwrap_or_default());
         let since = known.map_or(now, |known| known.since);
-        self.0.insert(key(planned).to_owned(), Outage { since, pause, until });
+        self.0.insert(provider.to_owned(), Outage { since, pause, until });
         until.saturating_sub(now)
     }
 
-    /// The provider of this session has answered.
+    /// Who has to answer for this session has answered.
     pub fn over(&mut self, planned: &PlannedSession) {
-        self.0.remove(key(planned));
+        for who in needed(planned) {
+            self.0.remove(who);
+        }
     }
 
-    /// Whether the provider of this session cannot be reached.
+    /// Whether somebody who has to answer for this session cannot be reached.
     pub fn holds(&self, planned: &PlannedSession) -> bool {
-        self.0.contains_key(key(planned))
+        needed(planned).any(|who| self.0.contains_key(who))
     }
 
     /// How long a session must wait, if it must: one at a time sees whether the provider is back.
     pub fn due(&self, planned: &PlannedSession, now: Duration, probed: bool) -> Option<Duration> {
-        let outage = self.0.get(key(planned))?;
-        let left = outage.until.saturating_sub(now);
+        let until = needed(planned).filter_map(|who| Some(self.0.get(who)?.until)).max()?;
+        let left = until.saturating_sub(now);
         let left = if probed { left.max(Duration::from_secs(1)) } else { left };
         (!left.is_zero()).then_some(left)
     }
 
-    /// For how long the provider of this session could not be reached, in words, if it cannot; and whether that is
-    /// longer than a batch waits that has no limit on its time.
+    /// Who could not be reached for how long, in words, if somebody cannot; and whether that is longer than a batch waits
+    /// that has no limit on its time.
     pub fn gone(&self, planned: &PlannedSession, now: Duration) -> Option<(String, bool)> {
-        let gone = now.saturating_sub(self.0.get(key(planned))?.since);
-        let words = format!("provider `{}` could not be reached for {}", key(planned), clock(gone.as_secs()));
+        let (who, outage) = needed(planned).find_map(|who| Some((who, self.0.get(who)?)))?;
+        let gone = now.saturating_sub(outage.since);
+        let words = format!("provider `{who}` could not be reached for {}", clock(gone.as_secs()));
         Some((words, gone >= NIGHT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overnight::record::tests::planned;
+
+    #[test]
+    fn k1_who_needs_the_one_that_is_gone_waits_and_nobody_else() {
+        let of = |provider: &str, referee: Option<&str>| PlannedSession {
+            provider: provider.into(),
+            referee: referee.map(Into::into),
+            ..planned("cup")
+        };
+        let (plain, offline) = (of("a", None), of("a", Some("offline")));
+        let (judged, other) = (of("a", Some("b:vision")), of("c", Some("b")));
+        let (mut outages, minute) = (Outages::default(), Duration::from_secs(60));
+        assert_eq!(outages.failed("b", minute, None), FIRST);
+        assert_eq!(
+            [&plain, &offline, &judged, &other].map(|one| outages.holds(one)),
+            [false, false, true, true]
+        );
+        assert_eq!(outages.due(&plain, minute, false), None);
+        assert_eq!(outages.due(&judged, minute, false), Some(FIRST));
+        assert!(shared(&judged, &other, &outages) && !shared(&plain, &judged, &outages), "`a` answers");
+        assert!(outages.gone(&other, 2 * minute).unwrap().0.starts_with("provider `b` could not be reached"));
+        outages.over(&plain);
+        assert!(outages.holds(&other));
+        outages.over(&judged);
+        assert!(!outages.holds(&other));
     }
 }

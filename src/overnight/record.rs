@@ -483,12 +483,12 @@ pub fn unfinished(library: &Library, sha256: &Hash) -> Option<Batch> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
 
     use super::*;
 
-    fn planned(photo: &str) -> PlannedSession {
+    pub(in crate::overnight) fn planned(photo: &str) -> PlannedSession {
         PlannedSession {
             photo: photo.into(),
             raw: None,

@@ -238,9 +238,10 @@ impl<'a> Sessions<'a> {
             return Err(given_up(String::new()));
         }
         let same = |busy: &usize| {
-            self.planned.get(*busy).is_some_and(|busy| outage::key(busy) == outage::key(planned))
+            self.planned.get(*busy).is_some_and(|busy| outage::shared(busy, planned, &self.outages()))
         };
-        let due = self.outages().due(planned, self.elapsed(), queue.running.iter().any(same));
+        let probed = queue.running.iter().any(same);
+        let due = self.outages().due(planned, self.elapsed(), probed);
         let due = due.map(|due| left.map_or(due, |left| due.min(left)));
         if let Some(due) = due.filter(|due| !due.is_zero()) {
             return Ok(Admission::Later(due));
@@ -329,11 +330,9 @@ impl<'a> Sessions<'a> {
         let ran = runner.run(&mut session, stop, until, &*host);
         drop(session);
         match ran {
-            Err(SessionError::Unreachable { message, retry_after }) => {
-                let planned = self.planned.get(place);
-                let pause =
-                    planned.map(|planned| self.outages().failed(planned, self.elapsed(), retry_after));
-                let pause_ms = pause.map_or(0, tools::millis);
+            Err(SessionError::Unreachable { provider, message, retry_after }) => {
+                let pause = self.outages().failed(&provider, self.elapsed(), retry_after);
+                let pause_ms = tools::millis(pause);
                 return Ok(Some(Entry::Paused { place, session: id, why: message, pause_ms }));
             }
             Err(error) => return Err(Fault::from(&error)),

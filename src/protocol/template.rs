@@ -89,7 +89,12 @@ impl Template {
             let Some(slot) = bound.slots.get(name) else {
                 let names = bound.slots.keys().chain(aliases.keys()).map(String::as_str);
                 let hint = did_you_mean(name, names);
-                findings.add(Code::P020, path, format!("there is no variable `{name}`{hint}"));
+                // The original format declares none: each comes from the file or the command line.
+                let give = match findings.dialect {
+                    Dialect::Compat => format!(": give it a value with --var {name}=VALUE"),
+                    Dialect::Strict => hint,
+                };
+                findings.add(Code::P020, path, format!("there is no variable `{name}`{give}"));
                 continue;
             };
             bound.used.insert(name.to_owned());

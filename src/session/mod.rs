@@ -50,7 +50,7 @@ use engine::photo::PhotoError;
 
 /// The version of what a session does. Raise it with every change after which a session with the same model, prompt,
 /// tools and moves would take another course: evaluations only reuse sessions of the same version.
-pub const ENGINE: u32 = 8;
+pub const ENGINE: u32 = 9;
 
 /// Why a session cannot start or go on. What the agent does wrong is never among these.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +73,8 @@ pub enum SessionError {
     /// The provider cannot be reached, and the session was left as it is, to be resumed.
     #[error("{message}")]
     Unreachable {
+        /// Which: the session's own, or its referee's.
+        provider: String,
         /// The last failure.
         message: String,
         /// How long the provider asks to wait.

@@ -25,8 +25,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// A reply, or the failure; `None` where the deadline ended the attempt.
 pub(crate) type AttemptResult = Option<Result<ModelReply, ProviderFault>>;
 
-/// Why a session is left, and when the provider asks to be tried again.
-pub(super) type Left = Option<(String, Option<Duration>)>;
+/// Why a session is left.
+pub(super) type Left = Option<Box<SessionError>>;
 
 /// What an attempt cost.
 pub(crate) struct Charge {
@@ -225,7 +225,7 @@ impl Session {
             Some(Err(fault)) => {
                 let seed = self.state.start.seed ^ intent;
                 let pause;
-                (pause, left) = self.after_failure(&fault, attempt, seed, &mut charge);
+                (pause, left) = self.after_failure(&*provider, &fault, attempt, seed, &mut charge);
                 // With another model to go on, nobody waits for this one.
                 left = left.filter(|_| self.fallback.is_none());
                 let left = self.gate.hard_deadline().remaining();
@@ -252,6 +252,7 @@ impl Session {
     /// left as it is, why it is left.
     pub(super) fn after_failure(
         &mut self,
+        provider: &dyn Provider,
         fault: &ProviderFault,
         attempt: u32,
         seed: u64,
@@ -264,18 +265,23 @@ impl Session {
             charge.settled.amounts.model_calls = 0;
         }
         let leaves = pause.is_none() && fault.class.retryable() && self.patience.leaves;
-        (pause, leaves.then(|| (words(fault, ""), fault.retry_after)))
+        let left = || SessionError::Unreachable {
+            provider: provider.info().provider.clone(),
+            message: words(fault, ""),
+            retry_after: fault.retry_after,
+        };
+        (pause, leaves.then(|| Box::new(left())))
     }
 
     /// Leaves the session as it is, unless a person stops it, to be taken up when its provider is back.
     pub(super) fn leave(&mut self, left: Left, host: &dyn Host) -> Result<(), SessionError> {
-        let Some((message, retry_after)) = left.filter(|_| self.halt() == StopRequest::None) else {
+        let Some(left) = left.filter(|_| self.halt() == StopRequest::None) else {
             return Ok(());
         };
         self.fold(host);
         self.context(0, &|_| {}).close_ahead(|_| true, "the session waits for its provider")?;
         self.fold(host);
-        Err(SessionError::Unreachable { message, retry_after })
+        Err(*left)
     }
 
     /// Lets the other model go on, if there is one and the session would end because this one cannot.

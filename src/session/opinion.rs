@@ -398,7 +398,7 @@ impl Session {
             Some(Err(fault)) => {
                 let seed = seed ^ self.gate.lines();
                 let pause;
-                (pause, left) = self.after_failure(&fault, attempt, seed, &mut charge);
+                (pause, left) = self.after_failure(provider, &fault, attempt, seed, &mut charge);
                 // The question of a session that is left stays open.
                 reply.pause_ms = pause.or(left.as_ref().map(|_| Duration::ZERO)).map(tools::millis);
                 reply.error = Some(words(&fault, ""));

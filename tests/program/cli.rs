@@ -238,7 +238,7 @@ fn what_the_program_knows_can_be_listed_without_a_photo() {
     let providers = home.json(&["providers", "list"]);
     let row = |name: &str| providers.as_array().unwrap().iter().find(|p| p["name"] == name).unwrap();
     assert_eq!((&row("explorer")["ready"], &row("openai")["ready"]), (&true.into(), &false.into()));
-    assert!(home.ok(&["prompts", "list"]).contains("mode_b/system@v3"));
+    assert!(home.ok(&["prompts", "list"]).contains("mode_b/system@v3 (also v1, v2)"));
     let own = home.path("prompts");
     let own = own.to_str().unwrap();
     let verify = ["prompts", "verify", "--prompts", own];

@@ -583,6 +583,7 @@ fn e12_a_judge_qualifies_first_then_rates_and_compares_and_is_asked_nothing_twic
     assert_eq!((first.ratings.len(), first.pairs.len()), (2, 2), "{first:?}");
     assert!(first.pairs.iter().all(|pair| pair.verdict == Verdict::Better && !pair.flipped), "{first:?}");
     assert_eq!(first.pairs[0].against, "baseline");
+    assert_eq!(first.agreement, (2, 2), "the explorer opened the shadows, as the hidden edits do");
     assert_eq!(first.mean(&first.ratings[0].arm).unwrap(), ([5.0, 4.0, 4.0], 2));
     assert!(first.prompts.contains_key("judge/rubric@v1") && first.prompts.contains_key("referee/pair@v1"));
     assert!(first.cautions[0].contains("of one family"), "explorer-eye is kin of explorer-2: {first:?}");
@@ -594,6 +595,13 @@ fn e12_a_judge_qualifies_first_then_rates_and_compares_and_is_asked_nothing_twic
     assert_eq!(eye.asked.load(Ordering::SeqCst), 12);
     let folder = manifest::find(&home.evaluations(), "last").unwrap();
     assert_eq!(Judged::read(&folder).unwrap().stopped, None);
+    let mut shown = Command::new(env!("CARGO_BIN_EXE_chemigram"));
+    settle(shown.args(["eval", "show", "last"]).current_dir(home.0.path()), home.0.path());
+    let shown = String::from_utf8(shown.output().unwrap().stdout).unwrap();
+    assert!(
+        shown.contains("right about 5 of 5 pairs") && shown.contains("against baseline: 2 better"),
+        "{shown}"
+    );
 
     // Another model, which answers by order: nothing is asked of it but what nobody disputes.
     let mut blind = Arc::into_inner(Eye::new(true)).unwrap();

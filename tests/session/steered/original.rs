@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::error::Coded as _;
+use chemigram::protocol::schema::Trust;
 use chemigram::protocol::{Options, load};
 use chemigram::provider::script::Script;
 use chemigram::session::opinion::Referee;
@@ -58,6 +59,18 @@ fn i5_a_state_says_that_words_are_a_result_and_without_a_model_that_judges_it_do
         let refused = needs_referee(&protocol, &who).unwrap_err();
         assert!(refused.remedy().unwrap().contains("--referee PROVIDER"), "{refused}");
     }
+}
+
+#[test]
+fn i9_a_variable_without_a_value_says_how_to_give_it_one() {
+    let text = ORIGIN.replace("in the logs", "in {{place}}");
+    assert_ne!(text, ORIGIN);
+    let mut options = Options::default();
+    let said =
+        load("origin.json", &text, &options).findings.iter().map(ToString::to_string).collect::<String>();
+    assert!(said.contains("there is no variable `place`: give it a value with --var place=VALUE"), "{said}");
+    options.values.set("place", "the shadows", Trust::User);
+    assert!(!load("origin.json", &text, &options).has_errors());
 }
 
 #[test]
