@@ -34,8 +34,8 @@ format: rust
 	rustfmt --check --edition 2024 crates/darktable/preload/lib.rs
 
 lint: format
-	@# `--all-targets` leaves out the bench that runs only by name.
-	$(CARGO) clippy --all-targets --bench soak --locked -- -D warnings
+	@# `--all-targets` leaves out the benches that run only by name.
+	$(CARGO) clippy --all-targets --bench soak --bench pages --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null 2>&1; then \
 		echo 'cargo deny --locked check bans licenses sources'; \
 		cargo deny --locked check bans licenses sources; \

@@ -127,7 +127,7 @@ fn run_batch(app: &App, launcher: &Launcher, mut batch: Batch, jobs: usize) -> R
             bars.suspend(|| output.remark(text));
         })
     })?;
-    let gallery = Mutex::new(page::gallery(batch.record.sessions.len()));
+    let gallery = Mutex::new(page::gallery(&batch.record.sessions));
     let screen = Screen { app, lines, folder: &batch.folder.clone(), gallery: &gallery };
     let batch_run =
         run::Run { launcher, library: &app.library, runner: &runner, clock: &SystemClock, stop: &stop };

@@ -177,10 +177,11 @@ pub fn delete_session(
 
 fn carry_out(app: &App, pruned: Pruned, yes: bool) -> Result<u8, Failure> {
     let nothing = pruned.sessions.is_empty() && pruned.batches.is_empty();
+    let asks = !pruned.dry_run && !nothing && !yes;
+    if asks {
+        confirm(app, &pruned)?;
+    }
     if !pruned.dry_run && !nothing {
-        if !yes {
-            confirm(app, &pruned)?;
-        }
         for batch in &pruned.batches {
             record::remove(&app.library, &batch.name)?;
         }
@@ -193,7 +194,8 @@ fn carry_out(app: &App, pruned: Pruned, yes: bool) -> Result<u8, Failure> {
             at = rest;
         }
     }
-    app.output.result(&pruned, || text(&pruned))?;
+    // What the question listed is not said again.
+    app.output.result(&pruned, || if asks { total(&pruned) } else { text(&pruned) })?;
     Ok(0)
 }
 
@@ -245,15 +247,19 @@ fn text(pruned: &Pruned) -> String {
     for one in &pruned.kept {
         text.push_str(&format!("{}  {}  stays: {}\n", one.session.short(), one.photo, line(&one.why)));
     }
+    text + &total(pruned)
+}
+
+fn total(pruned: &Pruned) -> String {
     let (sessions, batches) = (pruned.sessions.len() as u64, pruned.batches.len() as u64);
     let what = match (sessions, batches) {
-        (0, 0) => return text + "nothing to delete\n",
+        (0, 0) => return "nothing to delete\n".into(),
         (_, 0) => count(sessions, "session"),
         (0, _) => count(batches, "batch"),
         _ => format!("{} and {}", count(sessions, "session"), count(batches, "batch")),
     };
     let done = if pruned.dry_run { "would delete" } else { "deleted" };
-    text + &format!("{done} {what}, {}\n", megabytes(pruned.bytes))
+    format!("{done} {what}, {}\n", megabytes(pruned.bytes))
 }
 
 fn megabytes(bytes: u64) -> String {

@@ -11,8 +11,8 @@ use super::edit::{encode, format_of};
 use super::failure::Failure;
 use super::photos::{refuse_existing, write_new};
 use super::setup::{App, interactive_deadline};
-use crate::overnight::record;
 use crate::overnight::report::BatchReport;
+use crate::overnight::{page, record};
 use crate::review::page::{Gallery, render};
 use crate::review::picks::{self, Agreement, Pick, Verdict};
 use crate::review::{Group, Remark, ReviewModel, Shot, count, line, session_page};
@@ -147,7 +147,7 @@ pub fn review(app: &App, args: &ReviewArgs) -> Result<(), Failure> {
 fn batch(app: &App, args: &ReviewArgs, name: &str) -> Result<(), Failure> {
     let batch = record::find(&app.library, name)?;
     let report = BatchReport::of(&app.library, &batch);
-    report.write(&mut Gallery::of(report.sessions.len() * 4))?;
+    report.write(&mut page::gallery(&batch.record.sessions))?;
     let mut file = batch.folder.join("report.html");
     let bytes = std::fs::read(&file).map_err(|e| Failure::file("read", &file, &e))?;
     if args.output.is_some() {

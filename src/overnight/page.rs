@@ -4,17 +4,17 @@ use std::io;
 
 use serde_json::json;
 
+use crate::overnight::record::PlannedSession;
 use crate::overnight::report::{BatchReport, Row, problem};
 use crate::overnight::share::words;
 use crate::review::page::{Gallery, render};
 use crate::review::{Group, Remark};
 
-/// Pictures of one photo that the size of all is reckoned with.
-const SHOTS: usize = 4;
-
-/// The pictures of a batch's page, kept from one writing of it to the next.
-pub fn gallery(sessions: usize) -> Gallery {
-    Gallery::of(sessions * SHOTS)
+/// The pictures of a batch's page, kept from one writing of it to the next: as many as its sessions may make, and one
+/// before each.
+pub fn gallery(sessions: &[PlannedSession]) -> Gallery {
+    let most = |session: &PlannedSession| usize::try_from(session.budget.max_branches).unwrap_or(0);
+    Gallery::of(sessions.iter().map(|session| most(session).saturating_add(1)).fold(0, usize::saturating_add))
 }
 
 /// The page.

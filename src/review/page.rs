@@ -31,7 +31,7 @@ const ROOM: u64 = 36 << 20;
 /// Bytes that one pixel of a picture may take as text in a page: a detailed photograph at [`QUALITY`].
 const BYTES_A_PIXEL: f64 = 0.42;
 /// Longest sides from which that of a page's pictures is chosen.
-const EDGES: [u32; 6] = [1600, 1200, 1024, 800, 640, 480];
+const EDGES: [u32; 8] = [1600, 1200, 1024, 800, 640, 480, 400, 320];
 
 const STYLE: &str = include_str!("../../templates/pages.css");
 const SCRIPT: &str = include_str!("../../templates/pages.js");
@@ -210,6 +210,6 @@ mod tests {
     #[test]
     fn the_more_pictures_the_smaller() {
         let edges = [4, 40, 200, 800].map(|count| Gallery::of(count).edge);
-        assert!(edges.is_sorted_by(|a, b| a >= b) && edges[0] == 1600 && edges[3] == 480, "{edges:?}");
+        assert!(edges.is_sorted_by(|a, b| a >= b) && edges[0] == 1600 && edges[3] == 400, "{edges:?}");
     }
 }
