@@ -186,7 +186,7 @@ fn suggest(app: &App, tastes: &Tastes, accept: Option<usize>, file: &str) -> Res
             format!("remembered in {}: {}\n", path.display(), chosen.text)
         });
     }
-    let seen = count(choices.len() as u64, "session with a pick");
+    let seen = format!("{} with a pick", count(choices.len() as u64, "session"));
     if found.is_empty() {
         app.output.remark(&format!(
             "{seen}: nothing in them is more than chance. Pick more on review pages (`chemigram review`), and import them with `chemigram picks import`"

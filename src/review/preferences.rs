@@ -175,6 +175,63 @@ mod tests {
         assert_eq!(of(&[]), []);
     }
 
+    /// Sessions with a warm branch and a bright one, and the picks of a page: always the warm one, or either by chance.
+    fn picked(warm: impl Fn(u64) -> bool) -> Vec<Preference> {
+        use crate::review::picks::{self, PhotoPicks, Pick, Verdict};
+        use crate::session::rig::{self, Rig, begin, request, run};
+        const SCRIPT: &str = r#"
+[[reply]]
+calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "warm", restated = "Warm." }, { name = "light", restated = "Bright." }] } }]
+[[reply]]
+calls = [{ name = "branch", arguments = { name = "WARM" } }, { name = "apply_primitive", arguments = { primitive_name = "warmth", parameter_values = { shift = 20 } } }, { name = "record_judgment", arguments = { branch = "WARM", judged_score = 3, judged_reasoning = "Warm." } }]
+[[reply]]
+calls = [{ name = "branch", arguments = { name = "LIGHT" } }, { name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.4 } } }, { name = "record_judgment", arguments = { branch = "LIGHT", judged_score = 4, judged_reasoning = "Bright." } }]
+[[reply]]
+calls = [{ name = "end_mode_b_session", arguments = { session_summary = "Two." } }]
+"#;
+        let rig = Rig::new();
+        for number in 0..20 {
+            let names = |name: &str| match number {
+                0 => format!("branch_b_{name}"),
+                n => format!("branch_b_{name}_{}", n + 1),
+            };
+            let script = SCRIPT.replace("WARM", &names("warm")).replace("LIGHT", &names("light"));
+            let asked = request("time=20h,iterations=30,branches=2", &["warm", "light"]);
+            let mut session = begin(rig.setup(&script), &asked).unwrap();
+            run(&mut session).unwrap();
+            let branch = session.state.branches[usize::from(!warm(number))].clone();
+            let pick = Pick {
+                branch: branch.name,
+                commit: branch.tip,
+                verdict: Some(Verdict::Pick),
+                stars: None,
+                note: String::new(),
+                blind: true,
+            };
+            let (start, picks) = (&session.state.start, vec![pick]);
+            let of_session = PhotoPicks {
+                photo: start.photo.clone(),
+                session: start.session.clone(),
+                baseline: start.baseline.clone(),
+                picks,
+            };
+            drop(session.photo);
+            let workspace = rig::photo(&rig.library);
+            assert_eq!(picks::import(&workspace, &of_session, jiff::Timestamp::UNIX_EPOCH).unwrap(), 1);
+        }
+        let choices = of_library(&Library::new(&rig.library)).unwrap();
+        assert_eq!(choices.len(), 20);
+        of(&choices)
+    }
+
+    #[test]
+    fn twenty_recorded_picks_show_what_was_picked_by_and_picks_by_chance_show_nothing() {
+        let found = picked(|_| true);
+        let warm = found.iter().find(|one| one.axis == Axis::Warmth).unwrap();
+        assert_eq!((warm.text.as_str(), warm.with, warm.against), ("Prefers warm colours.", 20, 0));
+        assert_eq!(picked(|number| [0, 2, 3, 6, 8, 11, 12, 15, 17, 18].contains(&number)), []);
+    }
+
     #[test]
     fn a_choice_needs_both_sides_and_is_measured_against_what_was_passed_over() {
         use pixels::Picture;

@@ -347,6 +347,12 @@ fn an_exploration_from_within_begins_where_the_conversation_stands_and_comes_bac
     terminal.say("more");
     terminal.wait("warmth shift");
     terminal.wait("From the start");
+    terminal.wait("> ");
+    // Left by the end of the input, and taken up: the newest session is the exploration, the newest conversation this.
+    terminal.write("\u{4}");
+    assert_eq!(terminal.end().1, Some(0));
+    let mut terminal = talks.open(&["--resume", "last"]);
+    terminal.wait("The conversation goes on");
     terminal.say("/done");
     let (shown, status) = terminal.end();
     assert_eq!(status, Some(0), "{shown}");

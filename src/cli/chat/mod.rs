@@ -33,6 +33,7 @@ use base::clock::Stop;
 use base::error::{ErrorCode, Fault};
 use base::ids::{PhotoId, SessionId};
 use darktable::proxy;
+use engine::photo::Workspace;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -349,7 +350,7 @@ fn one_run(
 fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result<Session, Failure> {
     let launcher = app.launcher(args.prompts.as_ref())?;
     if let Some(part) = resume {
-        let (workspace, id) = app.session(part)?;
+        let (workspace, id) = if part == "last" { last(app)? } else { app.session(part)? };
         let session = listing::read(&workspace, &id)?;
         if session.state.start.mode != Mode::ModeA {
             return Err(Failure::input(format!("session {} is no conversation", id.short()))
@@ -388,6 +389,25 @@ fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result
     };
     let prepared = launcher.prepare(app.photo(photo)?, spec, stop)?;
     Ok(prepared.talk()?.start()?)
+}
+
+/// The newest conversation of the library.
+fn last(app: &App) -> Result<(Workspace, SessionId), Failure> {
+    let mut sessions = Vec::new();
+    for photo in app.library.photos()? {
+        let workspace = app.photo(&photo)?;
+        sessions.extend(listing::of_photo(&workspace)?.into_iter().map(|id| (id, workspace.clone())));
+    }
+    // An id begins with its time.
+    sessions.sort_by(|(a, _), (b, _)| b.cmp(a));
+    let talks = |(id, workspace): &(SessionId, Workspace)| {
+        listing::read(workspace, id).is_ok_and(|session| session.state.talks())
+    };
+    let found = sessions.into_iter().find(talks).map(|(id, workspace)| (workspace, id));
+    found.ok_or_else(|| {
+        Failure::new(ErrorCode::NotFound, "there is no conversation to go on with")
+            .remedy("begin one with `chemigram chat PHOTO`")
+    })
 }
 
 fn opening(session: &Session, shown: &Shown<'_>, first: bool) {
