@@ -263,6 +263,9 @@ pub struct Wire {
     pub prompt_cache_key: bool,
     /// Whether the seed is sent.
     pub seed: bool,
+    /// The field of a Chat Completions message that holds what the model thought and goes back as it came, such as
+    /// `reasoning_content`; absent, none goes back.
+    pub reasoning_field: Option<String>,
     /// Seconds to wait for the first byte of the body.
     pub first_byte_seconds: u64,
     /// Seconds of silence after it.
@@ -283,6 +286,7 @@ impl Default for Wire {
             tool_choice: None,
             prompt_cache_key: false,
             seed: false,
+            reasoning_field: None,
             first_byte_seconds: 30,
             idle_seconds: 120,
             headers: BTreeMap::new(),

@@ -13,6 +13,8 @@ use super::{Finish, Message, ModelRequest, OpaqueBlock, ToolCall, Usage, fenced}
 
 /// The most calls that one reply may make.
 pub const CALLS: usize = 64;
+/// The fields that servers put thoughts into.
+const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 /// The longest arguments of one call, in bytes.
 pub const ARGUMENTS: usize = 256 << 10;
 
@@ -30,6 +32,8 @@ pub struct Draft {
     /// Where the block of an index and a type stands in `reasoning`.
     blocks: HashMap<[String; 2], usize>,
     kept: Option<Value>,
+    /// What was thought, by the field that it came in.
+    thoughts: [String; 2],
     any_choice: bool,
     excess: Option<String>,
     size: usize,
@@ -84,8 +88,10 @@ impl Draft {
         if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
             self.refusal.push_str(refusal);
         }
-        for key in ["reasoning_content", "reasoning"] {
-            self.size += delta.get(key).and_then(Value::as_str).map_or(0, str::len);
+        for (key, thought) in THOUGHTS.into_iter().zip(&mut self.thoughts) {
+            let piece = delta.get(key).and_then(Value::as_str).unwrap_or_default();
+            self.size += piece.len();
+            thought.push_str(piece);
         }
         for piece in delta.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
             self.take_reasoning(piece);
@@ -301,9 +307,14 @@ impl Draft {
             text = self.refusal;
         }
         let details = (!self.reasoning.is_empty()).then(|| json!({"reasoning_details": self.reasoning}));
-        let opaque = details.or(self.kept).map(|block| OpaqueBlock { origin: config.origin.clone(), block });
+        let thought = THOUGHTS.into_iter().zip(self.thoughts).find(|(key, thought)| {
+            !thought.is_empty() && config.wire.reasoning_field.as_deref() == Some(*key)
+        });
+        let thought = thought.map(|(key, thought)| json!({ key: thought }));
+        let blocks = [details, thought, self.kept].into_iter().flatten();
+        let opaque = blocks.map(|block| OpaqueBlock { origin: config.origin.clone(), block });
         Decoded {
-            message: Message::Assistant { text, calls, opaque: opaque.into_iter().collect() },
+            message: Message::Assistant { text, calls, opaque: opaque.collect() },
             finish,
             usage: self.usage,
             cost_micro_usd: self.cost,

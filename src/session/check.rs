@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::budget::{Budget, Ledger, Reserve};
 use crate::conversation::{Finish, Message, ToolSpec, Usage};
 use crate::gate::Gate;
-use crate::provider::{ModelRequest, Provider, ProviderFault};
+use crate::provider::{ModelRequest, Provider, ProviderFault, explorer};
 use crate::session::model_call::attempt;
 use crate::session::{SessionError, pricing};
 use crate::tools::BlobStore;
@@ -33,7 +33,7 @@ const BUDGET: Budget = Budget {
 };
 
 /// The tool the model is asked to call, and the word it is asked to say.
-const TOOL: &str = "say_ready";
+const TOOL: &str = explorer::CHECK;
 const WORD: &str = "ready";
 const SYSTEM: &str = "You test a connection. Use the tool.";
 

@@ -50,7 +50,11 @@ fn script(number: usize, kind: Kind) -> String {
     let judgment =
         json!({ "branch": branch, "judged_score": score, "judged_reasoning": "So.", "abandoned": abandoned });
     let propose = match kind {
-        Kind::Proposes => reply(&[("propose_notes_update", r#"{"text": "The rim clips first."}"#)]),
+        // Equal proposals for a photo share one answer, so that each says something of its own.
+        Kind::Proposes => {
+            let note = json!({ "text": format!("The rim clips first ({branch}).") });
+            reply(&[("propose_notes_update", &note.to_string())])
+        }
         _ => String::new(),
     };
     [

@@ -263,6 +263,41 @@ async fn reasoning_goes_back_to_its_origin_alone() {
 }
 
 #[tokio::test]
+async fn a_thought_in_a_field_of_its_own_goes_back_where_the_profile_says_so() {
+    let said = || {
+        let thought = |text: &str| json!({"reasoning_content": text});
+        deltas("stop", &[thought("It is "), thought("dark."), json!({"content": "Brighter."})])
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for (field, expected) in
+        [("reasoning_field = \"reasoning_content\"", json!("It is dark.")), ("", Value::Null)]
+    {
+        let stub = ChatStub::start(vec![StubReply::events(&said())]);
+        let text = format!(
+            "name = \"mine\"\nsummary = \"\"\ndialect = \"chat_completions\"\nbase_url = \"http://x/v1\"\n\
+             default_model = \"m\"\n[other_models]\nvision = true\n[wire]\n{field}\n"
+        );
+        std::fs::write(dir.path().join("mine.toml"), text).unwrap();
+        let provider = named("mine", &stub.url(), Some(dir.path().to_owned()));
+        let reply = ask_once(provider.as_ref()).await.unwrap();
+        let messages = [user("Go."), reply.message, user("Go on.")];
+        ask(provider.as_ref(), &messages, &Pictures::default()).await.unwrap();
+        assert_eq!(stub.requests()[1]["messages"][2]["reasoning_content"], expected, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn the_explorer_passes_its_check() {
+    for model in ["explorer-2", "explorer-1", "explorer-1-random"] {
+        let choice =
+            Choice { provider: "explorer".to_owned(), model: Some(model.to_owned()), ..Choice::default() };
+        let explorer = connect(&registry(None), &choice).unwrap();
+        let report = check(explorer.as_ref(), &Redactor::default()).await.unwrap();
+        assert!(report.passed(), "{report:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_speaks_no_tls_is_a_fault_and_no_panic() {
     let stub = ChatStub::start(vec![]);
     let fault = ask_once(openai(&stub.url().replace("http:", "https:")).as_ref()).await.unwrap_err();
