@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn a_spec_names_what_it_lacks() {
+fn b5_a_spec_names_what_it_lacks() {
     let full = Budget::parse("time=30m,iterations=50,branches=3,tokens=400k,cost=2.00,renders=80").unwrap();
     assert_eq!(full.time_seconds, 1800);
     assert_eq!((full.max_tokens, full.max_cost_micro_usd), (Some(400_000), Some(2_000_000)));

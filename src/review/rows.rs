@@ -138,7 +138,7 @@ fn c3_the_label_of_a_snapshot_is_kept_though_nothing_changed() {
 }
 
 #[test]
-fn g13_an_earlier_session_of_the_photo_can_be_read_summarized() {
+fn e6_e17_g13_an_earlier_session_of_the_photo_can_be_read_summarized() {
     let rig = Rig::new();
     lines(&rig, &format!("{OPEN}{}{END}", judged("")), None);
     let first = rig::sessions(&rig.library).remove(0);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_direction_comes_again_and_stronger_and_says_so_once() {
+    fn d3_the_last_direction_comes_again_and_stronger_and_says_so_once() {
         let vector = |direction: &str, intensity: Option<&str>| Vector {
             name: "tone".parse().unwrap(),
             direction: direction.into(),

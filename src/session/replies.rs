@@ -120,7 +120,7 @@ fn a_judgment_that_is_refused_takes_the_end_of_its_reply_with_it_and_not_the_ses
 }
 
 #[test]
-fn calls_of_one_reply_that_fail_alike_count_once_and_a_note_blocks_nothing() {
+fn c13_calls_of_one_reply_that_fail_alike_count_once_and_a_note_blocks_nothing() {
     let wrong = r#"{ name = "log", arguments = { limits = 3 } }"#;
     let note = r#"{ name = "propose_notes_update", arguments = { text = "The rim clips." } }"#;
     let (outcome, _, results) =

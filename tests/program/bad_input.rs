@@ -639,7 +639,7 @@ fn kinds_of_results(lines: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn one_flipped_bit_in_any_file_of_a_photos_folder_is_found() {
+fn a4_one_flipped_bit_in_any_file_of_a_photos_folder_is_found() {
     let home = Home::new();
     let learn = r#"
 [[reply]]

@@ -228,7 +228,7 @@ fn completions_and_manual_pages_come_from_the_definitions() {
 }
 
 #[test]
-fn what_the_program_knows_can_be_listed_without_a_photo() {
+fn e20_what_the_program_knows_can_be_listed_without_a_photo() {
     let home = Home::new();
     let moves = home.json(&["vocab", "list"]);
     assert!(moves.as_array().unwrap().len() > 40);

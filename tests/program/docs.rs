@@ -128,6 +128,25 @@ fn every_test_behind_a_guarantee_is_there() {
     }
 }
 
+#[test]
+fn every_row_that_was_missing_once_has_its_number_in_a_tests_name() {
+    let words = text("docs/adr/0025-differences.md");
+    let (_, held) = words.split_once("are held by a test each").unwrap();
+    let rows = held.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+    let mut seen = 0;
+    for row in rows {
+        let (numbers, names) = row[2..].split_once(" | ").unwrap();
+        // "D1 to D7" is told by its ends.
+        for number in numbers.split([',', ' ']).filter(|part| part.starts_with(char::is_uppercase)) {
+            let number = number.to_lowercase();
+            let named = names.split("::").any(|name| name.split(['_', '`']).any(|part| part == number));
+            assert!(named, "no test of the row has {number} in its name: {row}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "the table was not found: {seen} numbers");
+}
+
 /// All Rust code below a folder, in one text.
 fn code(folder: &Path) -> String {
     let mut all = String::new();

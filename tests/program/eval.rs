@@ -453,7 +453,7 @@ fn a_protocol_is_an_arm_of_its_own_and_a_changed_one_is_a_new_cell() {
 }
 
 #[test]
-fn the_sets_in_the_program_are_found_from_any_folder_and_doing_nothing_may_be_the_whole_answer() {
+fn e10_the_sets_in_the_program_are_found_from_any_folder_and_doing_nothing_may_be_the_whole_answer() {
     let home = Home::new(1);
     for set in ["golden_v1", "golden_v2", "v2"] {
         let (status, verified) = home.eval(&["verify", set]);
@@ -567,7 +567,7 @@ fn judged(home: &Home, eye: &Arc<Eye>) -> Judged {
 }
 
 #[test]
-fn e12_a_judge_qualifies_first_then_rates_and_compares_and_is_asked_nothing_twice() {
+fn e12_e13_a_judge_qualifies_first_then_rates_and_compares_and_is_asked_nothing_twice() {
     let home = Home::new(2);
     let (status, run) = home.run(&["--provider", "explorer"]);
     assert_eq!(status, 0);

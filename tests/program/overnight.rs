@@ -281,7 +281,7 @@ fn a_run_that_ended_well_and_left_nothing_to_look_at_says_so_by_its_status() {
 }
 
 #[test]
-fn six_photos_with_a_broken_raw_and_a_provider_that_is_out_for_a_while() {
+fn k1_six_photos_with_a_broken_raw_and_a_provider_that_is_out_for_a_while() {
     let raws = ["one", "two", "three", "four", "five"];
     let home = Home::new(&raws);
     home.write("script.toml", script("Open.", 0));

@@ -238,7 +238,7 @@ pub fn fit(pages: &[PathBuf]) {
 }
 
 #[test]
-fn pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
+fn a4_c5_e5_pages_are_driven_by_keys_and_ask_nothing_of_anybody() {
     let folder = tempfile::tempdir().unwrap();
     let [session, batch, _] = pages(folder.path());
     let browser = Browser::start(false);

@@ -137,7 +137,7 @@ fn timeless(text: &str) -> &str {
 }
 
 #[test]
-fn two_hundred_calls_in_a_small_context_end_well_over_several_chapters() {
+fn k2_two_hundred_calls_in_a_small_context_end_well_over_several_chapters() {
     let studio = Studio::new();
     let model = Arc::new(Narrow::new(&script(LONG), Some(CONTEXT), usize::MAX));
     let id = begin(&studio, &model);

@@ -128,7 +128,7 @@ fn nothing_is_edited_before_the_plan_is_confirmed_and_every_vector_is_restated()
 }
 
 #[test]
-fn a_closer_look_at_parts_differences_and_masks_has_its_numbers() {
+fn c5_e5_a_closer_look_at_parts_differences_and_masks_has_its_numbers() {
     let studio = Studio::new();
     let look = |arguments: &str| reply(&[("render_preview", arguments)]);
     let half = r#"{"shape": "rectangle", "from": [0, 0], "to": [0.5, 1], "feather": 0}"#;

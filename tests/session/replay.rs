@@ -53,7 +53,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_session_made_again_is_the_same_to_the_pixel_and_every_changed_byte_is_found() {
+fn a5_a_session_made_again_is_the_same_to_the_pixel_and_every_changed_byte_is_found() {
     let studio = Studio::new();
     let id = worked(&studio);
     let whole = replayed(&studio, &id).unwrap();

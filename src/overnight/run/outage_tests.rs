@@ -206,7 +206,7 @@ fn done(status: &SessionStatus) -> bool {
 
 /// Six sessions of four replies each take 24 minutes; the provider is gone from the tenth to the thirtieth.
 #[test]
-fn a_batch_loses_the_time_of_an_outage_and_nothing_else() {
+fn k1_a_batch_loses_the_time_of_an_outage_and_nothing_else() {
     for jobs in [1, 2] {
         let night = night(10 * 60..30 * 60, jobs);
         assert!(outcomes(&night.batch).iter().all(done), "{:?}", outcomes(&night.batch));
@@ -250,7 +250,7 @@ fn a_batch_loses_the_time_of_an_outage_and_nothing_else() {
 }
 
 #[test]
-fn a_provider_that_stays_away_ends_the_batch_at_its_cap_with_what_to_do() {
+fn k1_a_provider_that_stays_away_ends_the_batch_at_its_cap_with_what_to_do() {
     let night = night(10 * 60..u64::MAX, 1);
     let statuses = outcomes(&night.batch);
     assert_eq!(statuses.iter().map(done).collect::<Vec<_>>(), [true, true, false, false, false, false, true]);

@@ -58,7 +58,7 @@ const NOTATIONS: [&str; 26] = [
 ];
 
 #[test]
-fn every_notation_of_a_move_that_was_made_is_accepted_and_of_another_refused() {
+fn a7_every_notation_of_a_move_that_was_made_is_accepted_and_of_another_refused() {
     let vocabulary = vocabulary();
     let with = |name: &str, value: f64| {
         history(

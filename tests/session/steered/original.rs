@@ -47,7 +47,7 @@ fn its_example_loads_with_one_warning_and_runs_to_its_end() {
 }
 
 #[test]
-fn i5_a_state_says_that_words_are_a_result_and_without_a_model_that_judges_it_does_not_begin() {
+fn i2_i5_a_state_says_that_words_are_a_result_and_without_a_model_that_judges_it_does_not_begin() {
     let ran = played(|number| if number == 0 { passed("Fix".into()) } else { passed(Value::Null) });
     for brief in ["Analyze", "Fix"].map(|state| ran.briefs(state)[0].to_owned()) {
         assert!(brief.contains("What you write is a result too"), "{brief}");
