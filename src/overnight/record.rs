@@ -341,11 +341,11 @@ impl Batch {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true);
         let mut file = files::open_own(&path, &mut options).map_err(BatchError::io("lock", &path))?;
-        match durable::try_lock(&file) {
+        let holder = || str::from_utf8(&files::read_own(&path, 64).ok()?).ok()?.trim().parse().ok();
+        match durable::try_lock(&file, holder) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let text = files::read_own(&path, 64).unwrap_or_default();
-                let pid = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+                let pid = holder().unwrap_or(0);
                 return Err(BatchError::Busy { name: self.record.name.clone(), pid });
             }
             Err(TryLockError::Error(e)) => return Err(BatchError::io("lock", &path)(e)),

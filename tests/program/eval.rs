@@ -250,8 +250,8 @@ fn a_killed_run_goes_on_to_the_same_figures() {
     assert_eq!((killed.tally().done, killed.tally().not_run), (1, 1), "it was not killed in the middle");
 
     let (status, value) = home.eval(&["resume", &cut[..13]]);
-    assert_eq!((status, value["run"].as_str()), (0, Some(cut.as_str())));
     let resumed = Manifest::read(&folder).unwrap();
+    assert_eq!((status, value["run"].as_str()), (0, Some(cut.as_str())), "{:#?}", resumed.cells);
     assert_eq!(resumed.cells[0], killed.cells[0], "the finished one was run again");
     let transcript = home.second(&resumed).unwrap();
     assert!(transcript.contains("\"kind\":\"resumed\""), "the killed session was begun anew");

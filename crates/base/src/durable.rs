@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::files;
 
@@ -51,21 +51,55 @@ fn filled(folder: &Path, bytes: &[u8], mode: u32) -> io::Result<tempfile::NamedT
     Ok(file)
 }
 
-/// Locks `file` unless somebody else keeps it locked for a tenth of a second.
+/// How long a lock is waited for whose holder has ended.
+const INHERITED: Duration = Duration::from_secs(30);
+
+/// Locks `file`, unless somebody else keeps it locked for a tenth of a second; `holder` names the process that does.
 ///
-/// A lock outlives its process for a moment where that one was killed while it started a child, which has the file
-/// open until its own program begins; and some only look whether a file is locked.
+/// A lock outlives its process where that one was killed while it started a child, which has the file open until its own
+/// program begins: a lock whose holder has ended is waited for. And some only look whether a file is locked.
 ///
 /// # Errors
 /// `WouldBlock` where somebody else holds it.
-pub fn try_lock(file: &File) -> Result<(), TryLockError> {
-    for _ in 0..5 {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(20)),
+pub fn try_lock(file: &File, holder: impl Fn() -> Option<u32>) -> Result<(), TryLockError> {
+    patiently(|| file.try_lock(), holder, 5)
+}
+
+/// Whether somebody holds the lock on `file`, as [`try_lock`] would find it.
+///
+/// # Errors
+/// The error of the file system.
+pub fn is_locked(file: &File, holder: impl Fn() -> Option<u32>) -> io::Result<bool> {
+    match patiently(|| file.try_lock_shared(), holder, 0) {
+        Ok(()) => file.unlock().map(|()| false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn patiently(
+    lock: impl Fn() -> Result<(), TryLockError>,
+    holder: impl Fn() -> Option<u32>,
+    least: u32,
+) -> Result<(), TryLockError> {
+    let (began, mut tries) = (Instant::now(), 0);
+    loop {
+        match lock() {
+            Err(TryLockError::WouldBlock)
+                if tries < least || began.elapsed() < INHERITED && holder().is_some_and(has_ended) =>
+            {
+                tries += 1;
+                sleep(Duration::from_millis(20));
+            }
             ended => return ended,
         }
     }
-    file.try_lock()
+}
+
+/// Whether there is no process of that number. One that may not be asked is there.
+fn has_ended(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Appends `line` and a newline to `path` and syncs it. A torn last line left by a crash is ended first,
@@ -196,14 +230,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || File::open(file.path()).unwrap();
         let (first, second) = (open(), open());
-        try_lock(&first).unwrap();
-        assert!(matches!(try_lock(&second), Err(TryLockError::WouldBlock)));
+        try_lock(&first, || None).unwrap();
+        assert!(matches!(try_lock(&second, || Some(std::process::id())), Err(TryLockError::WouldBlock)));
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 sleep(Duration::from_millis(30));
                 drop(first);
             });
-            try_lock(&second).unwrap();
+            try_lock(&second, || None).unwrap();
         });
     }
 }

@@ -51,7 +51,7 @@ impl Lock {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true);
         let mut file = files::open_own(&path, &mut options).map_err(io())?;
-        match durable::try_lock(&file) {
+        match durable::try_lock(&file, || holder(folder).map(|holder| holder.pid)) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let id = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -88,13 +88,12 @@ pub(super) fn held_by(folder: &Path) -> Result<Option<Holder>, PhotoError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(PhotoError::io("read", &path)(e)),
     };
-    match file.try_lock_shared() {
-        Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Ok(Some(holder(folder).unwrap_or(Holder {
+    let held = durable::is_locked(&file, || holder(folder).map(|holder| holder.pid));
+    Ok(held.map_err(PhotoError::io("lock", &path))?.then(|| {
+        holder(folder).unwrap_or(Holder {
             pid: 0,
             purpose: "unknown".into(),
             since: jiff::Timestamp::UNIX_EPOCH,
-        }))),
-        Err(TryLockError::Error(e)) => Err(PhotoError::io("lock", &path)(e)),
-    }
+        })
+    }))
 }

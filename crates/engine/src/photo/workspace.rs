@@ -495,6 +495,31 @@ mod tests {
         assert_eq!(open(), Ok(()));
     }
 
+    /// A process that is killed while it starts a child leaves its lock to that child for as long as this has not become
+    /// another program: on a busy machine for seconds.
+    #[test]
+    fn a_lock_that_a_killed_process_left_to_its_child_is_waited_for() {
+        use std::process::{Command, Stdio};
+        let photo = TestPhoto::new();
+        let path = photo.workspace.folder().join("lock");
+        let mut killed = Command::new("true").spawn().unwrap();
+        killed.wait().unwrap();
+        let inherited = |seconds: &str| {
+            let file = fs::File::create(&path).unwrap();
+            file.lock().unwrap();
+            let since = jiff::Timestamp::UNIX_EPOCH;
+            let holder = Holder { pid: killed.id(), purpose: "mode-b session".into(), since };
+            fs::write(&path, serde_json::to_string(&holder).unwrap()).unwrap();
+            Command::new("sleep").arg(seconds).stdin(Stdio::from(file)).spawn().unwrap()
+        };
+        let mut child = inherited("0.4");
+        assert_eq!(photo.workspace.held_by().unwrap(), None, "nobody is at work");
+        child.wait().unwrap();
+        let mut child = inherited("0.4");
+        drop(photo.workspace.lock(Authority::Person, "another").unwrap());
+        child.wait().unwrap();
+    }
+
     #[test]
     fn a_held_lock_names_its_holder() {
         let photo = TestPhoto::new();
