@@ -513,7 +513,7 @@ mod tests {
             Command::new("sleep").arg(seconds).stdin(Stdio::from(file)).spawn().unwrap()
         };
         let mut child = inherited("0.4");
-        assert_eq!(photo.workspace.held_by().unwrap(), None, "nobody is at work");
+        assert_eq!(photo.workspace.held_by().unwrap(), None, "its holder has ended");
         child.wait().unwrap();
         let mut child = inherited("0.4");
         drop(photo.workspace.lock(Authority::Person, "another").unwrap());
