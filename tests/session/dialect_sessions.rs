@@ -20,12 +20,12 @@ use crate::support::{self, Studio, request};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 const BUDGET: &str = "time=30m,iterations=400,branches=1";
-const DIALECTS: [(&str, Dialect); 3] =
+pub const DIALECTS: [(&str, Dialect); 3] =
     [("chat_completions", Dialect::Chat), ("responses", Dialect::Responses), ("messages", Dialect::Messages)];
 
 /// A clock on which whoever waits has waited at once.
 #[derive(Debug, Default)]
-struct Skipping(ManualClock);
+pub struct Skipping(pub ManualClock);
 
 impl Clock for Skipping {
     fn monotonic(&self) -> Duration {
