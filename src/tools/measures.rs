@@ -72,8 +72,8 @@ impl Measures {
     }
 }
 
-/// Forgets all of a full map: what a session looks at again it has seen a moment ago, and measures once more.
-fn make_room<K, V>(map: &mut HashMap<K, V>) {
+/// Forgets all of a full map: what a session looks at again it has seen a moment ago, and finds out once more.
+pub(super) fn make_room<K, V>(map: &mut HashMap<K, V>) {
     if map.len() >= NUMBERS {
         map.clear();
     }
