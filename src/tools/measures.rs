@@ -26,7 +26,7 @@ struct Known {
 /// Pictures that are kept in CIELAB, those of the latest comparisons: a state's, its baseline's and its parent's.
 const HELD: usize = 4;
 /// Numbers that are kept of as many pictures, and of as many pairs; then they are measured anew.
-const NUMBERS: usize = 512;
+const NUMBERS: usize = 128;
 /// Larger pictures are converted anew each time: 16 bytes a pixel.
 const LARGEST: usize = 2 << 20;
 

@@ -76,7 +76,7 @@ impl PlacedMove {
 
 /// What stands at as many commits is remembered. The next commit is found from the latest; another branch is walked
 /// again.
-const KNOWN: usize = 512;
+const KNOWN: usize = 128;
 
 /// What stands at a commit.
 #[derive(Clone, Debug, Default)]
