@@ -19,13 +19,13 @@ use crate::chat_stub::{ChatStub, StubReply};
 use crate::support::{self, Studio, request};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
-const BUDGET: &str = "time=30m,iterations=400,branches=1";
-const DIALECTS: [(&str, Dialect); 3] =
+pub const BUDGET: &str = "time=30m,iterations=400,branches=1";
+pub const DIALECTS: [(&str, Dialect); 3] =
     [("chat_completions", Dialect::Chat), ("responses", Dialect::Responses), ("messages", Dialect::Messages)];
 
 /// A clock on which whoever waits has waited at once.
 #[derive(Debug, Default)]
-struct Skipping(ManualClock);
+pub struct Skipping(ManualClock);
 
 impl Clock for Skipping {
     fn monotonic(&self) -> Duration {
@@ -72,7 +72,7 @@ fn lift(amount: f64) -> (&'static str, Value) {
 }
 
 /// Twelve replies: calls side by side, pictures, a call that fails, a reply without a call, thoughts before some.
-fn twelve() -> Vec<StubReply> {
+pub fn twelve() -> Vec<StubReply> {
     let judgment = json!({"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open.",
                           "key_moves": ["shadows_lift"]});
     let replies = vec![
@@ -102,7 +102,7 @@ fn twelve() -> Vec<StubReply> {
 }
 
 /// The events of a session without its name, the time, what only the vendor understands, and what depends on that.
-fn neutral(lines: &[Line], session: &str) -> Vec<Value> {
+pub fn neutral(lines: &[Line], session: &str) -> Vec<Value> {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(fields) => {
