@@ -18,6 +18,7 @@ use crate::session::opinion::Referee;
 use crate::session::protocols::{self, ProtocolSource, needs_referee};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::session::talk;
+use crate::traces::Live;
 use crate::transcript::{ModelName, SessionEnd};
 use base::assets::Overlay;
 use base::clock::{Cancel, Clock, Stop, SystemClock};
@@ -246,6 +247,7 @@ impl Launcher {
             clock: self.clock.clone(),
             redactor: self.redactor.clone(),
             stop,
+            traces: Live::from_env(),
         })
     }
 

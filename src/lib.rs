@@ -18,6 +18,7 @@
 //!  tools        what the model may call: schema, handler, effect class
 //!  provider     wires to language models, and the offline explorer
 //!  prompts      the template store
+//!  traces       sessions as traces of OpenTelemetry
 //!  render_queue renders that are begun before anybody asks for them
 //!  budget  gate  transcript  conversation
 //! ```
@@ -47,4 +48,5 @@ pub mod render_queue;
 pub mod review;
 pub mod session;
 pub mod tools;
+pub mod traces;
 pub mod transcript;

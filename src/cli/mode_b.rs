@@ -1,5 +1,6 @@
 //! `mode-b`: sessions that are over, or run elsewhere.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failure::Failure;
@@ -11,7 +12,9 @@ use crate::session;
 use crate::session::listing::{self, Condition};
 use crate::session::next::StopRequest;
 use crate::session::replay::{Difference, Proof, Replay};
+use crate::traces::{self, Content};
 use base::clock::{Cancel, Stop};
+use base::durable;
 use base::error::ErrorCode;
 use base::ids::{PhotoId, SessionId};
 use clap::Subcommand;
@@ -44,6 +47,17 @@ pub enum SessionVerb {
     Replay {
         /// The session: at least four characters of its id, or `last`
         session: String,
+    },
+    /// Write the trace of a session as OTLP/JSON, or send it to an OpenTelemetry collector
+    Otel {
+        /// The session: at least four characters of its id, or `last`
+        session: String,
+        /// Write it to this file [default: to standard output]
+        #[arg(long, short, value_name = "FILE", conflicts_with = "endpoint")]
+        output: Option<PathBuf>,
+        /// Send it to the collector at this address, such as http://localhost:4318
+        #[arg(long, value_name = "URL")]
+        endpoint: Option<String>,
     },
     /// Ask a running session to wrap up; a second time, to stop at once
     Stop {
@@ -104,6 +118,9 @@ pub fn mode_b(app: &App, verb: &SessionVerb) -> Result<u8, Failure> {
             return prune::delete_session(app, session, *branches, *dry_run, *yes);
         }
         SessionVerb::Replay { session } => return replay(app, session),
+        SessionVerb::Otel { session, output, endpoint } => {
+            trace(app, session, output.as_deref(), endpoint.as_deref())?;
+        }
     }
     Ok(0)
 }
@@ -163,6 +180,30 @@ fn replayed(found: &Replay) -> String {
         }
         (None, _) => format!("same pixels: {calls}, {pictures} pictures identical\n"),
     }
+}
+
+/// Writes the trace of a session, or sends it.
+fn trace(app: &App, part: &str, output: Option<&Path>, endpoint: Option<&str>) -> Result<(), Failure> {
+    let (workspace, id) = app.session(part)?;
+    let spans = traces::spans(&listing::read(&workspace, &id)?.lines, Content::from_env());
+    let count = spans.len();
+    let to = match (output, endpoint) {
+        (None, None) => {
+            let otlp = traces::json(spans)?;
+            return app.output.result(&otlp, || otlp.to_string());
+        }
+        (_, Some(endpoint)) => {
+            traces::send(&spans, endpoint)?;
+            endpoint.to_owned()
+        }
+        (Some(file), None) => {
+            let text = format!("{}\n", traces::json(spans)?);
+            durable::write(file, text.as_bytes()).map_err(|e| Failure::file("write", file, &e))?;
+            file.display().to_string()
+        }
+    };
+    let told = json!({ "session": id, "spans": count, "to": to });
+    app.output.result(&told, || format!("{count} spans of session {} are at {to}\n", id.short()))
 }
 
 /// Asks a session that another process runs to wrap up; the second time, to stop at once.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::FaultClass;
+use super::{FaultClass, limits};
 
 /// The class of a failed attempt, with what to tell about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,26 +198,7 @@ pub fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration
 
 /// When the limit that was reached is refilled: the longest of those of which nothing is left.
 fn refill(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let pause = |name: &str, unit: &str| {
-        let at = |part: &str| match name {
-            "anthropic" => format!("anthropic-ratelimit-{unit}-{part}"),
-            _ => format!("x-ratelimit-{part}-{unit}"),
-        };
-        if text(&at("remaining"))? != "0" {
-            return None;
-        }
-        let reset = text(&at("reset"))?;
-        // A date here, a duration such as `6m0s` there.
-        let pause = match reset.parse::<jiff::Timestamp>() {
-            Ok(date) => date.duration_since(now),
-            Err(_) => reset.parse::<jiff::SignedDuration>().ok()?,
-        };
-        Some(Duration::try_from(pause).unwrap_or_default())
-    };
-    let kinds = ["requests", "tokens", "input-tokens", "output-tokens"];
-    let both = ["anthropic", "openai"].into_iter().flat_map(|name| kinds.map(|unit| pause(name, unit)));
-    both.flatten().max()
+    limits::read(headers, now).iter().filter(|limit| limit.remaining == 0).map(|limit| limit.reset).max()
 }
 
 /// The pause after attempt `attempt`, counted from 1: half a second, doubled each time, at

@@ -1,7 +1,7 @@
 //! Models over HTTP, in any dialect: one call, one request, no more.
 
 use std::path::Path;
-use std::sync::Once;
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -11,13 +11,14 @@ use tokio::time::timeout;
 
 use super::cassette::{self, Lost, Player, Recorder};
 use super::classify::{self, Classification};
-use super::dialect::{Reading, Step, WireConfig, request_body};
+use super::dialect::{Reading, Step, WireConfig, count_body, request_body};
 use super::json;
+use super::limits::{self, RateLimit, Refill};
 use super::profile::{Dialect, Profile, SetupError};
 use super::reply::Draft;
 use super::sse::{EVENT, Sse};
 use super::{
-    Attempt, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
+    Attempt, Count, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
 use crate::gate::{ModelCall, Permit};
 use base::clock::{Clock, SystemClock};
@@ -25,6 +26,9 @@ use base::redact::Redactor;
 
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a count is waited for.
+const COUNT: Duration = Duration::from_secs(5);
 
 /// The largest body that is read. A reply is text, and has at most a few thousand tokens; a stream needs some
 /// hundred bytes for each.
@@ -49,6 +53,10 @@ pub struct HttpModel {
     /// The model's name at the server.
     asked: String,
     tape: Tape,
+    /// What the last reply said of its limits, and when.
+    limits: Mutex<Option<(Instant, Vec<RateLimit>)>>,
+    /// Where input tokens are counted for nothing.
+    counts_at: Option<reqwest::Url>,
 }
 
 /// Whether exchanges are recorded, or played back in place of a server.
@@ -102,6 +110,8 @@ impl HttpModel {
             key_env: profile.key_env.clone(),
             asked: info.model.clone(),
             tape: Tape::Off,
+            limits: Mutex::default(),
+            counts_at: profile.wire.count_tokens.then(|| counts_at(&url, profile.dialect)).flatten(),
             info,
             url,
             client,
@@ -146,6 +156,8 @@ impl HttpModel {
             client: client(&url).map_err(|e| failed(chain(&e)))?,
             url,
             headers: HeaderMap::new(),
+            limits: Mutex::default(),
+            counts_at: None,
         })
     }
 
@@ -209,6 +221,10 @@ impl HttpModel {
             // What came of an error's body is enough to judge it by.
             return Err(self.refused(status.as_u16(), &head, incoming.raw));
         }
+        let limits = limits::read(&head, SystemClock.wall());
+        if !limits.is_empty() {
+            *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), limits));
+        }
         if let Err(mut fault) = end {
             fault.status = Some(status.as_u16());
             fault.usage = incoming.draft.usage();
@@ -251,6 +267,14 @@ impl HttpModel {
             let message = format!("nothing can be recorded in {}: {error}", recorder.folder().display());
             Box::new(ProviderFault { sent: false, ..self.fault(FaultClass::BadRequest, message) })
         })
+    }
+
+    /// Asks how many input tokens the request has.
+    async fn ask_count(&self, url: &reqwest::Url, request: &ModelRequest<'_>) -> Option<u64> {
+        let body = count_body(&self.config, request).ok()?;
+        let post = self.client.post(url.clone()).headers(self.headers.clone()).timeout(COUNT).body(body);
+        let answer = post.send().await.ok().filter(|answer| answer.status().is_success())?;
+        answer.json::<Value>().await.ok()?.get("input_tokens")?.as_u64()
     }
 
     /// Reads the body to its end, or to the end of its stream.
@@ -412,9 +436,35 @@ impl Provider for HttpModel {
         &self.info
     }
 
+    fn refill(&self, sent: u64, fresh: u64) -> Option<Refill> {
+        let told = self.limits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (at, limits) = told?;
+        let refills = limits.iter().filter_map(|limit| limit.refill(sent, fresh));
+        let longest = refills.max_by_key(|refill| refill.pause)?;
+        let pause = longest.pause.saturating_sub(at.elapsed());
+        Some(Refill { pause, ..longest }).filter(|refill| !refill.pause.is_zero())
+    }
+
+    fn count<'a>(&'a self, request: &'a ModelRequest<'a>) -> Option<Count<'a>> {
+        let url = self.counts_at.as_ref()?;
+        Some(Box::pin(self.ask_count(url, request)))
+    }
+
     fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {
         Box::pin(self.send(request))
     }
+}
+
+/// Where a server counts the input tokens of a request, beside where it answers it.
+fn counts_at(url: &reqwest::Url, dialect: Dialect) -> Option<reqwest::Url> {
+    let end = match dialect {
+        Dialect::Messages => "count_tokens",
+        Dialect::Responses => "input_tokens",
+        _ => return None,
+    };
+    let mut url = url.clone();
+    url.path_segments_mut().ok()?.push(end);
+    Some(url)
 }
 
 /// A body as it arrives.
@@ -533,7 +583,7 @@ impl Incoming {
 
 /// The HTTP client: no redirects (a key must not travel to another host), no retries of its own (each
 /// attempt needs a permit), no proxy for a server on this machine.
-pub(super) fn client(url: &reqwest::Url) -> Result<reqwest::Client, reqwest::Error> {
+pub(crate) fn client(url: &reqwest::Url) -> Result<reqwest::Client, reqwest::Error> {
     static RING: Once = Once::new();
     RING.call_once(|| {
         // An error means that another part of the process chose a provider before; that one serves too.

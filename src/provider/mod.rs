@@ -9,6 +9,7 @@ mod fenced;
 pub mod http;
 mod json;
 mod key;
+pub mod limits;
 pub mod local;
 pub mod manual;
 pub mod profile;
@@ -17,6 +18,7 @@ pub mod reply;
 pub mod script;
 pub mod sse;
 
+pub use limits::Refill;
 pub use registry::{Choice, Registry, connect, named};
 
 use std::collections::BTreeMap;
@@ -162,6 +164,9 @@ pub struct ModelInfo {
 /// The future of one attempt.
 pub type Attempt<'a> = Pin<Box<dyn Future<Output = Result<ModelReply, ProviderFault>> + Send + 'a>>;
 
+/// The future of a count.
+pub type Count<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
+
 /// A language model, or something that answers like one. One call of [`Provider::attempt`] is one request
 /// on the wire, no more; cancelling is dropping the future.
 pub trait Provider: Send + Sync {
@@ -170,6 +175,17 @@ pub trait Provider: Send + Sync {
 
     /// What a person has to know, or to do, for it to answer.
     fn notice(&self) -> Option<String> {
+        None
+    }
+
+    /// The pause that its last reply asks for before a call that sends `sent` tokens, of which `fresh` are in no cache.
+    /// It is told once; whoever does not wait finds out by a refusal.
+    fn refill(&self, _sent: u64, _fresh: u64) -> Option<Refill> {
+        None
+    }
+
+    /// How many input tokens the request has, by a question that costs nothing; `None` where the provider has no answer.
+    fn count<'a>(&'a self, _request: &'a ModelRequest<'a>) -> Option<Count<'a>> {
         None
     }
 

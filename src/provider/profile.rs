@@ -268,6 +268,9 @@ pub struct Wire {
     /// The field of a Chat Completions message that holds what the model thought and goes back as it came, such as
     /// `reasoning_content`; absent, none goes back.
     pub reasoning_field: Option<String>,
+    /// Whether the server counts the input tokens of a request for nothing: Messages at `/messages/count_tokens`,
+    /// Responses at `/responses/input_tokens`.
+    pub count_tokens: bool,
     /// Seconds to wait for the first byte of the body.
     pub first_byte_seconds: u64,
     /// Seconds of silence after it.
@@ -290,6 +293,7 @@ impl Default for Wire {
             prompt_cache_key: false,
             seed: false,
             reasoning_field: None,
+            count_tokens: false,
             first_byte_seconds: 30,
             idle_seconds: 120,
             headers: BTreeMap::new(),

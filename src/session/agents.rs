@@ -118,42 +118,48 @@ fn payable(dice: &mut Dice, budget: &Budget) -> ModelInfo {
     }
 }
 
+/// The first line of a session.
+pub(super) fn header(seed: u64, budget: &Budget) -> Line {
+    let hash = Hash::of(b"");
+    let start = SessionStart {
+        session: SessionId::mint(),
+        mode: Mode::ModeB,
+        photo: "p".parse().unwrap(),
+        raw_sha256: hash.clone(),
+        baseline: hash.clone(),
+        baseline_ref: "main".into(),
+        brief: String::new(),
+        named_criteria: BTreeMap::new(),
+        criteria: String::new(),
+        branches: Vec::new(),
+        budget: budget.clone(),
+        reserve: Reserve::default(),
+        provider: "p".into(),
+        model: "m".into(),
+        prompt: "p@1".into(),
+        template_sha256: hash.clone(),
+        system: hash.clone(),
+        tools: hash.clone(),
+        preview_edge: 1024,
+        proxy: None,
+        unattended: true,
+        seed,
+        darktable: "4.2.1".into(),
+        chemigram: "0".into(),
+        protocol: None,
+        referee: None,
+        fallback: None,
+    };
+    line(0, 0, Event::SessionStart(Box::new(start)))
+}
+
 impl Agent {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let budget = budget(&mut dice);
         let info = payable(&mut dice, &budget);
         let hash = Hash::of(b"");
-        let start = SessionStart {
-            session: SessionId::mint(),
-            mode: Mode::ModeB,
-            photo: "p".parse().unwrap(),
-            raw_sha256: hash.clone(),
-            baseline: hash.clone(),
-            baseline_ref: "main".into(),
-            brief: String::new(),
-            named_criteria: BTreeMap::new(),
-            criteria: String::new(),
-            branches: Vec::new(),
-            budget: budget.clone(),
-            reserve: Reserve::default(),
-            provider: "p".into(),
-            model: "m".into(),
-            prompt: "p@1".into(),
-            template_sha256: hash.clone(),
-            system: hash.clone(),
-            tools: hash.clone(),
-            preview_edge: 1024,
-            proxy: None,
-            unattended: true,
-            seed,
-            darktable: "4.2.1".into(),
-            chemigram: "0".into(),
-            protocol: None,
-            referee: None,
-            fallback: None,
-        };
-        let header = line(0, 0, Event::SessionStart(Box::new(start)));
+        let header = header(seed, &budget);
         let state = State::begin(&header, hash, None).unwrap();
         let ledger = Ledger::new(budget, Reserve::default());
         let mut agent = Self {
@@ -539,7 +545,7 @@ pub(super) fn answered_once(lines: &[Line]) {
     assert!(results.values().all(|count| *count == 1), "{results:?}");
 }
 
-fn line(seq: u64, mono_ms: u64, event: Event) -> Line {
+pub(super) fn line(seq: u64, mono_ms: u64, event: Event) -> Line {
     Line { seq, t: jiff::Timestamp::UNIX_EPOCH, mono_ms, prev: Hash::of(b""), event }
 }
 

@@ -15,6 +15,7 @@ use crate::session::opinion::Referee;
 use crate::session::state::{Phase, REPEATS, State};
 use crate::session::{SessionError, listing, wording};
 use crate::tools::{self, Answer, BlobStore, Engine, Target, Tool, ToolContext, View};
+use crate::traces::Live;
 use crate::transcript::{Event, Line, Outcome, Party, SessionEnd, ToolIntent};
 use base::clock::Stop;
 use base::error::{ErrorCode, Fault, caught};
@@ -78,6 +79,8 @@ pub struct Session {
     pub stop: Stop,
     /// What it does when its provider cannot be reached.
     pub patience: Patience,
+    /// Who is sent its spans.
+    pub traces: Option<Live>,
 }
 
 impl Session {
@@ -144,6 +147,9 @@ impl Session {
     pub(super) fn fold(&mut self, host: &dyn Host) {
         for line in self.gate.drain_unfolded() {
             self.state.fold(&line);
+            if let Some(traces) = &mut self.traces {
+                traces.line(&line);
+            }
             host.line(&line, &self.state, self.gate.ledger());
         }
     }

@@ -35,6 +35,8 @@ pub mod replay;
 mod replies;
 #[cfg(test)]
 pub(crate) mod rig;
+#[cfg(test)]
+mod simulated;
 pub mod start;
 pub mod state;
 pub mod steering;

@@ -5,10 +5,12 @@ use std::time::Duration;
 use crate::budget::Stage;
 use crate::gate::{Gate, ModelCall, Permit};
 use crate::provider::classify::backoff;
-use crate::provider::{FaultClass, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault};
+use crate::provider::{
+    FaultClass, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Refill, Usage,
+};
 use crate::session::driver::{Host, Session};
 use crate::session::next::StopRequest;
-use crate::session::pricing::{self, Bound, Settled};
+use crate::session::pricing::{self, Bound, Input, Settled};
 use crate::session::{SessionError, chapter, wording};
 use crate::tools::{self, BlobStore};
 use crate::transcript::{Event, ModelIntent, ModelName, Outcome, WrapUpReason};
@@ -147,6 +149,21 @@ impl Patience {
     }
 }
 
+/// What a provider would say if it were asked before its limit has room again.
+fn too_late(info: &ModelInfo, refill: Refill) -> ProviderFault {
+    ProviderFault {
+        provider: info.provider.clone(),
+        class: FaultClass::RateLimit,
+        status: None,
+        message: format!("too few {} are left of its rate limit for the next call", refill.of),
+        remedy: None,
+        retry_after: Some(refill.pause),
+        sent: false,
+        usage: Usage::default(),
+        raw: Vec::new(),
+    }
+}
+
 /// A model as a transcript names it.
 pub(super) fn named(info: &ModelInfo) -> ModelName {
     ModelName { provider: info.provider.clone(), model: info.model.clone() }
@@ -175,9 +192,13 @@ impl Session {
             let line = self.new_chapter(cause)?;
             return self.record(line);
         }
-        let keep = pricing::closing(info, sent, self.gate.ledger().budget());
-        let bound =
-            pricing::bound(info, &self.gate.ledger().clone().keeping(keep), sent, pricing::MAX_OUTPUT_TOKENS);
+        let refill = provider.refill(sent.most, self.state.unread(sent.most));
+        let outlasts = |refill: &Refill| refill.pause >= self.gate.hard_deadline().remaining();
+        if let Some(refill) = refill.filter(|refill| !outlasts(refill)) {
+            return self.pace(refill, host).await;
+        }
+        let sent = self.counted(&*provider, sent, host).await?;
+        let (keep, bound) = pricing::bounded(info, self.gate.ledger(), sent);
         let intent = ModelIntent {
             turn,
             attempt,
@@ -202,20 +223,19 @@ impl Session {
         host.busy("waiting for the model");
         let intent = permit.seq();
         let progress = |amount| host.streaming(amount);
-        let request = ModelRequest {
-            model: &info.model,
-            system: &self.system,
-            tools: &self.tools,
-            messages: &self.state.messages,
-            earlier: self.state.earlier_replies(),
-            max_output_tokens: bound.max_output_tokens,
-            session: self.state.start.session.as_str(),
-            seed: Some(self.state.start.seed),
-            blobs: &self.blobs,
-            time_left: Some(self.gate.deadline().remaining()),
-            on_progress: &progress,
+        let (came, mut charge) = match refill {
+            // Nothing is sent that is known to be refused for longer than the session lasts.
+            Some(refill) => {
+                let fault = too_late(info, refill);
+                let came = Some(Err(fault));
+                let settled = pricing::settle(info, &bound, came.as_ref());
+                (came, Charge { settled, raw: None, ms: 0 })
+            }
+            None => {
+                let request = self.request(info, bound.max_output_tokens, &progress);
+                self.attempt(provider.as_ref(), (permit, &bound), &request).await?
+            }
         };
-        let (came, mut charge) = self.attempt(provider.as_ref(), (permit, &bound), &request).await?;
         let mut left = None;
         let line = match came {
             Some(Ok(reply)) => {
@@ -246,6 +266,74 @@ impl Session {
         };
         self.record(line)?;
         self.leave(left, host)
+    }
+
+    fn request<'a>(
+        &'a self,
+        info: &'a ModelInfo,
+        max_output_tokens: u32,
+        on_progress: &'a (dyn Fn(usize) + Send + Sync),
+    ) -> ModelRequest<'a> {
+        ModelRequest {
+            model: &info.model,
+            system: &self.system,
+            tools: &self.tools,
+            messages: &self.state.messages,
+            earlier: self.state.earlier_replies(),
+            max_output_tokens,
+            session: self.state.start.session.as_str(),
+            seed: Some(self.state.start.seed),
+            blobs: &self.blobs,
+            time_left: Some(self.gate.deadline().remaining()),
+            on_progress,
+        }
+    }
+
+    /// Waits until a limit of the provider has room again.
+    async fn pace(&mut self, refill: Refill, host: &dyn Host) -> Result<(), SessionError> {
+        let seconds = refill.pause.as_secs_f64().ceil();
+        let text = format!(
+            "waiting {seconds} s: the provider has too few {} left for the next call until then",
+            refill.of
+        );
+        let details = [("pause_ms".to_owned(), tools::millis(refill.pause).into())].into_iter().collect();
+        self.record(Event::Note { text, details })?;
+        self.fold(host);
+        host.busy(&format!("waiting {seconds} s for the provider's rate limit"));
+        let until = self.gate.deadline().at_most(refill.pause);
+        sleep_until(&until, || self.halt() != StopRequest::None).await;
+        Ok(())
+    }
+
+    /// What a call sends, as the provider counts it where a cap is near: the bound by bytes may be too high for it.
+    async fn counted(
+        &mut self,
+        provider: &dyn Provider,
+        sent: Input,
+        host: &dyn Host,
+    ) -> Result<Input, SessionError> {
+        let info = provider.info();
+        let quiet = |_| {};
+        let asks = |session: &Self| provider.count(&session.request(info, 0, &quiet)).is_some();
+        if !pricing::is_near(info, self.gate.ledger(), sent) || !asks(self) {
+            return Ok(sent);
+        }
+        let note = |text: &str| Event::Note { text: text.to_owned(), details: serde_json::Map::new() };
+        self.record(note("a cap is near: the provider is asked for the input tokens of the next call"))?;
+        self.fold(host);
+        host.busy("asking the provider for the tokens of the next call");
+        let request = self.request(info, 0, &quiet);
+        let count = match provider.count(&request) {
+            Some(count) => tokio::time::timeout(self.gate.deadline().remaining(), count).await.ok().flatten(),
+            None => None,
+        };
+        let counted = count.filter(|count| *count >= sent.least).map(|count| sent.counted(count));
+        let text = match (count, counted) {
+            (Some(count), Some(_)) => format!("the provider counts {count}; the bound was {}", sent.most),
+            _ => format!("there is no count that can be believed; the bound of {} stands", sent.most),
+        };
+        self.record(note(&text))?;
+        Ok(counted.unwrap_or(sent))
     }
 
     /// After an attempt that failed: the pause before the next one, and, where there is none but the session can be

@@ -17,6 +17,8 @@ const MIN_OUTPUT_TOKENS: u32 = 256;
 /// English and JSON. Where the provider has reported a count, only what came since is bounded like this; where a
 /// report was above its bound, the bound grows ([`State::factor`]).
 const BYTES_PER_TOKEN: u64 = 2;
+/// Tokens around a message, a call or a result at most: who speaks, where it begins and ends.
+const FRAME_TOKENS: u64 = 17;
 /// Bytes of text that are at most one token, several times the longest of English and JSON: a report of fewer
 /// tokens than that is not believed.
 const MOST_BYTES_PER_TOKEN: u64 = 16;
@@ -47,6 +49,13 @@ pub struct Input {
     pub most: u64,
     /// Not fewer; pictures are not counted.
     pub least: u64,
+}
+
+impl Input {
+    /// The same, as the provider counts it. It calls that an estimate, so a fiftieth is added.
+    pub fn counted(self, count: u64) -> Self {
+        Self { most: count.saturating_add(count.div_ceil(50)), ..self }
+    }
 }
 
 impl Bound {
@@ -86,8 +95,18 @@ pub fn tokens(info: &ModelInfo, system: &str, tools: &[ToolSpec], messages: &[Me
         let area = info.image_tokens.saturating_mul(edge * edge);
         area.div_ceil(PICTURE_EDGE * PICTURE_EDGE)
     });
-    let most = pictures.fold(text, u64::saturating_add).saturating_add(17 * messages.len() as u64);
+    let framed: usize = messages.iter().map(framed).sum();
+    let most = pictures.fold(text, u64::saturating_add).saturating_add(FRAME_TOKENS * framed as u64);
     Input { most, least: least(system, tools, messages) }
+}
+
+/// The parts of a message that a server puts between marks of its own.
+fn framed(message: &Message) -> usize {
+    match message {
+        Message::User { .. } => 1,
+        Message::Assistant { calls, .. } => 1 + calls.len(),
+        Message::Results { results } => results.len(),
+    }
 }
 
 fn least(system: &str, tools: &[ToolSpec], messages: &[Message]) -> u64 {
@@ -181,6 +200,20 @@ pub fn bound(info: &ModelInfo, ledger: &Ledger, sent: Input, most: u32) -> Bound
         ..Amounts::default()
     };
     Bound { reserved, max_output_tokens, input: sent }
+}
+
+/// What is kept for the closing call, and the worst case of the next one, which sends `sent`.
+pub fn bounded(info: &ModelInfo, ledger: &Ledger, sent: Input) -> (Reserve, Bound) {
+    let keep = closing(info, sent, ledger.budget());
+    (keep, bound(info, &ledger.clone().keeping(keep), sent, MAX_OUTPUT_TOKENS))
+}
+
+/// Whether the worst case of the next call is more than half of what it may still use of a cap.
+pub fn is_near(info: &ModelInfo, ledger: &Ledger, sent: Input) -> bool {
+    let (keep, bound) = bounded(info, ledger, sent);
+    let ledger = ledger.clone().keeping(keep);
+    let near = |cap, wanted: u64| ledger.left_of(cap).is_some_and(|left| wanted > left / 2);
+    near(Cap::Tokens, bound.reserved.tokens) || near(Cap::Cost, bound.reserved.cost_micro_usd)
 }
 
 /// The highest price of so many tokens. A cache write may be dearer than fresh input.

@@ -320,6 +320,7 @@ fn stage(
         tools: Vec::new(),
         stop: setup.stop.clone(),
         patience: Patience::default(),
+        traces: None,
     })
 }
 

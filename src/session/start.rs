@@ -20,6 +20,7 @@ use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
 use crate::session::{SessionError, deeper, listing, model_call, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
+use crate::traces::Live;
 use crate::transcript::{
     self, Event, Line, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
 };
@@ -60,6 +61,8 @@ pub struct Setup {
     pub redactor: Redactor,
     /// Raised when a person stops the session.
     pub stop: Stop,
+    /// Who is sent the session's spans.
+    pub traces: Option<Live>,
 }
 
 /// What the photographer asks for.
@@ -338,6 +341,8 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
     let lines = gate.drain_unfolded();
     let protocol = plan.protocol.map(|steered| steered.protocol);
     let state = fold_with(&setup.workspace, &lines, protocol)?;
+    let mut traces = setup.traces;
+    traces.iter_mut().for_each(|traces| traces.skip(&lines));
     let mut session = Session {
         engine,
         photo,
@@ -352,6 +357,7 @@ pub fn start(setup: Setup, plan: Plan) -> Result<Session, SessionError> {
         tools: plan.tools,
         stop: setup.stop,
         patience: Patience::default(),
+        traces,
     };
     session.render_baseline()?;
     Ok(session)
@@ -467,6 +473,8 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     let tools = serde_json::from_str(&blob(&state.start.tools)?)
         .map_err(|e| SessionError::Blob(std::io::Error::other(e)))?;
     let engine = engine(&setup, &state.start.baseline)?;
+    let mut traces = setup.traces;
+    traces.iter_mut().for_each(|traces| traces.skip(&read.lines));
     let mut session = Session {
         engine,
         photo,
@@ -481,6 +489,7 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
         tools,
         stop: setup.stop,
         patience: Patience::default(),
+        traces,
     };
     if ended == Some(Outcome::EngineFailed) {
         session.render_baseline()?;

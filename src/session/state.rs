@@ -602,6 +602,11 @@ impl State {
         self.failed.as_ref().filter(|_| tools::find(&call.name).is_some_and(Tool::builds))
     }
 
+    /// Of `sent` input tokens those that the provider has not read before.
+    pub fn unread(&self, sent: u64) -> u64 {
+        sent.saturating_sub(self.last_input.map_or(0, |(read, _)| read))
+    }
+
     /// The tip of a branch of this session.
     pub fn tip(&self, name: &RefName) -> Option<&Hash> {
         self.branches.iter().find(|b| &b.name == name).map(|b| &b.tip)

@@ -48,6 +48,8 @@ pub enum StubReply {
     Raw { pieces: Vec<Vec<u8>>, pause: Duration },
     /// Nothing, until the client leaves or the stub ends.
     Hang,
+    /// A message with more headers.
+    With { headers: Vec<(String, String)>, reply: Box<StubReply> },
 }
 
 impl StubReply {
@@ -78,6 +80,12 @@ impl StubReply {
     pub fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
         let headers = headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         Self::Status { status, headers, body: body.to_owned() }
+    }
+
+    /// The same with these headers.
+    pub fn with(self, headers: &[(&str, &str)]) -> Self {
+        let headers = headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Self::With { headers, reply: Box::new(self) }
     }
 
     /// A stream of events that ends where the text ends.
@@ -118,6 +126,8 @@ struct Shared {
     heads: Vec<String>,
     breaches: Vec<String>,
     tokens: u64,
+    counts: Vec<Value>,
+    count: Option<u64>,
     allow_compaction: bool,
     closing: bool,
 }
@@ -150,6 +160,17 @@ impl ChatStub {
     pub fn allow_compaction(self) -> Self {
         self.shared.lock().unwrap().allow_compaction = true;
         self
+    }
+
+    /// Answers whoever asks for the tokens of a request; without this such a question is refused.
+    pub fn counting(self, tokens: u64) -> Self {
+        self.shared.lock().unwrap().count = Some(tokens);
+        self
+    }
+
+    /// The bodies of all questions for the tokens of a request.
+    pub fn counts(&self) -> Vec<Value> {
+        self.shared.lock().unwrap().counts.clone()
     }
 
     /// The base URL: what stands before the end of the dialect.
@@ -207,6 +228,17 @@ impl Drop for ChatStub {
 fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
     let Some((head, bytes)) = read_request(&mut stream) else { return };
     let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    if ["/messages/count_tokens", "/responses/input_tokens"].iter().any(|end| path.ends_with(end)) {
+        let mut shared = state.lock().unwrap();
+        shared.counts.push(body);
+        return match shared.count {
+            Some(tokens) => {
+                answer(&mut stream, 200, &[], json!({ "input_tokens": tokens }).to_string().as_bytes())
+            }
+            None => answer(&mut stream, 404, &[], b"{}"),
+        };
+    }
     let dialect = Dialect::of(&head);
     let (turn, reply) = {
         let mut shared = state.lock().unwrap();
@@ -229,7 +261,12 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
         };
         (turn, reply)
     };
+    let (more, reply) = match reply {
+        StubReply::With { headers, reply } => (headers, *reply),
+        reply => (Vec::new(), reply),
+    };
     match reply {
+        StubReply::With { .. } => unreachable!("headers around headers"),
         StubReply::Message { text, thought, calls, mut usage } => {
             if usage.is_null() {
                 usage = usage_of(&body);
@@ -240,7 +277,8 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
             let said = Said { turn, text: &text, thought: &thought, calls: &calls, usage: &usage };
             let (kind, payload) = dialect.reply(&said, streamed);
             dump(dialect, &body, &payload);
-            answer(&mut stream, 200, &[("content-type".to_owned(), kind.to_owned())], payload.as_bytes());
+            let headers = [vec![("content-type".to_owned(), kind.to_owned())], more].concat();
+            answer(&mut stream, 200, &headers, payload.as_bytes());
         }
         StubReply::Status { status, headers, body } => answer(&mut stream, status, &headers, body.as_bytes()),
         StubReply::Raw { pieces, pause } => {

@@ -36,6 +36,7 @@ mod overnight;
 mod pages;
 mod prune;
 mod terminals;
+mod traces;
 mod two_models;
 mod verbs;
 mod walk;

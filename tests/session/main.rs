@@ -34,6 +34,7 @@ mod golden_v2;
 mod manual;
 mod model_trial;
 mod money;
+mod pacing;
 mod photo_recovery;
 mod protocol;
 mod provider_wire;

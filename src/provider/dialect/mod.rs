@@ -46,6 +46,32 @@ pub struct WireConfig {
 /// # Errors
 /// A picture's bytes that cannot be read.
 pub fn request_body(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
+    body(config, request, |_| true)
+}
+
+/// The body of a question for the input tokens of that request.
+pub fn count_body(config: &WireConfig, request: &ModelRequest<'_>) -> io::Result<Vec<u8>> {
+    body(config, request, |setting| COUNTED.contains(&setting))
+}
+
+/// The settings that a question for input tokens takes, in Messages and in Responses; others are refused.
+const COUNTED: [&str; 9] = [
+    "model",
+    "system",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "thinking",
+    "reasoning",
+    "output_config",
+];
+
+fn body(
+    config: &WireConfig,
+    request: &ModelRequest<'_>,
+    takes: impl Fn(&str) -> bool,
+) -> io::Result<Vec<u8>> {
     let (mut settings, list) = match config.dialect {
         Dialect::Responses => (responses::settings(config, request), "input"),
         Dialect::Messages => (messages::settings(config, request), "messages"),
@@ -54,6 +80,7 @@ pub fn request_body(config: &WireConfig, request: &ModelRequest<'_>) -> io::Resu
     for (key, value) in config.wire.body.iter().chain(&config.model_body) {
         settings.insert(key.clone(), value.clone());
     }
+    settings.retain(|setting, _| takes(setting));
     let mut body = serde_json::to_vec(&settings)?;
     // In place of the closing brace.
     body.pop();
