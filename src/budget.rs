@@ -1,6 +1,7 @@
 //! What a session may spend: its caps, and what is said when one of them is reached.
 
 mod ledger;
+mod told;
 
 use std::fmt;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use base::error::{Coded, ErrorCode, Fault};
 pub use ledger::{Amounts, Ledger, Reserve, Stage};
+pub use told::{reminder, without_clock};
 
 /// The caps of one session. The first three are always given; the lowest-firing cap wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

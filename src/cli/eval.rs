@@ -128,6 +128,9 @@ pub struct EvalRunArgs {
     /// Models: PROVIDER or PROVIDER/MODEL; `idle` and `oracle` are the baselines
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "explorer", value_parser = contestant)]
     pub provider: Vec<Contestant>,
+    /// The model that goes on when a contestant fails for good: out of credit, unreachable, refused
+    #[arg(long, value_name = "PROVIDER[:MODEL]")]
+    pub fallback: Option<String>,
     /// Number of sessions per combination
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
@@ -152,11 +155,11 @@ pub struct ResumeArgs {
     pub common: CommonArgs,
 }
 
-/// `PROVIDER`, `PROVIDER/MODEL` or `manual:DIR`.
+/// `PROVIDER`, `PROVIDER/MODEL`, `manual:DIR` or `cassette:DIR`.
 fn contestant(text: &str) -> Result<Contestant, String> {
     // A folder's path has slashes of its own.
     let split = match text.split_once(':') {
-        Some(("manual", folder)) => Some(("manual", folder)),
+        Some((provider @ ("manual" | "cassette"), folder)) => Some((provider, folder)),
         _ => text.split_once('/'),
     };
     let (provider, model) = split.map_or((text, None), |(p, m)| (p, Some(m)));
@@ -195,6 +198,7 @@ fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
         prompts: args.prompt.clone(),
         protocols: args.protocol.iter().map(|named| whole(named)).collect::<Result<_, _>>()?,
         referee: args.referee.clone(),
+        fallback: args.fallback.clone(),
         prompt_folder: args.prompts.clone(),
         contestants: args.provider.clone(),
         repeats: args.repeat,
@@ -302,6 +306,7 @@ fn context(app: &App, request: &RunRequest, common: &CommonArgs) -> Result<EvalC
         launcher,
         renderer,
         ask: app.ask()?,
+        fallback: request.fallback.clone(),
         protocols,
         vocabulary_files: app.vocabulary_files(),
         defaults: Mutex::default(),
@@ -470,7 +475,7 @@ fn summary(manifest: &Manifest, folder: &Path) -> serde_json::Value {
     json!({
         "run": manifest.run, "folder": folder, "golden": manifest.golden.version,
         "primary": manifest.golden.primary, "cells": manifest.tally(), "arms": arms,
-        "broken": manifest.broken(), "cost_micro_usd": cost, "tokens": tokens, "seconds": manifest.seconds,
+        "broken": manifest.broken(), "went_on": manifest.went_on(), "cost_micro_usd": cost, "tokens": tokens, "seconds": manifest.seconds,
     })
 }
 
@@ -495,6 +500,9 @@ fn described(manifest: &Manifest, folder: &Path) -> String {
             Some((mean, n)) => writeln!(text, "  {arm}: {primary} {mean:.3} over {n} scenarios"),
             None => writeln!(text, "  {arm}: no session has a value for {primary}"),
         };
+    }
+    for words in manifest.went_on() {
+        let _ = writeln!(text, "  {words}");
     }
     for broken in manifest.broken() {
         let _ = writeln!(
@@ -591,6 +599,7 @@ mod tests {
         let read = |text: &str| contestant(text).map(|one| (one.provider, one.model));
         let is = |provider: &str, model: &str| Ok((provider.to_owned(), Some(model.to_owned())));
         assert_eq!(read("manual:desk/one"), is("manual", "desk/one"));
+        assert_eq!(read("cassette:kept/one"), is("cassette", "kept/one"));
         assert_eq!(read("ollama/gemma4:31b"), is("ollama", "gemma4:31b"));
         assert_eq!(read("explorer"), Ok(("explorer".to_owned(), None)));
         assert!(read("manual:").is_err() && read("openai/").is_err());

@@ -1,6 +1,7 @@
 //! `run-mode-b`: from arguments to a session, its run, and its review.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -21,7 +22,7 @@ use crate::launch::{
     usual_prompt,
 };
 use crate::overnight::share::words;
-use crate::provider::Choice;
+use crate::provider::{Choice, Provider};
 use crate::review::{ReviewModel, line, plain};
 use crate::session::SessionError;
 use crate::session::driver::Session;
@@ -179,18 +180,42 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Which provider and model.
 #[derive(Args, Clone, Debug)]
 pub struct ChoiceArgs {
-    /// The provider of the model; `explorer` needs no key, `manual:DIR` asks you through files in a folder [default: explorer]
+    /// The provider of the model; `explorer` needs no key, `manual:DIR` asks you through files in a folder, `cassette:DIR` plays a recording [default: explorer]
     #[arg(long, value_name = "NAME[:MODEL]")]
     pub provider: Option<String>,
     /// The provider's model; for `script`, a file, for `manual`, a folder
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
+    /// Record every request to a server and its reply in this folder, without keys
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
 }
 
 impl ChoiceArgs {
     /// The provider: the one named, else the one in the environment, else the explorer.
     pub fn choice(&self, seed: u64) -> crate::provider::Choice {
         crate::launch::choice(self.provider.clone(), self.model.clone(), seed)
+    }
+
+    /// What sessions are made with, which records where that is asked for.
+    pub fn launcher(&self, app: &App, prompts: Option<&PathBuf>) -> Result<Launcher, Failure> {
+        let mut launcher = app.launcher(prompts)?;
+        launcher.registry = launcher.registry.recording(self.record.clone());
+        Ok(launcher)
+    }
+
+    /// Connects the model, and refuses to record one that asks no server.
+    pub fn connect(&self, launcher: &Launcher, choice: &Choice) -> Result<Arc<dyn Provider>, Failure> {
+        let provider = launcher.connect(choice)?;
+        let asks = launcher.registry.get(&choice.provider)?.dialect.path().is_some();
+        if self.record.is_some() && !asks {
+            return Err(Failure::input(format!(
+                "`{}` asks no server, so nothing can be recorded",
+                choice.provider
+            ))
+            .remedy("leave out --record, or name the provider of a model"));
+        }
+        Ok(provider)
     }
 }
 
@@ -244,7 +269,7 @@ fn session(
         return Err(Failure::new(ErrorCode::InvalidInput, "there is no terminal to confirm the plan")
             .remedy("add --yes to start without asking, or --dry-run to see the plan"));
     }
-    let launcher = app.launcher(args.prompts.as_ref())?;
+    let launcher = args.choice.launcher(app, args.prompts.as_ref())?;
     let protocol = protocol.map(|named| launcher.protocol(named, &args.vars)).transpose()?;
     if protocol.is_none() && goal.is_none() && !args.vars.is_empty() {
         return Err(Failure::input("--var needs a protocol").remedy("choose one with --protocol NAME|FILE"));
@@ -257,7 +282,7 @@ fn session(
     if choice.model.is_none() && choice.provider != DEFAULT_PROVIDER {
         choice.model = preferences.model;
     }
-    let provider = launcher.connect(&choice)?;
+    let provider = args.choice.connect(&launcher, &choice)?;
     let fallback = launcher.fallback(args.fallback.as_deref(), seed)?;
     let referee = launcher.referee(args.referee.as_deref().or(preferences.referee.as_deref()), seed)?;
     let named = photo.unwrap_or_default();
@@ -358,9 +383,9 @@ fn resume(app: &App, photo: Option<&str>, args: &RunOptions, part: &str) -> Resu
         return Err(Failure::input(format!("session {} is a conversation", id.short()))
             .remedy(format!("go on with `chemigram chat --resume {}`", id.short())));
     }
-    let launcher = app.launcher(args.prompts.as_ref())?;
+    let launcher = args.choice.launcher(app, args.prompts.as_ref())?;
     let overrides = Overrides {
-        provider: Some(launcher.connect(&resumed(app, &args.choice, &session, args.seed))?),
+        provider: Some(args.choice.connect(&launcher, &resumed(app, &args.choice, &session, args.seed))?),
         fallback: launcher.fallback(args.fallback.as_deref(), begun.seed)?,
         referee: args.referee.clone(),
         answer: optional_text(args.answer.as_ref())?,

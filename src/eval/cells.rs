@@ -32,7 +32,7 @@ use crate::session::driver::{Host, Session};
 use crate::session::listing::{self, Condition};
 use crate::session::opinion::Referee;
 use crate::tools;
-use crate::transcript::{Event, Outcome};
+use crate::transcript::{Event, ModelName, Outcome};
 use base::clock::{Cancel, Deadline, Stop, SystemClock};
 use base::durable;
 use base::error::{ErrorCode, Fault};
@@ -244,6 +244,7 @@ impl Job<'_> {
             outcome: end.outcome,
             cap: end.cap,
             models_served: served.collect::<BTreeSet<_>>(),
+            went_on: session.went_on().map(|ModelName { provider, model }| format!("{provider}/{model}")),
             budget: Some(session.ledger.budget().clone()),
             spent,
             wall_ms: tools::millis(session.elapsed()),
@@ -278,7 +279,9 @@ impl Job<'_> {
                 }
                 Condition::Interrupted => {
                     let session = listing::read(&workspace, id).map_err(|e| Fault::from(&e))?;
-                    let (provider, tastes) = (Some(self.provider()?), Some(self.folder().join("tastes")));
+                    // Once another model went on it has it.
+                    let provider = session.went_on().is_none().then(|| self.provider()).transpose()?;
+                    let tastes = Some(self.folder().join("tastes"));
                     let overrides = Overrides { provider, tastes, ..Overrides::default() };
                     let launcher = &self.context.launcher;
                     let session = launcher.resume(workspace.clone(), &session, overrides, Stop::default())?;
@@ -305,7 +308,7 @@ impl Job<'_> {
             request,
             protocol: self.protocol.map(|protocol| protocol.source.clone()),
             provider: self.provider()?,
-            fallback: None,
+            fallback: self.context.other(self.who, self.cell.seed)?,
             referee,
             proxy: proxy::Choice::Off,
             renderers: 1,
@@ -414,7 +417,13 @@ mod tests {
 
     fn inputs(with: &MadeWith, steered: Option<Steered>) -> Inputs {
         let facts = BTreeMap::new();
-        let entrant = Entrant { provider: "explorer".into(), model: "explorer-1".into(), free: true, facts };
+        let entrant = Entrant {
+            provider: "explorer".into(),
+            model: "explorer-1".into(),
+            free: true,
+            facts,
+            fallback: None,
+        };
         let scenario = cup();
         let budget = scenario.budget.clone();
         Inputs::of(&scenario, ("mode_b/system@v1", &Hash::of("v1")), &entrant, 1, budget, with, steered)

@@ -11,7 +11,7 @@ use crate::eval::manifest::{Contestant, MadeWith};
 use crate::eval::metrics::{EDGE, METRICS_VERSION};
 use crate::eval::scenario::Scenario;
 use crate::launch::{Ask, Launcher};
-use crate::provider::{Choice, Provider};
+use crate::provider::{Choice, ModelInfo, Provider};
 use crate::session::ENGINE;
 use crate::session::protocols::ProtocolSource;
 use crate::tools;
@@ -35,6 +35,8 @@ pub struct EvalContext {
     pub renderer: Arc<dyn Renderer>,
     /// Asks darktable about a raw.
     pub ask: Arc<Ask>,
+    /// The model that goes on where a contestant fails for good, as `PROVIDER[:MODEL]`.
+    pub fallback: Option<String>,
     /// The protocols of the run, each by its name in the request.
     pub protocols: BTreeMap<String, ProtocolSource>,
     /// The files of the vocabulary.
@@ -52,8 +54,10 @@ pub struct Entrant {
     pub model: String,
     /// Whether it costs nothing.
     pub free: bool,
-    /// What else identifies it.
+    /// What else identifies it, the model that goes on in its place included.
     pub facts: BTreeMap<String, String>,
+    /// That model.
+    pub fallback: Option<ModelInfo>,
 }
 
 impl EvalContext {
@@ -73,6 +77,7 @@ impl EvalContext {
                 model: "baseline".into(),
                 free: true,
                 facts,
+                fallback: None,
             });
         }
         if let Some(entrant) = known.get(&(who.clone(), seed)) {
@@ -80,11 +85,17 @@ impl EvalContext {
         }
         let provider = self.connect(who, seed)?;
         let info = provider.info();
+        let other = self.other(who, seed)?.map(|other| other.info().clone());
+        let mut facts = info.facts.clone();
+        if let Some(other) = &other {
+            facts.insert("fallback".to_owned(), format!("{}/{}", other.provider, other.model));
+        }
         let entrant = Entrant {
             provider: info.provider.clone(),
             model: info.model.clone(),
-            free: info.free,
-            facts: info.facts.clone(),
+            free: info.free && other.as_ref().is_none_or(|other| other.free),
+            facts,
+            fallback: other,
         };
         known.insert((who.clone(), seed), entrant.clone());
         Ok(entrant)
@@ -95,6 +106,12 @@ impl EvalContext {
         let choice =
             Choice { provider: who.provider.clone(), model: who.model.clone(), base_url: None, seed };
         self.launcher.connect(&choice)
+    }
+
+    /// The model that goes on where this contestant fails for good; a baseline has none.
+    pub(super) fn other(&self, who: &Contestant, seed: u64) -> Result<Option<Arc<dyn Provider>>, Fault> {
+        let named = self.fallback.as_deref().filter(|_| !baselines::is(who));
+        self.launcher.fallback(named, seed)
     }
 
     /// The budget of a session on a scenario: its own, with the cost of one cell cut to `most`.

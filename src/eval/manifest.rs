@@ -40,6 +40,9 @@ pub struct RunRequest {
     /// Who gives second opinions where a protocol asks: `offline`, or `PROVIDER[:MODEL]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub referee: Option<String>,
+    /// The model that goes on where a contestant fails for good, as `PROVIDER[:MODEL]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// A folder of prompts beside the built-in ones.
     pub prompt_folder: Option<PathBuf>,
     /// Who is evaluated.
@@ -247,6 +250,9 @@ pub struct Done {
     pub cap: Option<Exhausted>,
     /// The models that answered, as the provider names them.
     pub models_served: BTreeSet<String>,
+    /// The model that went on, `provider/model`, where the contestant failed for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub went_on: Option<String>,
     /// What it could spend; absent in sessions that were kept before this was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -450,6 +456,20 @@ impl CellRecord {
 }
 
 impl Manifest {
+    /// In how many sessions another model went on than the contestant, by arm and by that model, in words.
+    pub fn went_on(&self) -> Vec<String> {
+        let mut counts: BTreeMap<(Arm, &str), usize> = BTreeMap::new();
+        for cell in &self.cells {
+            if let Some(other) = cell.done().and_then(|done| done.went_on.as_deref()) {
+                *counts.entry((cell.arm(), other)).or_default() += 1;
+            }
+        }
+        let words = |((arm, other), n): (&(Arm, &str), &usize)| {
+            format!("{n} of {} sessions went on with {other}: {arm}", self.of_arm(arm).count())
+        };
+        counts.iter().map(words).collect()
+    }
+
     /// How many cells are done.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();

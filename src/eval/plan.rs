@@ -19,6 +19,7 @@ use crate::eval::manifest::{
 use crate::eval::metrics::METRICS_VERSION;
 use crate::eval::scenario::Scenario;
 use crate::eval::steering::{self, Protocol, SteeringError, Variant};
+use crate::session::pricing;
 use base::error::{Coded, ErrorCode, Fault};
 use base::hint::did_you_mean;
 use base::ids::Hash;
@@ -201,6 +202,9 @@ pub fn plan(
                     let fitted = protocol.map(|p| p.on(scenario, &budget, &entrant.model)).transpose()?;
                     let narrowed = fitted.as_ref().map_or(&budget, |fitted| &fitted.budget);
                     let cost = most(&entrant, protocol, narrowed, scenario)?;
+                    if let Some(other) = &entrant.fallback {
+                        pricing::payable(other, narrowed).map_err(|e| Fault::from(&e))?;
+                    }
                     let (seconds, calls) = (narrowed.time_seconds, narrowed.max_model_calls());
                     let questions = fitted.as_ref().map_or(0, |fitted| fitted.questions);
                     let named = (prompt.prompt.as_str(), &prompt.template_sha256);

@@ -71,6 +71,7 @@ pub fn page(
     let broken = run.broken();
     let broken =
         broken.iter().map(|b| format!("invariant failed: {} on {}: {}", b.metric, b.scenario, b.why));
+    let broken = broken.chain(run.went_on());
     let context = json!({
         "intro": intro,
         "columns": ["arm", primary, "scenarios", "USD per session", "s per session", "tokens per session"],

@@ -25,15 +25,20 @@ struct Outage {
 #[derive(Debug, Default)]
 pub(super) struct Outages(BTreeMap<String, Outage>);
 
-/// Who has to answer for a session: its provider, and that of its referee.
-fn needed(planned: &PlannedSession) -> impl Iterator<Item = &str> {
-    let referee = planned.referee.as_deref().map(|named| named.split_once(':').map_or(named, |(who, _)| who));
-    std::iter::once(planned.provider.as_str()).chain(referee)
+/// The providers whose models can edit in a session.
+fn editors(planned: &PlannedSession) -> impl Iterator<Item = &str> {
+    std::iter::once(planned.provider.as_str()).chain(planned.fallback.as_deref().map(provider))
+}
+
+/// The provider in `PROVIDER[:MODEL]`.
+pub(super) fn provider(named: &str) -> &str {
+    named.split_once(':').map_or(named, |(who, _)| who)
 }
 
 /// Whether both sessions need somebody who cannot be reached.
 pub(super) fn shared(one: &PlannedSession, other: &PlannedSession, outages: &Outages) -> bool {
-    needed(one).any(|who| outages.0.contains_key(who) && needed(other).any(|too| too == who))
+    let others = outages.missing(other);
+    outages.missing(one).iter().any(|who| others.contains(who))
 }
 
 impl Outages {
@@ -47,21 +52,29 @@ impl Outages {
         until.saturating_sub(now)
     }
 
+    /// Who cannot be reached without whom this session cannot go on: all models that can edit, or its referee.
+    fn missing<'a>(&self, planned: &'a PlannedSession) -> Vec<&'a str> {
+        let gone = |who: &&str| self.0.contains_key(*who);
+        let stuck = editors(planned).all(|who| gone(&who));
+        let referee = planned.referee.as_deref().map(provider).filter(gone);
+        editors(planned).filter(|_| stuck).chain(referee).collect()
+    }
+
     /// Who has to answer for this session has answered.
     pub fn over(&mut self, planned: &PlannedSession) {
-        for who in needed(planned) {
+        for who in editors(planned).chain(planned.referee.as_deref().map(provider)) {
             self.0.remove(who);
         }
     }
 
     /// Whether somebody who has to answer for this session cannot be reached.
     pub fn holds(&self, planned: &PlannedSession) -> bool {
-        needed(planned).any(|who| self.0.contains_key(who))
+        !self.missing(planned).is_empty()
     }
 
     /// How long a session must wait, if it must: one at a time sees whether the provider is back.
     pub fn due(&self, planned: &PlannedSession, now: Duration, probed: bool) -> Option<Duration> {
-        let until = needed(planned).filter_map(|who| Some(self.0.get(who)?.until)).max()?;
+        let until = self.missing(planned).into_iter().filter_map(|who| Some(self.0.get(who)?.until)).max()?;
         let left = until.saturating_sub(now);
         let left = if probed { left.max(Duration::from_secs(1)) } else { left };
         (!left.is_zero()).then_some(left)
@@ -70,7 +83,8 @@ impl Outages {
     /// Who could not be reached for how long, in words, if somebody cannot; and whether that is longer than a batch waits
     /// that has no limit on its time.
     pub fn gone(&self, planned: &PlannedSession, now: Duration) -> Option<(String, bool)> {
-        let (who, outage) = needed(planned).find_map(|who| Some((who, self.0.get(who)?)))?;
+        let (who, outage) =
+            self.missing(planned).into_iter().find_map(|who| Some((who, self.0.get(who)?)))?;
         let gone = now.saturating_sub(outage.since);
         let words = format!("provider `{who}` could not be reached for {}", clock(gone.as_secs()));
         Some((words, gone >= NIGHT))
@@ -105,5 +119,13 @@ mod tests {
         assert!(outages.holds(&other));
         outages.over(&judged);
         assert!(!outages.holds(&other));
+        // Who has another model waits when both are gone.
+        let two = PlannedSession { fallback: Some("b:m".into()), ..of("a", None) };
+        outages.failed("a", minute, None);
+        assert!(!outages.holds(&two) && outages.holds(&plain) && !shared(&two, &plain, &outages));
+        outages.failed("b", minute, None);
+        assert!(outages.holds(&two) && shared(&two, &plain, &outages));
+        outages.over(&two);
+        assert!(!outages.holds(&plain));
     }
 }

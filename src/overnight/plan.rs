@@ -18,8 +18,8 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 /// The caps of a batch, by their names in `[budget]`.
 const CAPS: [&str; 6] = ["time", "cost", "iterations", "branches", "renders", "tokens"];
 /// The texts of a session, or of `[defaults]`.
-const TEXTS: [&str; 9] =
-    ["brief", "criteria", "budget", "provider", "model", "protocol", "referee", "from", "prompt"];
+const TEXTS: [&str; 10] =
+    ["brief", "criteria", "budget", "provider", "model", "fallback", "protocol", "referee", "from", "prompt"];
 /// What else a session has.
 const OTHERS: [&str; 6] = ["vectors", "vars", "seed", "preview_size", "proxy", "proposals"];
 /// What names the photo; not in `[defaults]`.

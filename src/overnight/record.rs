@@ -56,7 +56,10 @@ pub struct PlannedSession {
     pub provider: String,
     /// Its model.
     pub model: String,
-    /// Whether that costs nothing.
+    /// The model that goes on if that one fails for good, as `PROVIDER[:MODEL]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+    /// Whether neither costs anything.
     pub free: bool,
     /// The protocol, by name or file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -499,6 +502,7 @@ pub(super) mod tests {
             budget: Budget::parse("lite").unwrap(),
             provider: "explorer".into(),
             model: "explorer".into(),
+            fallback: None,
             free: true,
             protocol: None,
             vars: BTreeMap::new(),

@@ -8,6 +8,7 @@ use crate::launch::{self, DEFAULT_PROVIDER, DEFAULT_SEED, Launch, Launcher, Sess
 use crate::overnight::plan::{self, Draft, Mistake, Wanted};
 use crate::overnight::record::PlannedSession;
 use crate::provider::{Choice, ModelInfo};
+use crate::session::pricing;
 use crate::session::protocols::ProtocolSource;
 use crate::session::start::Request;
 use base::clock::Stop;
@@ -68,7 +69,7 @@ pub(super) fn launch(
         },
         protocol,
         provider: launcher.connect(&choice)?,
-        fallback: None,
+        fallback: launcher.fallback(session.fallback.as_deref(), seed)?,
         referee: launcher.referee(session.referee.as_deref(), seed)?,
         proxy: session.proxy.parse().map_err(|why: String| Fault::new(ErrorCode::InvalidInput, why))?,
         renderers: 1,
@@ -116,7 +117,8 @@ impl Resolver<'_> {
         });
         let preferences = source.as_ref().map(ProtocolSource::preferences).unwrap_or_default();
         let seed = wanted.seed.as_ref().map_or(DEFAULT_SEED, |seed| seed.value);
-        let (named, model) = (wanted.value("provider"), self.model(wanted));
+        let named = wanted.value("provider");
+        let model = wanted.value("model").map(|model| self.model(named.as_deref(), model));
         let provider_line = wanted.line_of(if named.is_some() { "provider" } else { "model" });
         // A provider that a plan names has the address of its file.
         let mut choice = Choice { base_url: None, ..launch::choice(named, model, seed) };
@@ -130,10 +132,19 @@ impl Resolver<'_> {
             connected.map(|provider| provider.info().clone()).map_err(|fault| with_remedy(&fault))
         });
         let info = info.clone().map_err(|message| self.mistake(provider_line, message)).ok();
-        if let (Some(info), Some(budget)) = (&info, wanted.budget())
-            && let Some(message) = plan::unbounded(caps, &budget, info.free)
+        let fallback = self.fallback(wanted);
+        let other =
+            self.tried(wanted.line_of("fallback"), launcher.fallback(fallback.as_deref(), seed)).flatten();
+        let free = info.as_ref().is_some_and(|info| info.free)
+            && other.as_ref().is_none_or(|other| other.info().free);
+        if let (Some(_), Some(budget)) = (&info, wanted.budget())
+            && let Some(message) = plan::unbounded(caps, &budget, free)
         {
             self.mistake(wanted.line_of("budget"), message);
+        }
+        if let (Some(other), Some(budget)) = (&other, wanted.budget()) {
+            let payable = pricing::payable(other.info(), &budget).map_err(|e| Fault::from(&e));
+            self.tried(wanted.line_of("fallback"), payable);
         }
         let referee = wanted.value("referee").or(preferences.referee);
         self.tried(wanted.line_of("referee"), launcher.referee(referee.as_deref(), seed));
@@ -158,7 +169,8 @@ impl Resolver<'_> {
             budget: wanted.budget()?,
             provider: info.provider.clone(),
             model: info.model,
-            free: info.free,
+            fallback,
+            free,
             protocol,
             vars,
             referee,
@@ -177,14 +189,20 @@ impl Resolver<'_> {
         Some(session)
     }
 
-    /// The model as named; of `script` the file, of `manual` the folder, relative to the plan's folder.
-    fn model(&self, wanted: &Wanted) -> Option<String> {
-        let model = wanted.value("model")?;
-        match wanted.value("provider").as_deref() {
-            Some("script") => Some(self.file(&model).unwrap_or(model)),
-            Some("manual") => Some(self.folder.join(model).to_string_lossy().into_owned()),
-            _ => Some(model),
+    /// The model as named; of `script` the file, of `manual` and `cassette` the folder, relative to the plan's folder.
+    fn model(&self, provider: Option<&str>, model: String) -> String {
+        match provider {
+            Some("script") => self.file(&model).unwrap_or(model),
+            Some("manual" | "cassette") => self.folder.join(model).to_string_lossy().into_owned(),
+            _ => model,
         }
+    }
+
+    /// `PROVIDER[:MODEL]`, likewise.
+    fn fallback(&self, wanted: &Wanted) -> Option<String> {
+        let named = wanted.value("fallback")?;
+        let Some((provider, model)) = named.split_once(':') else { return Some(named) };
+        Some(format!("{provider}:{}", self.model(Some(provider), model.to_owned())))
     }
 
     /// The path of a file, relative to the plan's folder, if there is one.

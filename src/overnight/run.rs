@@ -27,6 +27,8 @@ use base::ids::{PhotoId, SessionId};
 use engine::photo::{Library, Workspace};
 
 #[cfg(test)]
+mod fallback_tests;
+#[cfg(test)]
 mod outage_tests;
 #[cfg(test)]
 mod tests;
@@ -332,6 +334,12 @@ impl<'a> Sessions<'a> {
         match ran {
             Err(SessionError::Unreachable { provider, message, retry_after }) => {
                 let pause = self.outages().failed(&provider, self.elapsed(), retry_after);
+                // Whoever waits for the second model has lost the first.
+                if let Some(planned) = self.planned.get(place).filter(|planned| planned.provider != provider)
+                    && planned.fallback.as_deref().is_some_and(|named| outage::provider(named) == provider)
+                {
+                    self.outages().failed(&planned.provider, self.elapsed(), retry_after);
+                }
                 let pause_ms = tools::millis(pause);
                 return Ok(Some(Entry::Paused { place, session: id, why: message, pause_ms }));
             }

@@ -1,5 +1,6 @@
 //! Models over HTTP, in any dialect: one call, one request, no more.
 
+use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::cassette::{self, Lost, Player, Recorder};
 use super::classify::{self, Classification};
 use super::dialect::{Reading, Step, WireConfig, count_body, request_body};
 use super::json;
@@ -48,10 +50,21 @@ pub struct HttpModel {
     redactor: Redactor,
     key_env: Option<String>,
     config: WireConfig,
+    /// The model's name at the server.
+    asked: String,
+    tape: Tape,
     /// What the last reply said of its limits, and when.
     limits: Mutex<Option<(Instant, Vec<RateLimit>)>>,
     /// Where input tokens are counted for nothing.
     counts_at: Option<reqwest::Url>,
+}
+
+/// Whether exchanges are recorded, or played back in place of a server.
+#[derive(Debug)]
+enum Tape {
+    Off,
+    Recording(Box<Recorder>),
+    Playing(Player),
 }
 
 impl HttpModel {
@@ -95,6 +108,8 @@ impl HttpModel {
             },
             redactor: Redactor::new(key),
             key_env: profile.key_env.clone(),
+            asked: info.model.clone(),
+            tape: Tape::Off,
             limits: Mutex::default(),
             counts_at: profile.wire.count_tokens.then(|| counts_at(&url, profile.dialect)).flatten(),
             info,
@@ -104,15 +119,86 @@ impl HttpModel {
         })
     }
 
+    /// The same, which records what it sends and what comes back below `folder`, without the keys that `redactor` knows.
+    #[must_use]
+    pub fn recording(mut self, folder: &Path, redactor: &Redactor) -> Self {
+        let WireConfig { dialect, wire, image, model_body, .. } = self.config.clone();
+        let model = cassette::Model::new(self.info.clone(), dialect, wire, image, model_body);
+        self.tape = Tape::Recording(Box::new(Recorder::new(folder, model, &self.url, redactor.clone())));
+        self
+    }
+
+    /// A model that answers from what was recorded.
+    ///
+    /// # Errors
+    /// `folder` holds no recording of one model.
+    pub fn playing(provider: &str, folder: &Path) -> Result<Self, SetupError> {
+        let failed = |cause: String| SetupError::Client { provider: provider.to_owned(), cause };
+        let (player, recorded) = Player::open(provider, folder)?;
+        let url = reqwest::Url::parse("http://localhost/").map_err(|e| failed(e.to_string()))?;
+        let cassette::Model { info, dialect, wire, image, body, .. } = recorded;
+        let folder = std::path::absolute(player.folder()).map_err(|e| failed(e.to_string()))?;
+        let model = folder.to_string_lossy().into_owned();
+        Ok(Self {
+            config: WireConfig {
+                dialect,
+                origin: format!("{}/{}", info.provider, info.model),
+                vision: info.vision,
+                wire,
+                image,
+                model_body: body,
+            },
+            redactor: Redactor::default(),
+            key_env: None,
+            asked: info.model.clone(),
+            tape: Tape::Playing(player),
+            info: ModelInfo { provider: provider.to_owned(), model, ..info },
+            client: client(&url).map_err(|e| failed(chain(&e)))?,
+            url,
+            headers: HeaderMap::new(),
+            limits: Mutex::default(),
+            counts_at: None,
+        })
+    }
+
+    /// Sends a request, or plays what came of it when it was recorded: the answer, and why that ended early if it did.
+    async fn exchange(
+        &self,
+        number: Option<u64>,
+        session: &str,
+        body: Vec<u8>,
+    ) -> Result<(reqwest::Response, Option<Lost>), ProviderFault> {
+        let lost = |lost: &Lost| ProviderFault {
+            sent: lost.sent,
+            ..self.fault(FaultClass::Transport, lost.message.clone())
+        };
+        if let Tape::Playing(player) = &self.tape {
+            return match player.answer(session, &body) {
+                Ok((Some(answer), early)) => Ok((answer, early)),
+                Ok((None, early)) => Err(lost(&early.unwrap_or_default())),
+                Err(miss) => Err(ProviderFault { sent: false, ..self.fault(FaultClass::BadRequest, miss) }),
+            };
+        }
+        let limit = Duration::from_secs(self.config.wire.first_byte_seconds);
+        let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let answer = match timeout(limit, post.send()).await {
+            Err(_) => Err(self.silent(limit)),
+            Ok(answer) => answer.map_err(|e| self.transport(&e)),
+        };
+        if let (Tape::Recording(recorder), Some(number), Err(fault)) = (&self.tape, number, &answer) {
+            let _ = recorder.reply(number, None, &[], Some(fault));
+        }
+        answer.map(|answer| (answer, None))
+    }
+
     async fn send(&self, request: &ModelRequest<'_>) -> Result<ModelReply, ProviderFault> {
+        let request = &ModelRequest { model: &self.asked, ..*request };
         let body = request_body(&self.config, request)
             .map_err(|e| self.fault(FaultClass::BadRequest, format!("a picture cannot be read: {e}")))
             .map_err(|fault| ProviderFault { sent: false, ..fault })?;
-        let limit = Duration::from_secs(self.config.wire.first_byte_seconds);
+        let recorded = self.record(request.session, &body).map_err(|fault| *fault)?;
         let started = Instant::now();
-        let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let answer = timeout(limit, post.send()).await;
-        let answer = answer.map_err(|_| self.silent(limit))?.map_err(|e| self.transport(&e))?;
+        let (answer, early) = self.exchange(recorded, request.session, body).await?;
 
         let status = answer.status();
         let head = answer.headers().clone();
@@ -120,7 +206,17 @@ impl HttpModel {
             && head.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"));
         let reading = Reading::new(self.config.dialect);
         let mut incoming = Incoming { sse: streams.then(Sse::default), reading, ..Incoming::default() };
-        let end = self.read(answer, &mut incoming, started, request.on_progress).await;
+        let mut end = self.read(answer, &mut incoming, started, request.on_progress).await;
+        if let (Tape::Recording(recorder), Some(number)) = (&self.tape, recorded) {
+            let (head, fault) = (Some((status.as_u16(), &head)), end.as_ref().err());
+            // The reply is paid for; that it is not kept is no reason to lose it.
+            if let Err(error) = recorder.reply(number, head, &incoming.raw, fault) {
+                incoming.note = Some(format!("this reply is not recorded: {error}"));
+            }
+        }
+        if let Some(early) = early {
+            end = Err(self.fault(FaultClass::Transport, early.message));
+        }
         if !status.is_success() {
             // What came of an error's body is enough to judge it by.
             return Err(self.refused(status.as_u16(), &head, incoming.raw));
@@ -149,7 +245,7 @@ impl HttpModel {
             }),
             Ok(note) => {
                 let mut decoded = incoming.draft.decode(&self.config, request);
-                decoded.notes.extend(note);
+                decoded.notes.extend(note.into_iter().chain(incoming.note.take()));
                 Ok(ModelReply {
                     message: self.clean(decoded.message),
                     finish: decoded.finish,
@@ -162,6 +258,15 @@ impl HttpModel {
                 })
             }
         }
+    }
+
+    /// Records a request before it is sent: the number under which its reply is recorded, too.
+    fn record(&self, session: &str, body: &[u8]) -> Result<Option<u64>, Box<ProviderFault>> {
+        let Tape::Recording(recorder) = &self.tape else { return Ok(None) };
+        recorder.request(session, &self.headers, body).map(Some).map_err(|error| {
+            let message = format!("nothing can be recorded in {}: {error}", recorder.folder().display());
+            Box::new(ProviderFault { sent: false, ..self.fault(FaultClass::BadRequest, message) })
+        })
     }
 
     /// Asks how many input tokens the request has.
@@ -376,6 +481,7 @@ struct Incoming {
     error: Option<Classification>,
     /// The server itself sent an error.
     reported_error: bool,
+    note: Option<String>,
 }
 
 impl Incoming {

@@ -1,6 +1,7 @@
 //! Wires to language models. One neutral conversation, one adapter a dialect, one attempt a call:
 //! retrying is the session's business, because every attempt needs a permit.
 
+mod cassette;
 pub mod classify;
 pub mod dialect;
 pub mod explorer;
@@ -44,6 +45,7 @@ pub trait Blobs: Send + Sync {
 }
 
 /// One request. Everything in it is frozen for the session but the messages, which only grow within a chapter.
+#[derive(Clone, Copy)]
 pub struct ModelRequest<'a> {
     /// The model's id at the provider.
     pub model: &'a str,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Price;
@@ -147,7 +147,7 @@ impl Coded for SetupError {
                 "choose one of: {}; or add the model to your own copy of the provider's file",
                 known.join(", ")
             )),
-            Self::Folder { .. } => Some("name one, as in `--provider manual:DIR`".to_owned()),
+            Self::Folder { provider, .. } => Some(format!("name one, as in `--provider {provider}:DIR`")),
             Self::NoModel { .. } => Some("add --model NAME".to_owned()),
             Self::MissingKey { env, .. } => {
                 Some(format!("set {env}, or use --provider explorer, which needs no key"))
@@ -174,7 +174,7 @@ impl Coded for SetupError {
 const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "proxy-authorization"];
 
 /// The language a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// The embedded numeric explorer; no wire at all.
@@ -183,6 +183,8 @@ pub enum Dialect {
     Script,
     /// Requests and replies as files; the model is their folder.
     Manual,
+    /// Replies that were recorded; the model is the folder of the recording.
+    Cassette,
     /// OpenAI Chat Completions and what imitates it.
     #[serde(alias = "openai_chat")]
     ChatCompletions,
@@ -199,7 +201,7 @@ impl Dialect {
             Self::ChatCompletions => Some("/chat/completions"),
             Self::Responses => Some("/responses"),
             Self::Messages => Some("/messages"),
-            Self::Explorer | Self::Script | Self::Manual => None,
+            Self::Explorer | Self::Script | Self::Manual | Self::Cassette => None,
         }
     }
 }
@@ -246,7 +248,7 @@ pub struct Profile {
 }
 
 /// Quirks of an OpenAI-shaped server.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wire {
     /// The field that bounds the reply.
@@ -274,6 +276,7 @@ pub struct Wire {
     /// Seconds of silence after it.
     pub idle_seconds: u64,
     /// More headers. Not for keys: files are no place for them.
+    #[serde(skip_serializing)]
     pub headers: BTreeMap<String, String>,
     /// More fields of the request body.
     pub body: Map<String, Value>,
@@ -300,7 +303,7 @@ impl Default for Wire {
 }
 
 /// The field that bounds the reply in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MaxTokensField {
     /// `max_tokens`: what imitators know.
@@ -310,7 +313,7 @@ pub enum MaxTokensField {
 }
 
 /// What a provider wants of pictures.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ImageRules {
     /// The longest edge worth sending, in pixels.
@@ -328,7 +331,7 @@ impl Default for ImageRules {
 }
 
 /// `detail` of a picture part, as Chat Completions names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageDetail {
     /// The provider decides.
@@ -354,7 +357,7 @@ impl ImageDetail {
 }
 
 /// Where the picture of a tool result goes. A `tool` message of Chat Completions carries text alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImagePlace {
     /// Into one user message after all results of the turn.

@@ -1,7 +1,7 @@
 //! The providers there are, and the way from a name to one that answers.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::civil::Date;
@@ -29,6 +29,8 @@ pub struct Registry {
     entries: BTreeMap<String, Entry>,
     env: Env,
     redactor: Redactor,
+    /// Where exchanges with servers are recorded.
+    record: Option<PathBuf>,
     /// The day whose prices count.
     day: Date,
 }
@@ -51,7 +53,8 @@ pub fn named(provider: String, model: Option<String>) -> (String, Option<String>
 pub struct Choice {
     /// The provider's name.
     pub provider: String,
-    /// The model; else the provider's default. For `script` the path of its file, for `manual` of its folder.
+    /// The model; else the provider's default. For `script` the path of its file, for `manual` and `cassette` of its
+    /// folder.
     pub model: Option<String>,
     /// Another address than the file's. It is this provider's and no other's: the key goes there.
     pub base_url: Option<String>,
@@ -85,13 +88,20 @@ impl Registry {
         // Tomorrow's: a session may run into it.
         let now = SystemClock.wall().to_zoned(TimeZone::UTC).date();
         let day = now.tomorrow().unwrap_or(now);
-        Self { entries, env: Arc::new(env), redactor: Redactor::default(), day }
+        Self { entries, env: Arc::new(env), redactor: Redactor::default(), record: None, day }
     }
 
     /// With the prices of another day.
     #[must_use]
     pub fn on(mut self, day: Date) -> Self {
         self.day = day;
+        self
+    }
+
+    /// Records every exchange with a server below `folder`.
+    #[must_use]
+    pub fn recording(mut self, folder: Option<PathBuf>) -> Self {
+        self.record = folder;
         self
     }
 
@@ -229,12 +239,16 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
                 .ok_or_else(|| SetupError::NoModel { provider: profile.name.clone() })?;
             Ok(Arc::new(Script::open(Path::new(path))?))
         }
-        Dialect::Manual => {
+        Dialect::Manual | Dialect::Cassette => {
             let folder = choice
                 .model
                 .as_deref()
+                .map(Path::new)
                 .ok_or_else(|| SetupError::Folder { provider: profile.name.clone(), cause: String::new() })?;
-            Ok(Arc::new(Manual::new(&profile.name, Path::new(folder))?))
+            match profile.dialect {
+                Dialect::Manual => Ok(Arc::new(Manual::new(&profile.name, folder)?)),
+                _ => Ok(Arc::new(HttpModel::playing(&profile.name, folder)?)),
+            }
         }
         Dialect::ChatCompletions | Dialect::Responses | Dialect::Messages => {
             let info = registry.model_info(choice)?;
@@ -247,7 +261,11 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
                     return Err(SetupError::Insecure { provider, host });
                 }
             }
-            Ok(Arc::new(HttpModel::new(profile, info, url, key)?))
+            let model = HttpModel::new(profile, info, url, key)?;
+            Ok(Arc::new(match &registry.record {
+                Some(folder) => model.recording(folder, &registry.redactor),
+                None => model,
+            }))
         }
     }
 }
@@ -281,6 +299,7 @@ mod tests {
             names,
             [
                 "anthropic",
+                "cassette",
                 "explorer",
                 "gemini",
                 "llamacpp",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::budget::{Amounts, Ledger, Stage};
+use crate::budget::{self, Amounts, Ledger, Stage};
 use crate::conversation::{ToolCall, ToolResult, ToolSpec};
 use crate::gate::{Gate, Permit, ToolRun};
 use crate::provider::Provider;
@@ -331,7 +331,7 @@ impl Session {
         if let Some(percent) = due.filter(|_| told) {
             self.record(Event::BudgetReminder { percent })?;
             text.push('\n');
-            text.push_str(&wording::reminder(percent));
+            text.push_str(budget::reminder(percent));
         }
         text.push('\n');
         text.push_str(&self.gate.ledger().line(self.gate.elapsed()));

@@ -129,12 +129,17 @@ pub struct Session {
 impl Session {
     /// The model that has it now: the one that began it, or the one that went on.
     pub fn model(&self) -> ModelName {
-        let went_on = self.lines.iter().rev().find_map(|line| match &line.event {
+        let start = &self.state.start;
+        let began = || ModelName { provider: start.provider.clone(), model: start.model.clone() };
+        self.went_on().unwrap_or_else(began)
+    }
+
+    /// The model that went on because the first one failed for good.
+    pub fn went_on(&self) -> Option<ModelName> {
+        self.lines.iter().rev().find_map(|line| match &line.event {
             Event::Fallback { to, .. } => Some(to.clone()),
             _ => None,
-        });
-        let start = &self.state.start;
-        went_on.unwrap_or_else(|| ModelName { provider: start.provider.clone(), model: start.model.clone() })
+        })
     }
 
     /// Session time so far: that of the last line.

@@ -581,6 +581,8 @@ pub(super) fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionEr
         raw: workspace.raw(),
         tastes: setup.tastes.clone(),
         commits: std::sync::Mutex::default(),
+        descent: std::sync::Mutex::default(),
+        moves: std::sync::Mutex::default(),
         states: std::sync::Mutex::default(),
         measures: Arc::default(),
         standing: std::sync::Mutex::default(),

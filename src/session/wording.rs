@@ -240,17 +240,6 @@ pub fn wrap_up(state: &State, tools: &[ToolSpec], reason: &str) -> String {
     )
 }
 
-/// A reminder of the budget, for the end of a tool result.
-pub fn reminder(percent: u8) -> String {
-    match percent {
-        50 => "Half of the budget is left.".into(),
-        25 => {
-            "A quarter of the budget is left: finish the branch you are on, and leave room to judge.".into()
-        }
-        _ => "A tenth of the budget is left: judge your branches now and end the session.".into(),
-    }
-}
-
 /// The reminder that is due, if any: the lowest threshold that was passed and not yet said.
 pub fn due_reminder(state: &State, ledger: &Ledger, elapsed: std::time::Duration) -> Option<u8> {
     let left = ledger.share_left(elapsed) * 100.0;

@@ -10,7 +10,9 @@ use serde_json::Value;
 use crate::conversation::ImageRef;
 use crate::gate::Gate;
 use crate::render_queue::Queue;
-use crate::tools::{BlobStore, Measures, moves_of};
+use crate::tools::measures::make_room;
+use crate::tools::moves::{KnownMoves, known_moves_of};
+use crate::tools::{BlobStore, Measures};
 use crate::transcript::{HeadState, Judgment, SessionStart, Vector};
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, RefName};
@@ -39,8 +41,12 @@ pub struct Engine {
     pub raw: RawFile,
     /// The folder of taste files.
     pub tastes: PathBuf,
-    /// Commits that were read and proved once: they never change, and a long branch is walked often.
+    /// Commits that were read and proved once: they never change.
     pub commits: Mutex<HashMap<Hash, Commit>>,
+    /// Whether commits come from the session's baseline.
+    pub descent: Mutex<HashMap<Hash, bool>>,
+    /// The moves in effect at commits: a long branch is asked for them with each call, and is not walked again.
+    pub moves: Mutex<KnownMoves>,
     /// The latest states that were read and proved, the newest at the end.
     pub states: Mutex<VecDeque<(Hash, EditState)>>,
     /// What was measured of pictures.
@@ -240,13 +246,14 @@ impl ToolContext<'_> {
         Ok(ResolvedRef { name, commit, state_hash: info.state, state })
     }
 
-    /// A commit, read once per session.
+    /// A commit, kept with others that were read.
     pub fn commit(&self, hash: &Hash) -> Result<Commit, Fault> {
         let mut known = self.engine.commits.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(commit) = known.get(hash) {
             return Ok(commit.clone());
         }
         let commit = self.photo.workspace().commit(hash).map_err(|e| Fault::from(&e))?;
+        make_room(&mut known);
         known.insert(hash.clone(), commit.clone());
         Ok(commit)
     }
@@ -270,9 +277,11 @@ impl ToolContext<'_> {
         Ok(state)
     }
 
-    /// The moves in effect at a commit: [`moves_of`].
+    /// The moves in effect at a commit: [`moves_of`](crate::tools::moves_of).
     pub fn moves(&self, commit: &Hash) -> Result<Vec<AppliedMove>, Fault> {
-        moves_of(&|hash| self.commit(hash), commit, &self.view.start.baseline, &|hash| self.state(hash))
+        let mut known = self.engine.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read, state) = (|hash: &Hash| self.commit(hash), |hash: &Hash| self.state(hash));
+        known_moves_of(&read, commit, &self.view.start.baseline, &state, &mut known)
     }
 
     /// What stands at a commit: the placed moves with their ids.

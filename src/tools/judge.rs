@@ -14,9 +14,7 @@ use crate::transcript::{Event, Flag, Judgment, JudgmentSource, SessionStart};
 use base::error::{ErrorCode, Fault, caught};
 use base::ids::{Hash, RefName};
 use darktable::render::Quality;
-use darktable::state::{EditState, Module};
-use engine::photo::{AppliedMove, Commit, MoveId, Operation, Workspace};
-use engine::vocabulary::{grey_card, same_place};
+use engine::photo::{Operation, Workspace};
 use pixels::metrics::check::{VectorCheck, Verdict};
 use pixels::metrics::stats::ImageStats;
 
@@ -251,101 +249,6 @@ fn flags(score: u8, abandoned: bool, measured: Option<&Measured>) -> Vec<Flag> {
         flags.push(Flag::Abandoned);
     }
     flags
-}
-
-/// The moves whose white balance a measured one replaces.
-const SHIFTS: [&str; 2] = ["warmth", "tint"];
-
-/// The moves between the baseline and a commit that are still in effect, oldest first: a reset or an
-/// abandonment ends the walk, an attempt taken back is passed over, a module removed takes its earlier moves with it, and of the same move on the
-/// same mask the last one counts. `read` gives the commits.
-pub fn moves_of(
-    read: &dyn Fn(&Hash) -> Result<Commit, Fault>,
-    commit: &Hash,
-    baseline: &Hash,
-    state: &dyn Fn(&Hash) -> Result<EditState, Fault>,
-) -> Result<Vec<AppliedMove>, Fault> {
-    let mut made: Vec<AppliedMove> = Vec::new();
-    let mut removed: Vec<Removed> = Vec::new();
-    let mut at = Some(commit.clone());
-    let place_before = |parent: Option<&Hash>, module: &str, instance: u32| {
-        let before = parent.map(|parent| state(&read(parent)?.state)).transpose()?;
-        let module = before.as_ref().and_then(|before| before.module(module, instance));
-        Ok::<_, Fault>(module.cloned().map(Removed::Place))
-    };
-    while let Some(hash) = at.filter(|h| h != baseline) {
-        let commit = read(&hash)?;
-        let parent = commit.parents.first().cloned();
-        let whole = match &commit.op {
-            Operation::RemoveModule { module, .. } => module == grey_card::MOVE,
-            Operation::RemovePlaced { id, .. } => {
-                MoveId::parse(id).is_some_and(|id| id.name == grey_card::MOVE)
-            }
-            _ => false,
-        };
-        removed.extend(SHIFTS.iter().filter(|_| whole).map(|name| Removed::Unmasked((*name).into())));
-        match &commit.op {
-            Operation::RemoveModule { instance: None, module } => removed.push(Removed::All(module.clone())),
-            Operation::RemovePlaced { id, instance: 0, .. } => {
-                removed.extend(MoveId::parse(id).map(|id| Removed::Unmasked(id.name)));
-            }
-            Operation::RemovePlaced { module, instance, .. }
-            | Operation::ReplaceMask { was: instance, applied: AppliedMove { module, .. }, .. } => {
-                removed.extend(place_before(parent.as_ref(), module, *instance)?);
-            }
-            Operation::RemoveModule { instance: Some(0), module } => {
-                removed.push(Removed::Base(module.clone()))
-            }
-            Operation::RemoveModule { instance: Some(instance), module } => {
-                removed.extend(place_before(parent.as_ref(), module, *instance)?);
-            }
-            Operation::Reset | Operation::Abandon | Operation::Ingest { .. } => break,
-            Operation::Rollback { to } => {
-                at = Some(to.clone());
-                continue;
-            }
-            _ => {}
-        }
-        for applied in commit.op.moves().into_iter().rev() {
-            let mut gone = false;
-            for removal in &removed {
-                gone |= match removal {
-                    Removed::All(name) => *name == applied.module || *name == applied.name,
-                    Removed::Base(op) => *op == applied.module && applied.mask.is_none(),
-                    Removed::Unmasked(name) => *name == applied.name && applied.mask.is_none(),
-                    // Instances are renumbered as others come and go: what tells them apart is their place.
-                    Removed::Place(place) if place.op == applied.module && applied.mask.is_some() => {
-                        let then = state(&commit.state)?;
-                        let carrier = then.module(&applied.module, applied.instance);
-                        carrier.is_some_and(|carrier| same_place(carrier, place))
-                    }
-                    Removed::Place(_) => false,
-                };
-            }
-            let later = made.iter().any(|m| m.name == applied.name && m.mask == applied.mask);
-            if applied.name == grey_card::MOVE {
-                removed.extend(SHIFTS.map(|name| Removed::Unmasked(name.into())));
-            }
-            if !gone && !later {
-                made.push(applied);
-            }
-        }
-        at = parent;
-    }
-    made.reverse();
-    Ok(made)
-}
-
-/// What a later commit took back.
-enum Removed {
-    /// All of a module or of a move.
-    All(String),
-    /// A module's unmasked instance.
-    Base(String),
-    /// A move where it acts on the whole picture.
-    Unmasked(String),
-    /// One masked instance.
-    Place(Module),
 }
 
 /// Whether `commit` is an ancestor of `tip`.

@@ -26,7 +26,7 @@ struct Known {
 /// Pictures that are kept in CIELAB, those of the latest comparisons: a state's, its baseline's and its parent's.
 const HELD: usize = 4;
 /// Numbers that are kept of as many pictures, and of as many pairs; then they are measured anew.
-const NUMBERS: usize = 512;
+const NUMBERS: usize = 128;
 /// Larger pictures are converted anew each time: 16 bytes a pixel.
 const LARGEST: usize = 2 << 20;
 
@@ -72,8 +72,8 @@ impl Measures {
     }
 }
 
-/// Forgets all of a full map: what a session looks at again it has seen a moment ago, and measures once more.
-fn make_room<K, V>(map: &mut HashMap<K, V>) {
+/// Forgets all of a full map: what a session looks at again it has seen a moment ago, and finds out once more.
+pub(super) fn make_room<K, V>(map: &mut HashMap<K, V>) {
     if map.len() >= NUMBERS {
         map.clear();
     }

@@ -1,9 +1,12 @@
 //! What a model reads of pictures: a few numbers before and after, and names of eight characters. The whole
 //! measurements go with the result as [`figures`](crate::conversation::ToolResult::figures), which no model is sent.
 
+use std::sync::PoisonError;
+
 use serde_json::{Map, Value, json};
 
 use crate::tools::context::ResolvedRef;
+use crate::tools::measures::make_room;
 use crate::tools::{Answer, ToolContext};
 use base::error::Fault;
 use base::ids::Hash;
@@ -142,14 +145,21 @@ impl ToolContext<'_> {
 
     /// Whether a commit is the session's baseline or was made from it.
     fn descends(&self, commit: &Hash) -> Result<bool, Fault> {
+        let mut known = self.engine.descent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = Some(commit.clone());
-        while let Some(hash) = at {
-            if hash == self.view.start.baseline {
-                return Ok(true);
+        let descends = loop {
+            match at {
+                None => break false,
+                Some(hash) if hash == self.view.start.baseline => break true,
+                Some(hash) => match known.get(&hash) {
+                    Some(found) => break *found,
+                    None => at = self.commit(&hash)?.parents.first().cloned(),
+                },
             }
-            at = self.commit(&hash)?.parents.first().cloned();
-        }
-        Ok(false)
+        };
+        make_room(&mut known);
+        known.insert(commit.clone(), descends);
+        Ok(descends)
     }
 }
 

@@ -18,9 +18,11 @@ mod support;
 
 mod api;
 mod architecture;
+mod bad_disk;
 mod bad_input;
 mod chat;
 mod cli;
+mod cup;
 mod demo;
 mod docs;
 mod earlier_build;

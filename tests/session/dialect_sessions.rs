@@ -19,7 +19,7 @@ use crate::chat_stub::{ChatStub, StubReply};
 use crate::support::{self, Studio, request};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
-const BUDGET: &str = "time=30m,iterations=400,branches=1";
+pub const BUDGET: &str = "time=30m,iterations=400,branches=1";
 pub const DIALECTS: [(&str, Dialect); 3] =
     [("chat_completions", Dialect::Chat), ("responses", Dialect::Responses), ("messages", Dialect::Messages)];
 
@@ -72,7 +72,7 @@ fn lift(amount: f64) -> (&'static str, Value) {
 }
 
 /// Twelve replies: calls side by side, pictures, a call that fails, a reply without a call, thoughts before some.
-fn twelve() -> Vec<StubReply> {
+pub fn twelve() -> Vec<StubReply> {
     let judgment = json!({"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open.",
                           "key_moves": ["shadows_lift"]});
     let replies = vec![
@@ -102,7 +102,7 @@ fn twelve() -> Vec<StubReply> {
 }
 
 /// The events of a session without its name, the time, what only the vendor understands, and what depends on that.
-fn neutral(lines: &[Line], session: &str) -> Vec<Value> {
+pub fn neutral(lines: &[Line], session: &str) -> Vec<Value> {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -292,6 +292,12 @@ fn every_error_is_tried_as_often_as_it_may_help_and_charged_as_it_may_have_cost(
         let headers: &[(&str, &str)] = if wait.is_empty() { &[] } else { &[("retry-after", wait)] };
         (dialect, StubReply::status(status, headers, &body.to_string()), class, attempts, Nothing)
     };
+    let told = |dialect, status: u16, retry: &str, body: &Value, class, attempts| -> Row {
+        let headers = [("x-should-retry", retry)];
+        (dialect, StubReply::status(status, &headers, &body.to_string()), class, attempts, Nothing)
+    };
+    let limit = json!({"error": {"message": "You have reached your monthly usage limit.", "type": "t", "code": null}});
+    let word = json!({"choices": [{"index": 0, "delta": {"content": "I"}}]});
     let stream = |dialect, events: &[Value], class, attempts, charged| -> Row {
         let text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
         (dialect, StubReply::events(&text), class, attempts, charged)
@@ -320,7 +326,13 @@ fn every_error_is_tried_as_often_as_it_may_help_and_charged_as_it_may_have_cost(
         status(responses, 429, "", &openai("credit_balance_exhausted"), Quota, 1),
         status(responses, 500, "", &openai("server_error"), Transient, 4),
         status(responses, 503, "", &openai("server_is_overloaded"), Transient, 4),
+        status(responses, 429, "", &limit, Quota, 1),
+        status(responses, 400, "", &openai("content_policy_violation"), Refused, 1),
         status(chat, 400, "", &tools_and_reasoning, BadRequest, 1),
+        // The server's own word, but for what no pause can heal
+        told(responses, 400, "true", &openai("x"), Transient, 4),
+        told(messages, 503, "false", &claude("api_error"), BadRequest, 1),
+        told(responses, 401, "true", &openai("invalid_api_key"), Auth, 1),
         // Anthropic
         status(messages, 400, "", &claude("invalid_request_error"), BadRequest, 1),
         status(messages, 400, "", &thought, BadRequest, 1),
@@ -340,12 +352,15 @@ fn every_error_is_tried_as_often_as_it_may_help_and_charged_as_it_may_have_cost(
         status(chat, 400, "", &router(400), BadRequest, 1),
         status(chat, 401, "", &router(401), Auth, 1),
         status(chat, 402, "", &router(402), Quota, 1),
+        status(chat, 402, "2", &router(402), RateLimit, 4),
         status(chat, 403, "", &router(403), Auth, 1),
         status(chat, 408, "", &router(408), Transient, 4),
         status(chat, 429, "2", &router(429), RateLimit, 4),
         status(chat, 502, "2", &router(502), Transient, 4),
         status(chat, 503, "2", &router(503), Transient, 4),
         status(chat, 200, "", &router(502), Transient, 4),
+        stream(chat, &[router(502)], Transient, 4, Nothing),
+        stream(chat, &[word, router(502)], Transient, 4, Reserved),
         // llama.cpp, in whichever dialect it is asked
         status(chat, 401, "", &llama(401, "authentication_error", "Invalid API Key"), Auth, 1),
         status(
@@ -404,6 +419,14 @@ fn every_error_is_tried_as_often_as_it_may_help_and_charged_as_it_may_have_cost(
             BadRequest,
             1,
         ),
+        status(
+            responses,
+            400,
+            "",
+            &llama(400, "invalid_request_error", "'messages' is required"),
+            BadRequest,
+            1,
+        ),
         status(messages, 503, "", &llama(503, "unavailable_error", "Loading model"), Transient, 4),
         // The proxy in between
         status(
@@ -412,6 +435,14 @@ fn every_error_is_tried_as_often_as_it_may_help_and_charged_as_it_may_have_cost(
             "",
             &json!({"error": {"message": "litellm.BadRequestError: OpenAIException - request (6318 tokens) exceeds the available context size", "type": null, "param": null, "code": "400"}}),
             TooLarge,
+            1,
+        ),
+        status(
+            messages,
+            400,
+            "",
+            &json!({"error": {"message": "No connected db.", "type": "no_db_connection", "param": null, "code": "400"}}),
+            BadRequest,
             1,
         ),
         // Streams
@@ -471,6 +502,44 @@ fn every_error_is_tried_as_often_as_it_may_help_and_charged_as_it_may_have_cost(
             }
         }
         assert_eq!(seen, attempts, "{name}");
+    }
+}
+
+/// How long is waited, by what the server asks for; a pause that it does not ask for is half a second, doubled.
+#[test]
+fn the_pause_that_a_server_asks_for_is_taken_and_told() {
+    let later = |seconds: i64| jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&later(900)).unwrap();
+    let dated = [("retry-after", date.as_str())];
+    let refilled = later(900).to_string();
+    let limit = [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6m0s")];
+    let window = [
+        ("anthropic-ratelimit-input-tokens-remaining", "0"),
+        ("anthropic-ratelimit-input-tokens-reset", refilled.as_str()),
+    ];
+    type Row<'a> = (u16, &'a [(&'a str, &'a str)], [std::ops::RangeInclusive<u64>; 2]);
+    let rows: Vec<Row<'_>> = vec![
+        (429, &[("retry-after", "7")], [7_000..=7_000, 7_000..=7_000]),
+        (503, &[("retry-after-ms", "20000"), ("retry-after", "60")], [20_000..=20_000, 20_000..=20_000]),
+        (429, &dated, [9_000..=900_000, 9_000..=900_000]),
+        (429, &limit, [360_000..=360_000, 360_000..=360_000]),
+        (429, &window, [9_000..=900_000, 9_000..=900_000]),
+        (529, &[], [375..=500, 750..=1_000]),
+    ];
+    let studio = Studio::new();
+    for (status, headers, pauses) in rows {
+        let stub = ChatStub::start(vec![StubReply::status(status, headers, "{}"); 2]);
+        let budget = "time=5h,iterations=5,branches=1";
+        let mut session = session(&studio, model("messages", &stub, 400_000), budget);
+        support::run(&mut session);
+        let lines = studio.lines(&session.state.start.session);
+        let told = lines.iter().filter_map(|line| match &line.event {
+            Event::Attempt { pause_ms, .. } => *pause_ms,
+            _ => None,
+        });
+        let told: Vec<u64> = told.take(2).collect();
+        assert!(pauses.iter().zip(&told).all(|(range, ms)| range.contains(ms)), "{headers:?}: {told:?}");
+        assert_eq!(told.len(), 2, "{headers:?}");
     }
 }
 

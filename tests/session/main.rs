@@ -23,6 +23,7 @@ mod pictures;
 mod support;
 
 mod budget_caps;
+mod cassettes;
 mod chapters;
 mod course;
 mod dialect_sessions;

@@ -348,7 +348,7 @@ fn one_run(
 
 /// The session: a new one, or one that goes on.
 fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result<Session, Failure> {
-    let launcher = app.launcher(args.prompts.as_ref())?;
+    let launcher = args.choice.launcher(app, args.prompts.as_ref())?;
     if let Some(part) = resume {
         let (workspace, id) = if part == "last" { last(app)? } else { app.session(part)? };
         let session = listing::read(&workspace, &id)?;
@@ -356,12 +356,12 @@ fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result
             return Err(Failure::input(format!("session {} is no conversation", id.short()))
                 .remedy(format!("resume it with `chemigram run-mode-b --resume {}`", id.short())));
         }
-        let provider = launcher.connect(&run::resumed(app, &args.choice, &session, None))?;
+        let provider = args.choice.connect(&launcher, &run::resumed(app, &args.choice, &session, None))?;
         let overrides = Overrides { provider: Some(provider), ..Overrides::default() };
         return Ok(launcher.resume(workspace, &session, overrides, stop)?);
     }
     let photo = args.photo.as_ref().ok_or_else(|| Failure::input("no photo is named"))?;
-    let provider = launcher.connect(&args.choice.choice(DEFAULT_SEED))?;
+    let provider = args.choice.connect(&launcher, &args.choice.choice(DEFAULT_SEED))?;
     let info = provider.info();
     let priced = !info.free && info.price.input.is_some() && info.price.output.is_some();
     let usual = format!("{BUDGET}{}", if priced { COST } else { "" });

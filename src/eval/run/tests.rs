@@ -39,6 +39,7 @@ fn context(folder: &Path) -> EvalContext {
         launcher: crate::launch::tests::launcher(renderer.clone()),
         renderer,
         ask: Arc::new(rig::untouched),
+        fallback: None,
         protocols: BTreeMap::new(),
         vocabulary_files: Overlay::vocabulary(None),
         defaults: Mutex::default(),
@@ -56,6 +57,71 @@ impl Host for Defect {
 }
 
 #[test]
+fn another_model_goes_on_in_a_cell_and_the_run_says_so() {
+    let folder = rig::folder();
+    let mut context = context(folder.path());
+    let script = |name: &str, price: &str, reply: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("[model]\nfree = false\n{price}\n[[reply]]\n{reply}\n")).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let price =
+        |input: f64| format!("price = {{ input = {input:?}, output = 4.0, as_of = \"2026-11-01\" }}\n");
+    let fault =
+        "text = \"x\"\nfault = { class = \"quota\", status = 402, message = \"no credit\", times = 99 }";
+    let end = "calls = [{ name = \"end_mode_b_session\", arguments = { session_summary = \"Done.\" } }]\n\
+               usage = { input_fresh = 20000, output = 100 }";
+    let first = script("first.toml", &price(1.0), fault);
+    let second = script("second.toml", &price(2.0), end);
+    let unpriced = script("unpriced.toml", "", end);
+    let request = RunRequest {
+        golden: folder.path().join("golden_test"),
+        scenarios: Vec::new(),
+        prompts: vec!["mode_b/system@v1".into()],
+        protocols: Vec::new(),
+        referee: None,
+        fallback: None,
+        prompt_folder: None,
+        contestants: vec![Contestant { provider: "script".into(), model: Some(first) }],
+        repeats: 1,
+        seed: 1,
+        cost_micro_usd: Some(10_000_000),
+        time_seconds: None,
+        cell_cost_micro_usd: None,
+    };
+    let planned = |context: &EvalContext| {
+        let request = RunRequest { fallback: context.fallback.clone(), ..request.clone() };
+        plan(context, request, Hash::of(""), None, Timestamp::now())
+    };
+    let alone = planned(&context).unwrap().manifest.cells[0].key.clone();
+    context.fallback = Some(format!("script:{unpriced}"));
+    let refused = planned(&context).err().unwrap().to_string();
+    assert!(refused.contains("the price of"), "{refused}");
+    context.fallback = Some(format!("script:{second}"));
+    let mut plan = planned(&context).unwrap();
+    assert_ne!(plan.manifest.cells[0].key, alone, "a session with another model to go on is another one");
+    let folder = plan.begin(&context.home).unwrap();
+    let (runner, stop) = (Runner::new().unwrap(), Stop::default());
+    plan.run(&Running {
+        context: &context,
+        folder: &folder,
+        jobs: 1,
+        runner: &runner,
+        stop: &stop,
+        host: &crate::session::driver::Unwatched,
+        progress: &|_| {},
+    })
+    .unwrap();
+    let run = Manifest::read(&folder).unwrap();
+    assert_eq!(run.tally().done, 2);
+    // At its own price: 20,000 tokens in at two dollars a million, 100 out at four.
+    assert_eq!(run.spent(), (2 * 40_400, 2 * 20_100));
+    let told = run.went_on();
+    let words = format!("2 of 2 sessions went on with script/{second}: ");
+    assert!(told.len() == 1 && told[0].starts_with(&words), "{told:?}");
+}
+
+#[test]
 fn a_panic_in_a_cell_ends_that_cell_alone_and_what_it_had_spent_counts() {
     let folder = rig::folder();
     let context = context(folder.path());
@@ -70,6 +136,7 @@ fn a_panic_in_a_cell_ends_that_cell_alone_and_what_it_had_spent_counts() {
         prompts: vec!["mode_b/system@v1".into()],
         protocols: Vec::new(),
         referee: None,
+        fallback: None,
         prompt_folder: None,
         contestants: vec![Contestant {
             provider: "script".into(),

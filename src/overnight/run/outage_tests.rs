@@ -162,6 +162,7 @@ fn night(gone: Range<u64>, jobs: usize) -> Night {
             budget: Budget::parse("time=15m,iterations=12,branches=1,tokens=900k").unwrap(),
             provider: provider.into(),
             model: model.into(),
+            fallback: None,
             free: true,
             protocol: None,
             vars: BTreeMap::new(),

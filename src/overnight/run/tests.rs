@@ -51,6 +51,7 @@ fn a_panic_in_a_session_ends_that_session_alone_and_the_next_run_resumes_it() {
         budget: Budget::parse("time=20h,iterations=3,branches=1").unwrap(),
         provider: "script".into(),
         model: script.to_str().unwrap().into(),
+        fallback: None,
         free: true,
         protocol: None,
         vars: BTreeMap::new(),

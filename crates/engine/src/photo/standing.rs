@@ -76,14 +76,14 @@ impl PlacedMove {
 
 /// What stands at as many commits is remembered. The next commit is found from the latest; another branch is walked
 /// again.
-const KNOWN: usize = 512;
+const KNOWN: usize = 128;
 
 /// What stands at a commit.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     moves: Arc<Vec<PlacedMove>>,
     /// White balance that no move sets which can be shifted: warmth and tint go from it.
-    balance: Option<Module>,
+    balance: Option<Arc<Module>>,
     /// The white balance as it is.
     present: Option<Module>,
     counts: BTreeMap<String, u32>,
@@ -92,7 +92,7 @@ pub struct Standing {
 }
 
 /// The states that a history has passed, the latest first. What stands at a commit shares it with what stands at the
-/// commit before: a copy of its own for each commit would grow with the square of the history.
+/// commit before, and each pass what it has in common with the one before: a session may make thousands.
 #[derive(Clone, Debug, Default)]
 struct Passed(Option<Arc<Pass>>);
 
@@ -100,7 +100,7 @@ struct Passed(Option<Arc<Pass>>);
 struct Pass {
     state: Hash,
     moves: Arc<Vec<PlacedMove>>,
-    balance: Option<Module>,
+    balance: Option<Arc<Module>>,
     before: Passed,
 }
 
@@ -170,7 +170,10 @@ impl Standing {
         match back.then(|| self.passed.at(&commit.state)).flatten() {
             Some(pass) => (self.moves, self.balance) = (pass.moves.clone(), pass.balance.clone()),
             None => {
-                self.moves = Arc::new(self.follow(&commit.op, state));
+                let moves = self.follow(&commit.op, state);
+                if moves != *self.moves {
+                    self.moves = Arc::new(moves);
+                }
                 self.balance_after(&commit.op, state, vocabulary);
             }
         }
@@ -233,7 +236,9 @@ impl Standing {
         let whole = |module: &str| module == TEMPERATURE || module == grey_card::MOVE;
         let now = state.module(TEMPERATURE, 0);
         match op {
-            _ if now != self.present.as_ref() && sets_balance(op, vocabulary) => self.balance = now.cloned(),
+            _ if now != self.present.as_ref() && sets_balance(op, vocabulary) => {
+                self.balance = now.cloned().map(Arc::new)
+            }
             Operation::RemoveModule { module, .. } if whole(module) => self.balance = None,
             Operation::RemovePlaced { id, .. } if MoveId::parse(id).is_some_and(|id| whole(&id.name)) => {
                 self.balance = None;
