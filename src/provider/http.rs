@@ -222,7 +222,8 @@ impl HttpModel {
             return Err(self.refused(status.as_u16(), &head, incoming.raw));
         }
         let limits = limits::read(&head, SystemClock.wall());
-        if !limits.is_empty() {
+        // Of a recording they were limits of another day.
+        if !limits.is_empty() && !matches!(self.tape, Tape::Playing(_)) {
             *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), limits));
         }
         if let Err(mut fault) = end {
@@ -446,7 +447,8 @@ impl Provider for HttpModel {
     }
 
     fn count<'a>(&'a self, request: &'a ModelRequest<'a>) -> Option<Count<'a>> {
-        let url = self.counts_at.as_ref()?;
+        // A count is not recorded, and where it is missing the limit of a reply may be another.
+        let url = self.counts_at.as_ref().filter(|_| matches!(self.tape, Tape::Off))?;
         Some(Box::pin(self.ask_count(url, request)))
     }
 
