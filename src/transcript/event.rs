@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use crate::budget::{Amounts, Budget, Exhausted};
 use crate::conversation::{Finish, ImageRef, Message, ToolResult, Usage};
 use crate::transcript::header::{ModelName, SessionStart};
-use crate::transcript::intent::{HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
+use crate::transcript::intent::{
+    CountIntent, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent,
+};
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
 use darktable::render::Quality;
@@ -411,6 +413,8 @@ pub enum Event {
         /// Time it took.
         ms: u64,
     },
+    /// A cap is near: the provider is asked for the input tokens of the next call.
+    CountIntent(CountIntent),
     /// A render is about to start.
     RenderIntent(RenderIntent),
     /// A render ended, or was found in the cache (`intent` absent).

@@ -14,4 +14,4 @@ pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, 
 pub use header::{
     Mode, ModelName, PlannedBranch, ProtocolStart, RefereeStart, SessionStart, VariableValue, Vector,
 };
-pub use intent::{EffectClass, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
+pub use intent::{CountIntent, EffectClass, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
