@@ -469,7 +469,8 @@ fn summary(manifest: &Manifest, folder: &Path) -> serde_json::Value {
         .iter()
         .map(|arm| {
             let mean = manifest.mean(arm, &manifest.golden.primary);
-            json!({ "arm": arm, "mean": mean.map(|m| m.0), "scenarios": mean.map_or(0, |m| m.1) })
+            let (mean, scenarios) = (mean.map(|m| m.0), mean.map_or(0, |m| m.1));
+            json!({ "arm": arm, "mean": mean, "scenarios": scenarios, "money": manifest.money(arm) })
         })
         .collect();
     json!({
@@ -500,6 +501,9 @@ fn described(manifest: &Manifest, folder: &Path) -> String {
             Some((mean, n)) => writeln!(text, "  {arm}: {primary} {mean:.3} over {n} scenarios"),
             None => writeln!(text, "  {arm}: no session has a value for {primary}"),
         };
+        if let Some(words) = manifest.money(&arm).words() {
+            let _ = writeln!(text, "    tokens: {words}");
+        }
     }
     for words in manifest.went_on() {
         let _ = writeln!(text, "  {words}");

@@ -72,10 +72,16 @@ pub fn page(
     let broken =
         broken.iter().map(|b| format!("invariant failed: {} on {}: {}", b.metric, b.scenario, b.why));
     let broken = broken.chain(run.went_on());
+    let arms = run.arms();
+    let tokens =
+        arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.short(&arms), run.money(arm).words()?)));
     let context = json!({
         "intro": intro,
-        "columns": ["arm", primary, "scenarios", "USD per session", "s per session", "tokens per session"],
+        "columns": [
+            "arm", primary, "scenarios", "USD per session", "s per session", "tokens per session", "from the cache",
+        ],
         "rows": rows(run),
+        "tokens": tokens.collect::<Vec<_>>(),
         "broken": broken.collect::<Vec<_>>(),
         "plots": plots,
         "groups": pictures(run, home),
@@ -83,7 +89,7 @@ pub fn page(
     render("evaluation", &run.run, &format!("Evaluation {}", run.run), false, &context)
 }
 
-fn rows(run: &Manifest) -> Vec<[String; 6]> {
+fn rows(run: &Manifest) -> Vec<[String; 7]> {
     let (arms, primary) = (run.arms(), &run.golden.primary);
     let row = |arm: &Arm| {
         let cell = |metric: &str, digits: usize| {
@@ -97,6 +103,7 @@ fn rows(run: &Manifest) -> Vec<[String; 6]> {
             cell("cost", 4),
             cell("seconds", 1),
             cell("tokens", 0),
+            run.money(arm).hit_percent().map_or_else(|| "–".to_owned(), |hits| format!("{hits} %")),
         ]
     };
     arms.iter().map(row).collect()

@@ -50,6 +50,7 @@ impl Charge {
             usage: reply.usage,
             settled: self.settled.amounts,
             cost_source: self.settled.source,
+            cost_by_kind: self.settled.by_kind,
             model_served: reply.model_served,
             raw: self.raw.unwrap_or_else(|| Hash::of(&reply.raw)),
             ms: self.ms,

@@ -44,6 +44,26 @@ pub enum CostSource {
     Free,
 }
 
+/// What the tokens of a reply cost, by kind, in micro-dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CostByKind {
+    /// Fresh input.
+    pub fresh: u64,
+    /// Input read from a cache.
+    pub cache_read: u64,
+    /// Input written to a cache.
+    pub cache_write: u64,
+    /// Output.
+    pub output: u64,
+}
+
+impl CostByKind {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        [self.fresh, self.cache_read, self.cache_write, self.output].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
 /// How a failed attempt at a model call is to be treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -383,6 +403,9 @@ pub enum Event {
         settled: Amounts,
         /// Where the charge comes from.
         cost_source: CostSource,
+        /// Its money by kind of token, where it is the price of what was reported.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_by_kind: Option<CostByKind>,
         /// The model that answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model_served: Option<String>,

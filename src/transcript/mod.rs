@@ -7,8 +7,8 @@ mod header;
 mod intent;
 
 pub use event::{
-    ChapterCause, CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, NOTHING_USEFUL, Outcome,
-    Party, RefereeReply, SessionEnd, WrapUpReason,
+    ChapterCause, CostByKind, CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, NOTHING_USEFUL,
+    Outcome, Party, RefereeReply, SessionEnd, WrapUpReason,
 };
 pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, read};
 pub use header::{

@@ -28,6 +28,7 @@ fn done_by(name: &str, metrics: &[(&str, f64)]) -> CellStatus {
         went_on: None,
         budget: None,
         spent: Amounts { cost_micro_usd: 10, ..Amounts::default() },
+        money: None,
         wall_ms: 1000,
         ended: jiff::Timestamp::UNIX_EPOCH,
         paid_by: name.into(),
