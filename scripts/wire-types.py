@@ -20,9 +20,12 @@ import openai.types.chat
 import openai.types.responses
 import pydantic
 import typing_extensions
+from anthropic.types.message_count_tokens_params import MessageCountTokensParams
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.responses.input_token_count_params import InputTokenCountParams
+from openai.types.responses.input_token_count_response import InputTokenCountResponse
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
@@ -46,6 +49,9 @@ TYPES = {
         anthropic.types.Message,
         anthropic.types.RawMessageStreamEvent,
     ),
+    # Questions for the tokens of a request.
+    "responses_count": (InputTokenCountParams, None, InputTokenCountResponse, None),
+    "messages_count": (MessageCountTokensParams, None, anthropic.types.MessageTokensCount, None),
 }
 # What servers that imitate Chat Completions want beyond it, by the profiles that say so.
 BEYOND = {"chat": {"usage", "reasoning_details", "extra_content"}}

@@ -292,16 +292,18 @@ impl Session {
 
     /// Waits until a limit of the provider has room again.
     async fn pace(&mut self, refill: Refill, host: &dyn Host) -> Result<(), SessionError> {
-        let seconds = refill.pause.as_secs_f64().ceil();
+        // In whole milliseconds, as clocks count.
+        let pause = Duration::from_millis(tools::millis(refill.pause).saturating_add(1));
+        let seconds = pause.as_secs_f64().ceil();
         let text = format!(
             "waiting {seconds} s: the provider has too few {} left for the next call until then",
             refill.of
         );
-        let details = [("pause_ms".to_owned(), tools::millis(refill.pause).into())].into_iter().collect();
+        let details = [("pause_ms".to_owned(), tools::millis(pause).into())].into_iter().collect();
         self.record(Event::Note { text, details })?;
         self.fold(host);
         host.busy(&format!("waiting {seconds} s for the provider's rate limit"));
-        let until = self.gate.deadline().at_most(refill.pause);
+        let until = self.gate.deadline().at_most(pause);
         sleep_until(&until, || self.halt() != StopRequest::None).await;
         Ok(())
     }

@@ -229,15 +229,20 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
     let Some((head, bytes)) = read_request(&mut stream) else { return };
     let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     let path = head.split(' ').nth(1).unwrap_or_default();
-    if ["/messages/count_tokens", "/responses/input_tokens"].iter().any(|end| path.ends_with(end)) {
+    let counts =
+        [("/messages/count_tokens", "messages_count"), ("/responses/input_tokens", "responses_count")];
+    if let Some((_, kind)) = counts.iter().find(|(end, _)| path.ends_with(end)) {
         let mut shared = state.lock().unwrap();
-        shared.counts.push(body);
-        return match shared.count {
-            Some(tokens) => {
-                answer(&mut stream, 200, &[], json!({ "input_tokens": tokens }).to_string().as_bytes())
+        shared.counts.push(body.clone());
+        let reply = shared.count.map(|tokens| match *kind {
+            "responses_count" => {
+                json!({"object": "response.input_tokens", "input_tokens": tokens}).to_string()
             }
-            None => answer(&mut stream, 404, &[], b"{}"),
-        };
+            _ => json!({ "input_tokens": tokens }).to_string(),
+        });
+        dump(kind, &body, reply.as_deref().unwrap_or_default());
+        let status = if reply.is_some() { 200 } else { 404 };
+        return answer(&mut stream, status, &[], reply.unwrap_or_default().as_bytes());
     }
     let dialect = Dialect::of(&head);
     let (turn, reply) = {
@@ -276,7 +281,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
             let dialect = dialect.unwrap_or(Dialect::Chat);
             let said = Said { turn, text: &text, thought: &thought, calls: &calls, usage: &usage };
             let (kind, payload) = dialect.reply(&said, streamed);
-            dump(dialect, &body, &payload);
+            dump(&format!("{dialect:?}").to_lowercase(), &body, &payload);
             let headers = [vec![("content-type".to_owned(), kind.to_owned())], more].concat();
             answer(&mut stream, 200, &headers, payload.as_bytes());
         }
@@ -394,11 +399,11 @@ fn grows(dialect: Dialect, earlier: &[Value], body: &Value) -> Option<String> {
 }
 
 /// Keeps a request and its reply, if the environment names a folder for them.
-fn dump(dialect: Dialect, request: &Value, reply: &str) {
+fn dump(kind: &str, request: &Value, reply: &str) {
     let Some(folder) = std::env::var_os("CHEMIGRAM_WIRE_DUMP") else { return };
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    let both = json!({"dialect": format!("{dialect:?}").to_lowercase(), "request": request, "reply": reply});
+    let both = json!({"dialect": kind, "request": request, "reply": reply});
     let file = format!("{}-{n}.json", std::process::id());
     std::fs::write(std::path::Path::new(&folder).join(file), both.to_string()).unwrap();
 }

@@ -225,10 +225,7 @@ fn the_spans_of_a_session_arrive_while_it_runs_and_are_the_same_from_its_transcr
     ];
     assert_eq!(tools, BTreeSet::from(expected));
     let unknown = named("execute_tool no_such_tool")[0];
-    assert_eq!(
-        value(unknown, "error.type").as_deref(),
-        Some("not_found").or(value(unknown, "error.type").as_deref())
-    );
+    assert_eq!(value(unknown, "error.type").as_deref(), Some("NOT_FOUND"));
     assert_eq!(unknown.status.as_ref().unwrap().code, 2);
     let looked = named("execute_tool render_preview")[0];
     let renders = spans.values().filter(|span| span.name.starts_with("render "));
