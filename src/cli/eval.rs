@@ -18,6 +18,7 @@ use super::progress;
 use super::setup::App;
 use super::signals;
 use crate::budget::Budget;
+use crate::eval::agreement;
 use crate::eval::context::EvalContext;
 use crate::eval::golden::Golden;
 use crate::eval::judge::Judged;
@@ -570,8 +571,16 @@ fn list(app: &App, arg: &HomeArg) -> Result<(), Failure> {
 fn show(app: &App, name: &str, arg: &HomeArg) -> Result<(), Failure> {
     let folder = manifest::find(&home(app, arg), name)?;
     let manifest = Manifest::read(&folder)?;
-    app.output.result(&manifest, || {
+    let agreed = agreement::of(&manifest, &home(app, arg), &app.library)?;
+    let mut value = serde_json::to_value(&manifest).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut().filter(|_| !agreed.is_empty()) {
+        fields.insert("agreement".into(), json!(agreed));
+    }
+    app.output.result(&value, || {
         let mut text = described(&manifest, &folder);
+        for one in &agreed {
+            let _ = write!(text, "\n{}", one.words(&manifest.arms()));
+        }
         let primary = &manifest.golden.primary;
         let _ = write!(text, "\n\n{primary} by scenario, each repeat:\n");
         for arm in manifest.arms() {

@@ -37,14 +37,14 @@ struct Plot {
     cautions: Vec<String>,
 }
 
-/// The page of a run. `comparisons` are shown as they are; `history` is that of the same home.
+/// The page of a run. `comparisons`, and `picks`, what the scores have to do with a person's, are shown as they are; `history` is that of the same home.
 ///
 /// # Errors
 /// A template that cannot be filled in, which is a fault of the program.
 pub fn page(
     run: &Manifest,
     home: &Path,
-    comparisons: &[Comparison],
+    (comparisons, picks): (&[Comparison], &[String]),
     history: &[HistoryLine],
 ) -> io::Result<String> {
     let mut plots: Vec<Plot> = comparisons.iter().map(compared).collect();
@@ -54,7 +54,7 @@ pub fn page(
     let (tally, with, primary) = (run.tally(), &run.made_with, &run.golden.primary);
     let intro = format!(
         "{} ({}), {} scenarios, {} repeats; darktable {}, chemigram {} (engine {}, build {}), metrics {}. \
-         {} sessions done, {} failed, {} not run. {primary} decides.",
+         {} sessions done, {} failed, {} not run. {primary} decides. {}",
         run.golden.version,
         run.golden.sha256.short(),
         run.golden.scenarios.len(),
@@ -67,6 +67,7 @@ pub fn page(
         tally.done,
         tally.failed,
         tally.not_run,
+        picks.join(" "),
     );
     let broken = run.broken();
     let broken =
