@@ -13,7 +13,7 @@ use engine::lease::Lessor;
 
 use crate::budget::{Amounts, Exhausted, Ledger, Stage};
 use crate::transcript::{
-    Event, Line, ModelIntent, RefereeIntent, RenderIntent, SessionStart, ToolIntent, Transcript,
+    CountIntent, Event, Line, ModelIntent, RefereeIntent, RenderIntent, SessionStart, ToolIntent, Transcript,
     TranscriptError,
 };
 use base::clock::{Cancel, Deadline, Stop};
@@ -39,6 +39,10 @@ pub enum ToolRun {}
 /// One render.
 #[derive(Debug)]
 pub enum Render {}
+
+/// One question to a provider for the input tokens of a call.
+#[derive(Debug)]
+pub enum TokenCount {}
 
 impl<E> Permit<E> {
     /// The transcript line that holds the intent.
@@ -79,6 +83,14 @@ impl Intent for RefereeIntent {
 
     fn line(self) -> Event {
         Event::RefereeIntent(Box::new(self))
+    }
+}
+
+impl Intent for CountIntent {
+    type Effect = TokenCount;
+
+    fn line(self) -> Event {
+        Event::CountIntent(self)
     }
 }
 
@@ -252,6 +264,7 @@ fn is_synced(event: &Event) -> bool {
     match event {
         Event::ToolCall(_) => mutates(event),
         Event::BudgetReminder { .. }
+        | Event::CountIntent(_)
         | Event::Note { .. }
         | Event::Render { .. }
         | Event::RenderIntent(_)

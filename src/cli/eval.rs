@@ -18,6 +18,7 @@ use super::progress;
 use super::setup::App;
 use super::signals;
 use crate::budget::Budget;
+use crate::eval::agreement;
 use crate::eval::context::EvalContext;
 use crate::eval::golden::Golden;
 use crate::eval::judge::Judged;
@@ -469,7 +470,8 @@ fn summary(manifest: &Manifest, folder: &Path) -> serde_json::Value {
         .iter()
         .map(|arm| {
             let mean = manifest.mean(arm, &manifest.golden.primary);
-            json!({ "arm": arm, "mean": mean.map(|m| m.0), "scenarios": mean.map_or(0, |m| m.1) })
+            let (mean, scenarios) = (mean.map(|m| m.0), mean.map_or(0, |m| m.1));
+            json!({ "arm": arm, "mean": mean, "scenarios": scenarios, "money": manifest.money(arm) })
         })
         .collect();
     json!({
@@ -500,6 +502,9 @@ fn described(manifest: &Manifest, folder: &Path) -> String {
             Some((mean, n)) => writeln!(text, "  {arm}: {primary} {mean:.3} over {n} scenarios"),
             None => writeln!(text, "  {arm}: no session has a value for {primary}"),
         };
+        if let Some(words) = manifest.money(&arm).words() {
+            let _ = writeln!(text, "    tokens: {words}");
+        }
     }
     for words in manifest.went_on() {
         let _ = writeln!(text, "  {words}");
@@ -566,8 +571,16 @@ fn list(app: &App, arg: &HomeArg) -> Result<(), Failure> {
 fn show(app: &App, name: &str, arg: &HomeArg) -> Result<(), Failure> {
     let folder = manifest::find(&home(app, arg), name)?;
     let manifest = Manifest::read(&folder)?;
-    app.output.result(&manifest, || {
+    let agreed = agreement::of(&manifest, &home(app, arg), &app.library)?;
+    let mut value = serde_json::to_value(&manifest).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut().filter(|_| !agreed.is_empty()) {
+        fields.insert("agreement".into(), json!(agreed));
+    }
+    app.output.result(&value, || {
         let mut text = described(&manifest, &folder);
+        for one in &agreed {
+            let _ = write!(text, "\n{}", one.words(&manifest.arms()));
+        }
         let primary = &manifest.golden.primary;
         let _ = write!(text, "\n\n{primary} by scenario, each repeat:\n");
         for arm in manifest.arms() {

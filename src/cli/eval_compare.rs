@@ -11,6 +11,7 @@ use super::eval::HomeArg;
 use super::eval::home;
 use super::failure::Failure;
 use super::setup::App;
+use crate::eval::agreement;
 use crate::eval::compare::{self, Comparison, Gate, Side};
 use crate::eval::history::history;
 use crate::eval::manifest::{self, Arm, Manifest};
@@ -121,7 +122,9 @@ pub fn report(app: &App, args: &ReportArgs) -> Result<(), Failure> {
             comparisons.push(compare::compare(a, b, None, compare::MARGIN)?);
         }
     }
-    let page = report::page(&run, &home, &comparisons, &history(&home))
+    let agreed = agreement::of(&run, &home, &app.library)?;
+    let agreed: Vec<String> = agreed.iter().map(|one| one.words(&arms)).collect();
+    let page = report::page(&run, &home, (&comparisons, &agreed), &history(&home))
         .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot write the page: {e}")))?;
     write(&args.output, &page, args.force)?;
     let written = json!({ "run": run.run, "file": args.output, "bytes": page.len() });

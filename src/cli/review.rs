@@ -14,7 +14,7 @@ use super::setup::{App, interactive_deadline};
 use crate::overnight::report::BatchReport;
 use crate::overnight::{page, record};
 use crate::review::page::{Gallery, render};
-use crate::review::picks::{self, Agreement, Pick, Verdict};
+use crate::review::picks::{self, Agreement, Verdict};
 use crate::review::{Group, Remark, ReviewModel, Shot, count, line, session_page};
 use crate::session::listing;
 use crate::tools::blobs::write_jpeg;
@@ -357,21 +357,7 @@ fn list(app: &App, photo: Option<&PhotoId>) -> Result<(), Failure> {
     };
     let (mut agreement, mut rows) = (Agreement::default(), Vec::new());
     for (workspace, kept) in &found {
-        let mut sessions: Vec<&SessionId> = kept.iter().map(|one| &one.session).collect();
-        sessions.dedup();
-        for id in sessions {
-            let model = listing::read(workspace, id).and_then(|session| ReviewModel::of(workspace, &session));
-            let scores: Vec<(&Pick, u8)> = kept
-                .iter()
-                .filter(|one| one.session == *id)
-                .filter_map(|one| {
-                    let model = model.as_ref().ok()?;
-                    let branch = model.branches.iter().find(|branch| branch.commit == one.pick.commit)?;
-                    Some((&one.pick, branch.judged_score?))
-                })
-                .collect();
-            agreement.add(&scores);
-        }
+        agreement.add_photo(workspace, kept, |_| true);
         rows.extend(kept.iter().map(|one| json!({ "photo": workspace.id(), "pick": one })));
     }
     app.output.result(&json!({ "picks": rows, "agreement": agreement }), || {
@@ -386,16 +372,15 @@ fn list(app: &App, photo: Option<&PhotoId>) -> Result<(), Failure> {
                 };
                 let stars = "*".repeat(usize::from(pick.stars.unwrap_or(0)));
                 let note = line(&pick.note);
-                text.push_str(&format!("{}  {:24}  {word:8}  {stars:5}  {note}\n", workspace.id(), pick.branch.as_str()));
+                text.push_str(&format!(
+                    "{}  {:24}  {word:8}  {stars:5}  {note}\n",
+                    workspace.id(),
+                    pick.branch.as_str()
+                ));
             }
         }
-        let Agreement { pairs, same, other } = agreement;
-        if pairs > 0 {
-            let tied = pairs - same - other;
-            text.push_str(&format!(
-                "\nOf {} of branches in which you prefer one, the scores prefer the same in {same}, the other in {other}, neither in {tied}.\n",
-                count(pairs as u64, "pair")
-            ));
+        if let Some(words) = agreement.words() {
+            text.push_str(&format!("\n{words}\n"));
         }
         text
     })

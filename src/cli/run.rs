@@ -22,10 +22,11 @@ use crate::launch::{
     usual_prompt,
 };
 use crate::overnight::share::words;
-use crate::provider::{Choice, Provider};
+use crate::provider::{Choice, ModelInfo, Provider};
 use crate::review::{ReviewModel, line, plain};
 use crate::session::SessionError;
 use crate::session::driver::Session;
+use crate::session::estimate::Estimate;
 use crate::session::listing;
 use crate::session::opinion::Referee;
 use crate::session::protocols::ProtocolSource;
@@ -312,14 +313,14 @@ fn session(
         spec.protocol = Some(goal::write(app, setup, &mut spec.request, goal, args)?);
     }
     let launch = prepared.plan()?;
-    let (plan, free) = (&launch.plan, launch.setup.provider.info().free);
+    let (plan, info) = (&launch.plan, launch.setup.provider.info());
     remarks(app, plan);
     if args.dry_run {
-        return dry_run(app, plan, free).map(|()| 0);
+        return dry_run(app, plan, info).map(|()| 0);
     }
     // Whoever has confirmed a protocol that was written need not confirm it again.
     if !args.yes && goal.is_none() {
-        app.output.remark(&confirmation(plan, free));
+        app.output.remark(&confirmation(plan, info));
         let answer = app.output.ask("\nStart? [yes/no]").unwrap_or_default();
         if !matches!(answer.to_lowercase().as_str(), "y" | "yes") {
             return Err(Failure::new(ErrorCode::SessionNotConfirmed, "not started; nothing was spent"));
@@ -539,7 +540,7 @@ fn known(app: &App, named: &str) -> Result<Option<PhotoId>, Failure> {
 }
 
 /// A plan as a person confirms it: what is done, by whom, and what it may cost.
-fn confirmation(plan: &Plan, free: bool) -> String {
+fn confirmation(plan: &Plan, info: &ModelInfo) -> String {
     let start = &plan.start;
     let mut rows =
         vec![("Photo", format!("{}, from {} ({})", start.photo, start.baseline_ref, start.baseline.short()))];
@@ -564,19 +565,22 @@ fn confirmation(plan: &Plan, free: bool) -> String {
     if let Some(referee) = &start.referee {
         rows.push(("Referee", format!("{} {}", referee.provider, referee.model)));
     }
-    let cost = match (free, start.budget.max_cost_micro_usd) {
+    let cost = match (info.free, start.budget.max_cost_micro_usd) {
         (true, _) => ", free of charge",
         (false, None) => ", cost not limited",
         (false, Some(_)) => "",
     };
     rows.push(("Limits", format!("at most {}{cost}", words(&start.budget))));
+    if !info.free {
+        rows.push(("Estimate", Estimate::of(info, plan).words(info)));
+    }
     rows.push(("Changes", "none until you promote a branch; main and the raw stay as they are".to_owned()));
     let row = |(name, text): (&str, String)| format!("{name:9} {}\n", line(&text));
     rows.into_iter().map(row).collect()
 }
 
 /// Shows what would be done, and what would be sent first.
-fn dry_run(app: &App, plan: &Plan, free: bool) -> Result<(), Failure> {
+fn dry_run(app: &App, plan: &Plan, info: &ModelInfo) -> Result<(), Failure> {
     let bound = plan.start.budget.most();
     let capped = |n: u64| (n != u64::MAX).then_some(n);
     let result = json!({
@@ -584,6 +588,7 @@ fn dry_run(app: &App, plan: &Plan, free: bool) -> Result<(), Failure> {
         "system": plan.system,
         "message": plan.message,
         "tools": plan.tools,
+        "estimate": Estimate::of(info, plan),
         "at_most": {
             "iterations": bound.iterations, "branches": bound.branches, "model_calls": bound.model_calls,
             "renders": capped(bound.renders), "tokens": capped(bound.tokens),
@@ -594,7 +599,7 @@ fn dry_run(app: &App, plan: &Plan, free: bool) -> Result<(), Failure> {
         if !app.output.verbose {
             return format!(
                 "{}\nNothing was sent and nothing was spent. Add -v to see the prompt and the tools.\n",
-                confirmation(plan, free)
+                confirmation(plan, info)
             );
         }
         let tools: Vec<&str> = plan.tools.iter().map(|tool| tool.name.as_str()).collect();

@@ -106,6 +106,7 @@ fn doing(session: &Session) -> String {
     let words = session.lines.iter().rev().find_map(|Line { event, .. }| match event {
         Event::ModelIntent(_) => Some("waiting for the model".to_owned()),
         Event::ToolCall(call) => Some(format!("runs {}", call.call.name)),
+        Event::CountIntent(_) => Some("asking for the tokens of the next call".to_owned()),
         Event::RenderIntent(_) => Some("rendering".to_owned()),
         Event::RefereeIntent(_) => Some("asking the referee".to_owned()),
         Event::Attempt { message, .. } => Some(message.clone()),

@@ -28,6 +28,7 @@ use crate::eval::scenario::Scenario;
 use crate::eval::steering::{Protocol, Steered};
 use crate::launch::{Overrides, Runner, SessionSpec};
 use crate::provider::Provider;
+use crate::session::bill::Money;
 use crate::session::driver::{Host, Session};
 use crate::session::listing::{self, Condition};
 use crate::session::opinion::Referee;
@@ -247,6 +248,7 @@ impl Job<'_> {
             went_on: session.went_on().map(|ModelName { provider, model }| format!("{provider}/{model}")),
             budget: Some(session.ledger.budget().clone()),
             spent,
+            money: Some(Money::of(&session.lines, &spent)),
             wall_ms: tools::millis(session.elapsed()),
             ended: session.lines.last().map(|line| line.t).unwrap_or_default(),
             paid_by: payer.clone(),

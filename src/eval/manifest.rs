@@ -14,6 +14,7 @@ use crate::batch::folders;
 use crate::budget::{Amounts, Budget, Exhausted};
 use crate::eval::file::FileError;
 use crate::eval::metrics::{METRICS, Measured};
+use crate::session::bill::Money;
 use crate::transcript::Outcome;
 use base::durable;
 use base::error::{Coded, ErrorCode};
@@ -258,6 +259,9 @@ pub struct Done {
     pub budget: Option<Budget>,
     /// What it spent.
     pub spent: Amounts,
+    /// Tokens and money by kind; absent in sessions that were kept before this was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub money: Option<Money>,
     /// Session time in milliseconds.
     pub wall_ms: u64,
     /// When it ended.
@@ -456,6 +460,12 @@ impl CellRecord {
 }
 
 impl Manifest {
+    /// Tokens and money by kind, of the sessions of an arm that are done, whoever paid for them.
+    pub fn money(&self, arm: &Arm) -> Money {
+        let done = self.of_arm(arm).filter_map(|(_, done)| done.money);
+        done.fold(Money::default(), Money::plus)
+    }
+
     /// In how many sessions another model went on than the contestant, by arm and by that model, in words.
     pub fn went_on(&self) -> Vec<String> {
         let mut counts: BTreeMap<(Arm, &str), usize> = BTreeMap::new();

@@ -9,6 +9,7 @@
 //! tells two of its arms apart, as far as [`stats`] allow; [`report`] shows it all on one page. Its sessions run
 //! freely or as a protocol says: [`steering`].
 
+pub mod agreement;
 pub mod baselines;
 pub mod cells;
 pub mod compare;

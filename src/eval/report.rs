@@ -37,14 +37,14 @@ struct Plot {
     cautions: Vec<String>,
 }
 
-/// The page of a run. `comparisons` are shown as they are; `history` is that of the same home.
+/// The page of a run. `comparisons`, and `picks`, what the scores have to do with a person's, are shown as they are; `history` is that of the same home.
 ///
 /// # Errors
 /// A template that cannot be filled in, which is a fault of the program.
 pub fn page(
     run: &Manifest,
     home: &Path,
-    comparisons: &[Comparison],
+    (comparisons, picks): (&[Comparison], &[String]),
     history: &[HistoryLine],
 ) -> io::Result<String> {
     let mut plots: Vec<Plot> = comparisons.iter().map(compared).collect();
@@ -54,7 +54,7 @@ pub fn page(
     let (tally, with, primary) = (run.tally(), &run.made_with, &run.golden.primary);
     let intro = format!(
         "{} ({}), {} scenarios, {} repeats; darktable {}, chemigram {} (engine {}, build {}), metrics {}. \
-         {} sessions done, {} failed, {} not run. {primary} decides.",
+         {} sessions done, {} failed, {} not run. {primary} decides. {}",
         run.golden.version,
         run.golden.sha256.short(),
         run.golden.scenarios.len(),
@@ -67,15 +67,22 @@ pub fn page(
         tally.done,
         tally.failed,
         tally.not_run,
+        picks.join(" "),
     );
     let broken = run.broken();
     let broken =
         broken.iter().map(|b| format!("invariant failed: {} on {}: {}", b.metric, b.scenario, b.why));
     let broken = broken.chain(run.went_on());
+    let arms = run.arms();
+    let tokens =
+        arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.short(&arms), run.money(arm).words()?)));
     let context = json!({
         "intro": intro,
-        "columns": ["arm", primary, "scenarios", "USD per session", "s per session", "tokens per session"],
+        "columns": [
+            "arm", primary, "scenarios", "USD per session", "s per session", "tokens per session", "from the cache",
+        ],
         "rows": rows(run),
+        "tokens": tokens.collect::<Vec<_>>(),
         "broken": broken.collect::<Vec<_>>(),
         "plots": plots,
         "groups": pictures(run, home),
@@ -83,7 +90,7 @@ pub fn page(
     render("evaluation", &run.run, &format!("Evaluation {}", run.run), false, &context)
 }
 
-fn rows(run: &Manifest) -> Vec<[String; 6]> {
+fn rows(run: &Manifest) -> Vec<[String; 7]> {
     let (arms, primary) = (run.arms(), &run.golden.primary);
     let row = |arm: &Arm| {
         let cell = |metric: &str, digits: usize| {
@@ -97,6 +104,7 @@ fn rows(run: &Manifest) -> Vec<[String; 6]> {
             cell("cost", 4),
             cell("seconds", 1),
             cell("tokens", 0),
+            run.money(arm).hit_percent().map_or_else(|| "–".to_owned(), |hits| format!("{hits} %")),
         ]
     };
     arms.iter().map(row).collect()

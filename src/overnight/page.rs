@@ -24,8 +24,11 @@ pub(super) fn page(report: &BatchReport, gallery: &mut Gallery) -> io::Result<St
     let mut outcomes: Vec<&str> = report.sessions.iter().map(|row| row.result).collect();
     outcomes.sort_unstable();
     outcomes.dedup();
+    let mut facts =
+        vec![report.tally(), format!("took {}", report.took()), format!("plan {}", report.plan.display())];
+    facts.extend(report.money.words().map(|words| format!("tokens: {words}")));
     let context = json!({
-        "facts": [report.tally(), format!("took {}", report.took()), format!("plan {}", report.plan.display())],
+        "facts": facts,
         "resume": report.resume_command(),
         "outcomes": outcomes,
         "groups": groups,

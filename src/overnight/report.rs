@@ -15,6 +15,7 @@ use crate::overnight::spent::Spent;
 use crate::overnight::{BatchError, page};
 use crate::review::page::Gallery;
 use crate::review::{BranchReview, NextStep, ReviewModel, Style, line, text};
+use crate::session::bill::Money;
 use crate::session::listing;
 use crate::transcript::{NOTHING_USEFUL, Outcome};
 use base::durable;
@@ -46,6 +47,8 @@ pub struct BatchReport {
     pub caps: Caps,
     /// What it used.
     pub spent: Amounts,
+    /// Tokens and money by kind, of the sessions below.
+    pub money: Money,
     /// Time during which sessions ran, in seconds.
     pub seconds: u64,
     /// The sessions in the plan's order.
@@ -99,7 +102,10 @@ impl BatchReport {
     pub fn of(library: &Library, batch: &Batch) -> Self {
         let spent = Spent::of(library, batch);
         let rows = batch.record.sessions.iter().zip(batch.tracks());
+        let sessions: Vec<Row> = rows.map(|(planned, track)| row(library, planned, &track)).collect();
+        let reviews = sessions.iter().filter_map(|row| row.review.as_ref());
         Self {
+            money: reviews.fold(Money::default(), |sum, review| sum.plus(review.money)),
             name: batch.record.name.clone(),
             folder: batch.folder.clone(),
             plan: batch.record.plan.clone(),
@@ -108,7 +114,7 @@ impl BatchReport {
             caps: batch.record.caps.clone(),
             spent: spent.amounts,
             seconds: spent.time.as_secs(),
-            sessions: rows.map(|(planned, track)| row(library, planned, &track)).collect(),
+            sessions,
         }
     }
 
@@ -186,7 +192,11 @@ impl BatchReport {
     pub fn summary(&self) -> String {
         let mut page = format!("Batch {}: {}\n", self.name, self.tally());
         let _ = writeln!(page, "Plan: {}", line(&self.plan.display().to_string()));
-        let _ = writeln!(page, "Took: {}\n", self.took());
+        let _ = writeln!(page, "Took: {}", self.took());
+        if let Some(words) = self.money.words() {
+            let _ = writeln!(page, "Tokens: {words}");
+        }
+        page.push('\n');
         let name = |row: &Row| line(&row.photo).chars().take(NAME).collect::<String>();
         let wide = self.sessions.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).max(5);
         let _ = writeln!(

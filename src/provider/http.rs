@@ -20,7 +20,7 @@ use super::sse::{EVENT, Sse};
 use super::{
     Attempt, Count, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
-use crate::gate::{ModelCall, Permit};
+use crate::gate::{ModelCall, Permit, TokenCount};
 use base::clock::{Clock, SystemClock};
 use base::redact::Redactor;
 
@@ -29,6 +29,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a count is waited for.
 const COUNT: Duration = Duration::from_secs(5);
+
+/// The largest answer to a question for a count that is read.
+const COUNT_BODY: usize = 64 << 10;
 
 /// The largest body that is read. A reply is text, and has at most a few thousand tokens; a stream needs some
 /// hundred bytes for each.
@@ -271,11 +274,19 @@ impl HttpModel {
     }
 
     /// Asks how many input tokens the request has.
-    async fn ask_count(&self, url: &reqwest::Url, request: &ModelRequest<'_>) -> Option<u64> {
+    async fn ask_count(&self, request: &ModelRequest<'_>) -> Option<u64> {
         let body = count_body(&self.config, request).ok()?;
-        let post = self.client.post(url.clone()).headers(self.headers.clone()).timeout(COUNT).body(body);
-        let answer = post.send().await.ok().filter(|answer| answer.status().is_success())?;
-        answer.json::<Value>().await.ok()?.get("input_tokens")?.as_u64()
+        let post = self.client.post(self.counts_at.clone()?).headers(self.headers.clone());
+        let answer = post.timeout(COUNT).body(body).send().await.ok();
+        let mut answer = answer.filter(|answer| answer.status().is_success())?;
+        let mut read = Vec::new();
+        while let Some(chunk) = answer.chunk().await.ok()? {
+            read.extend_from_slice(&chunk);
+            if read.len() > COUNT_BODY {
+                return None;
+            }
+        }
+        serde_json::from_slice::<Value>(&read).ok()?.get("input_tokens")?.as_u64()
     }
 
     /// Reads the body to its end, or to the end of its stream.
@@ -446,10 +457,13 @@ impl Provider for HttpModel {
         Some(Refill { pause, ..longest }).filter(|refill| !refill.pause.is_zero())
     }
 
-    fn count<'a>(&'a self, request: &'a ModelRequest<'a>) -> Option<Count<'a>> {
+    fn counts(&self) -> bool {
         // A count is not recorded, and where it is missing the limit of a reply may be another.
-        let url = self.counts_at.as_ref().filter(|_| matches!(self.tape, Tape::Off))?;
-        Some(Box::pin(self.ask_count(url, request)))
+        self.counts_at.is_some() && matches!(self.tape, Tape::Off)
+    }
+
+    fn count<'a>(&'a self, _permit: Permit<TokenCount>, request: &'a ModelRequest<'a>) -> Count<'a> {
+        Box::pin(self.ask_count(request))
     }
 
     fn attempt<'a>(&'a self, _permit: Permit<ModelCall>, request: &'a ModelRequest<'a>) -> Attempt<'a> {

@@ -33,7 +33,7 @@ pub use crate::conversation::{
 };
 pub use crate::transcript::FaultClass;
 
-use crate::gate::{ModelCall, Permit};
+use crate::gate::{ModelCall, Permit, TokenCount};
 
 use base::error::{Coded, ErrorCode};
 use base::ids::Hash;
@@ -184,9 +184,14 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// How many input tokens the request has, by a question that costs nothing; `None` where the provider has no answer.
-    fn count<'a>(&'a self, _request: &'a ModelRequest<'a>) -> Option<Count<'a>> {
-        None
+    /// Whether it can be asked how many input tokens a request has, which costs nothing.
+    fn counts(&self) -> bool {
+        false
+    }
+
+    /// How many input tokens the request has, which uses up the permit; `None` where the provider has no answer.
+    fn count<'a>(&'a self, _permit: Permit<TokenCount>, _request: &'a ModelRequest<'a>) -> Count<'a> {
+        Box::pin(std::future::ready(None))
     }
 
     /// Makes one attempt, which uses up the permit.

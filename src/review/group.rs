@@ -168,12 +168,18 @@ fn facts(review: &ReviewModel) -> Vec<Remark> {
         Some(referee) => format!("{} {}, referee {}", review.provider, review.model, referee.provider),
         None => format!("{} {}", review.provider, review.model),
     };
-    vec![
+    let mut facts = vec![
         Remark { text: outcome, tone },
         Remark::plain(format!("{} of {} kept", kept, count(review.branches.len() as u64, "branch"))),
         Remark::plain(cost),
         Remark::plain(by),
-    ]
+    ];
+    if let Some(other) = &review.went_on {
+        let text = format!("went on with {} {}: {}", other.provider, other.model, other.reason);
+        facts.push(Remark { text, tone: "doubt" });
+    }
+    facts.extend(review.money.words().map(|words| Remark::plain(format!("tokens: {words}"))));
+    facts
 }
 
 /// Milliseconds as `4:05` minutes.

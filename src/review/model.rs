@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::budget::{Amounts, Budget, Cap, usd};
 use crate::review::heard::{self, ProtocolUsed, SecondOpinion, WentOn};
 use crate::session::SessionError;
+use crate::session::bill::Money;
 use crate::session::listing::{Condition, Session};
 use crate::tools::{BranchView, Measured, baseline_preview, moves_of};
 use crate::transcript::{Event, Flag, JudgmentSource, Outcome, RefereeStart, SessionStart, Vector};
@@ -82,6 +83,8 @@ pub struct ReviewModel {
     pub budget: Vec<CapUse>,
     /// What was spent.
     pub spent: Amounts,
+    /// Tokens and money by kind.
+    pub money: Money,
     /// Of that, charged in full because a crash hid the outcome.
     pub assumed: Amounts,
     /// Whether it followed a protocol that came to its end: then it cannot be resumed.
@@ -227,6 +230,7 @@ impl ReviewModel {
             proposals: pending(workspace, session)?,
             budget: caps(session),
             spent: session.ledger.settled(),
+            money: Money::of(&session.lines, &session.ledger.settled()),
             assumed: session.ledger.assumed(),
             next: Vec::new(),
             branches,

@@ -1,10 +1,13 @@
 //! A person's picks: saved by a page as `picks.json`, imported into the photos' folders, and held against the scores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::review::count;
+use crate::session::listing;
+use crate::transcript::SessionStart;
 use base::durable;
 use base::error::{ErrorCode, Fault};
 use base::files;
@@ -201,6 +204,52 @@ impl Agreement {
                 self.other += usize::from(person == scores.reverse() && scores.is_ne());
             }
         }
+    }
+}
+
+impl Agreement {
+    /// Adds the pairs of the sessions of a photo that are wanted. A session that cannot be read has none.
+    pub fn add_photo(&mut self, photo: &Workspace, kept: &[Kept], wanted: impl Fn(&SessionStart) -> bool) {
+        let sessions: BTreeSet<&str> = kept.iter().map(|one| one.session.as_str()).collect();
+        for id in sessions {
+            let of_session: Vec<&Kept> = kept.iter().filter(|one| one.session.as_str() == id).collect();
+            let Some(session) = of_session.first().and_then(|one| listing::read(photo, &one.session).ok())
+            else {
+                continue;
+            };
+            if !wanted(&session.state.start) {
+                continue;
+            }
+            // A branch that nobody marked was passed over.
+            let judged = session.state.branches.iter().filter_map(|branch| branch.judgment.as_ref());
+            let said = judged.map(|judgment| {
+                let mark = of_session.iter().find(|one| one.pick.commit == judgment.hash);
+                let unmarked = || Pick {
+                    branch: judgment.branch.clone(),
+                    commit: judgment.hash.clone(),
+                    verdict: None,
+                    stars: None,
+                    note: String::new(),
+                    blind: false,
+                };
+                (mark.map_or_else(unmarked, |one| one.pick.clone()), judgment.judged_score)
+            });
+            let said: Vec<(Pick, u8)> = said.collect();
+            let scores: Vec<(&Pick, u8)> = said.iter().map(|(pick, score)| (pick, *score)).collect();
+            self.add(&scores);
+        }
+    }
+
+    /// In a sentence; `None` where the person prefers nothing.
+    pub fn words(&self) -> Option<String> {
+        let Self { pairs, same, other } = *self;
+        let tied = pairs.saturating_sub(same + other);
+        let of = count(pairs as u64, "pair");
+        (pairs > 0).then(|| {
+            format!(
+                "Of {of} of branches in which you prefer one, the scores prefer the same in {same}, the other in {other}, neither in {tied}."
+            )
+        })
     }
 }
 

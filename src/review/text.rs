@@ -284,6 +284,9 @@ fn foot(page: &mut Page, model: &ReviewModel) {
     }
     let used: Vec<String> = model.budget.iter().map(|cap| cap.words.clone()).collect();
     page.field(0, "Budget", &used.join(", "));
+    if let Some(words) = model.money.words() {
+        page.field(0, "Tokens", &words);
+    }
     let time = format!("model {}, darktable {}", minutes(model.model_ms), minutes(model.render_ms));
     page.field(0, "Time", &time);
     if !model.next.is_empty() {

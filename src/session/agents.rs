@@ -318,6 +318,7 @@ impl Agent {
             usage,
             settled: settled.amounts,
             cost_source: settled.source,
+            cost_by_kind: settled.by_kind,
             model_served: None,
             raw: Hash::of(b""),
             ms: 1,

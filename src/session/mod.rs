@@ -8,6 +8,7 @@
 
 #[cfg(test)]
 mod agents;
+pub mod bill;
 mod carry;
 mod chapter;
 pub mod check;
@@ -17,6 +18,7 @@ mod deeper;
 pub mod driver;
 #[cfg(test)]
 mod edges;
+pub mod estimate;
 pub mod fsck;
 pub mod generate;
 mod judged;

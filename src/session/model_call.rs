@@ -13,7 +13,7 @@ use crate::session::next::StopRequest;
 use crate::session::pricing::{self, Bound, Input, Settled};
 use crate::session::{SessionError, chapter, wording};
 use crate::tools::{self, BlobStore};
-use crate::transcript::{Event, ModelIntent, ModelName, Outcome, WrapUpReason};
+use crate::transcript::{CountIntent, Event, ModelIntent, ModelName, Outcome, WrapUpReason};
 use base::clock::Deadline;
 use base::ids::Hash;
 
@@ -50,6 +50,7 @@ impl Charge {
             usage: reply.usage,
             settled: self.settled.amounts,
             cost_source: self.settled.source,
+            cost_by_kind: self.settled.by_kind,
             model_served: reply.model_served,
             raw: self.raw.unwrap_or_else(|| Hash::of(&reply.raw)),
             ms: self.ms,
@@ -316,25 +317,21 @@ impl Session {
     ) -> Result<Input, SessionError> {
         let info = provider.info();
         let quiet = |_| {};
-        let asks = |session: &Self| provider.count(&session.request(info, 0, &quiet)).is_some();
-        if !pricing::is_near(info, self.gate.ledger(), sent) || !asks(self) {
+        if !provider.counts() || !pricing::is_near(info, self.gate.ledger(), sent) {
             return Ok(sent);
         }
-        let note = |text: &str| Event::Note { text: text.to_owned(), details: serde_json::Map::new() };
-        self.record(note("a cap is near: the provider is asked for the input tokens of the next call"))?;
+        let Ok(permit) = self.gate.admit(CountIntent { most: sent.most })? else { return Ok(sent) };
         self.fold(host);
         host.busy("asking the provider for the tokens of the next call");
         let request = self.request(info, 0, &quiet);
-        let count = match provider.count(&request) {
-            Some(count) => tokio::time::timeout(self.gate.deadline().remaining(), count).await.ok().flatten(),
-            None => None,
-        };
+        let count = provider.count(permit, &request);
+        let count = tokio::time::timeout(self.gate.deadline().remaining(), count).await.ok().flatten();
         let counted = count.filter(|count| *count >= sent.least).map(|count| sent.counted(count));
         let text = match (count, counted) {
             (Some(count), Some(_)) => format!("the provider counts {count}; the bound was {}", sent.most),
             _ => format!("there is no count that can be believed; the bound of {} stands", sent.most),
         };
-        self.record(note(&text))?;
+        self.record(Event::Note { text, details: serde_json::Map::new() })?;
         Ok(counted.unwrap_or(sent))
     }
 

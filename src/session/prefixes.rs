@@ -155,7 +155,10 @@ fn is_refused(line: &Line, ledger: &Ledger) -> bool {
 
 /// What is written beside the session's own work: a picture begun ahead, or that of the baseline.
 fn beside(line: &Line) -> bool {
-    matches!(line.event, Event::RenderIntent(_) | Event::Render { .. } | Event::Note { .. })
+    matches!(
+        line.event,
+        Event::CountIntent(_) | Event::RenderIntent(_) | Event::Render { .. } | Event::Note { .. }
+    )
 }
 
 fn within_caps(ledger: &Ledger, excess: u64) {

@@ -6,7 +6,7 @@ use crate::gate;
 use crate::provider::{ModelInfo, ModelReply, ProviderFault};
 use crate::session::SessionError;
 use crate::session::state::State;
-use crate::transcript::{CostSource, Line, SessionStart};
+use crate::transcript::{CostByKind, CostSource, Line, SessionStart};
 use base::error::{ErrorCode, Fault};
 
 /// The longest reply that is asked for, in tokens.
@@ -233,22 +233,18 @@ fn price(per_million: Option<u64>, tokens: u64) -> u64 {
 }
 
 /// The price of reported tokens; `None` when a part that was used has no price.
-fn priced(info: &ModelInfo, usage: &Usage) -> Option<u64> {
+pub(super) fn priced(info: &ModelInfo, usage: &Usage) -> Option<CostByKind> {
     let p = info.price;
-    let rows = [
-        (usage.input_fresh, p.input),
-        (usage.output, p.output),
-        (usage.input_cache_read, p.cache_read.or(p.input)),
-        (usage.input_cache_write, p.cache_write.or(p.input)),
-    ];
-    let mut total = 0u64;
-    for (tokens, per_million) in rows {
-        let tokens = tokens.unwrap_or(0);
-        if tokens > 0 {
-            total = total.saturating_add(price(Some(per_million?), tokens));
-        }
-    }
-    Some(total)
+    let part = |tokens: Option<u64>, per_million: Option<u64>| match tokens.unwrap_or(0) {
+        0 => Some(0),
+        tokens => Some(price(Some(per_million?), tokens)),
+    };
+    Some(CostByKind {
+        fresh: part(usage.input_fresh, p.input)?,
+        cache_read: part(usage.input_cache_read, p.cache_read.or(p.input))?,
+        cache_write: part(usage.input_cache_write, p.cache_write.or(p.input))?,
+        output: part(usage.output, p.output)?,
+    })
 }
 
 /// What an attempt did cost.
@@ -258,13 +254,16 @@ pub struct Settled {
     pub amounts: Amounts,
     /// Where the cost comes from.
     pub source: CostSource,
+    /// The cost by kind of token, where it is the price of what was reported.
+    pub by_kind: Option<CostByKind>,
     /// What was not believed of the report.
     pub notes: Vec<String>,
 }
 
 /// What an attempt is charged: as reported; else its worst case, unless the model never worked on it. `None` is an
 pub fn settle(info: &ModelInfo, bound: &Bound, came: Option<&Result<ModelReply, ProviderFault>>) -> Settled {
-    let unreported = |amounts| Settled { amounts, source: CostSource::Estimated, notes: Vec::new() };
+    let unreported =
+        |amounts| Settled { amounts, source: CostSource::Estimated, by_kind: None, notes: Vec::new() };
     match came {
         Some(Ok(reply)) => {
             reported(info, bound, &reply.usage, reply.cost_micro_usd, reply.message.text_bytes())
@@ -282,9 +281,14 @@ fn reported(info: &ModelInfo, bound: &Bound, usage: &Usage, reported: Option<u64
     let believed = believed(info, bound, usage, said, &mut notes);
     let tokens = believed.as_ref().and_then(Usage::total);
     if info.free {
-        return Settled { amounts: bound.spent(tokens, Some(0)), source: CostSource::Free, notes };
+        let amounts = bound.spent(tokens, Some(0));
+        return Settled { amounts, source: CostSource::Free, by_kind: None, notes };
     }
-    let by_price = believed.as_ref().map_or(Some(bound.reserved.cost_micro_usd), |usage| priced(info, usage));
+    let by_kind = believed.as_ref().and_then(|usage| priced(info, usage));
+    let by_price = match believed {
+        Some(_) => by_kind.map(|cost| cost.total()),
+        None => Some(bound.reserved.cost_micro_usd),
+    };
     let least = match by_price {
         Some(price) if reported == Some(0) && price > 0 => {
             notes.push(
@@ -302,7 +306,9 @@ fn reported(info: &ModelInfo, bound: &Bound, usage: &Usage, reported: Option<u64
         (Some(cost), Some(_), None) => (cost, CostSource::Reported),
         (None, Some(_), None) => (0, CostSource::Unknown),
     };
-    Settled { amounts: bound.spent(tokens, Some(cost)), source, notes }
+    let as_reported = source == CostSource::Priced && believed.as_ref() == Some(usage);
+    let by_kind = by_kind.filter(|_| as_reported);
+    Settled { amounts: bound.spent(tokens, Some(cost)), source, by_kind, notes }
 }
 
 /// The tokens that count: as reported, but for what is missing or cannot be true. `None` when nothing was reported.
@@ -371,7 +377,7 @@ mod tests {
         assert_eq!(settled(&info, &usage, None).source, CostSource::Unknown);
         info.price.output = Some(10_000_000);
         let row = |usage: &Usage, cost| {
-            let Settled { amounts, source, notes } = settled(&info, usage, cost);
+            let Settled { amounts, source, notes, .. } = settled(&info, usage, cost);
             (amounts.tokens, amounts.cost_micro_usd, source, notes.len())
         };
         assert_eq!(row(&usage, None), (15, 70, CostSource::Priced, 0));

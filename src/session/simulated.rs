@@ -302,6 +302,7 @@ fn session(seed: u64, models: &[(Dialect, ModelInfo)]) -> Outcome {
             finish: Finish::ToolCalls,
             usage,
             settled: settled.amounts,
+            cost_by_kind: settled.by_kind,
             cost_source: settled.source,
             model_served: None,
             raw: Hash::of(b""),

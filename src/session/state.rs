@@ -407,7 +407,7 @@ impl State {
                     self.proposing = Some((id.clone(), taste));
                 }
             }
-            Event::RenderIntent(_) | Event::Gap { .. } | Event::Note { .. } => {}
+            Event::CountIntent(_) | Event::RenderIntent(_) | Event::Gap { .. } | Event::Note { .. } => {}
         }
     }
 

@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use crate::budget::{Amounts, Budget, Exhausted};
 use crate::conversation::{Finish, ImageRef, Message, ToolResult, Usage};
 use crate::transcript::header::{ModelName, SessionStart};
-use crate::transcript::intent::{HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
+use crate::transcript::intent::{
+    CountIntent, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent,
+};
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
 use darktable::render::Quality;
@@ -40,6 +42,26 @@ pub enum CostSource {
     Unknown,
     /// Costs nothing by nature.
     Free,
+}
+
+/// What the tokens of a reply cost, by kind, in micro-dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CostByKind {
+    /// Fresh input.
+    pub fresh: u64,
+    /// Input read from a cache.
+    pub cache_read: u64,
+    /// Input written to a cache.
+    pub cache_write: u64,
+    /// Output.
+    pub output: u64,
+}
+
+impl CostByKind {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        [self.fresh, self.cache_read, self.cache_write, self.output].into_iter().fold(0, u64::saturating_add)
+    }
 }
 
 /// How a failed attempt at a model call is to be treated.
@@ -381,6 +403,9 @@ pub enum Event {
         settled: Amounts,
         /// Where the charge comes from.
         cost_source: CostSource,
+        /// Its money by kind of token, where it is the price of what was reported.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_by_kind: Option<CostByKind>,
         /// The model that answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model_served: Option<String>,
@@ -411,6 +436,8 @@ pub enum Event {
         /// Time it took.
         ms: u64,
     },
+    /// A cap is near: the provider is asked for the input tokens of the next call.
+    CountIntent(CountIntent),
     /// A render is about to start.
     RenderIntent(RenderIntent),
     /// A render ended, or was found in the cache (`intent` absent).

@@ -76,6 +76,13 @@ pub struct ModelIntent {
     pub keep: Reserve,
 }
 
+/// A question to the provider that costs nothing: how many input tokens the next call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountIntent {
+    /// The bound on them, from their bytes.
+    pub most: u64,
+}
+
 /// A render.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RenderIntent {

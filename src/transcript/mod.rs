@@ -7,11 +7,11 @@ mod header;
 mod intent;
 
 pub use event::{
-    ChapterCause, CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, NOTHING_USEFUL, Outcome,
-    Party, RefereeReply, SessionEnd, WrapUpReason,
+    ChapterCause, CostByKind, CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, NOTHING_USEFUL,
+    Outcome, Party, RefereeReply, SessionEnd, WrapUpReason,
 };
 pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, read};
 pub use header::{
     Mode, ModelName, PlannedBranch, ProtocolStart, RefereeStart, SessionStart, VariableValue, Vector,
 };
-pub use intent::{EffectClass, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
+pub use intent::{CountIntent, EffectClass, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};

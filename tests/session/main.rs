@@ -22,6 +22,7 @@ mod pictures;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bills;
 mod budget_caps;
 mod cassettes;
 mod chapters;

@@ -12,6 +12,7 @@ use chemigram::gate::{ModelCall, Permit};
 use chemigram::prompts::Store;
 use chemigram::provider::script::Script;
 use chemigram::provider::{Attempt, ModelInfo, ModelRequest, Provider};
+use chemigram::session::estimate::Estimate;
 use chemigram::session::start;
 use chemigram::tools;
 use chemigram::transcript::{Line, Outcome};
@@ -114,6 +115,12 @@ fn a_session_of_twelve_turns_reads_half_of_what_it_read() {
     let asked = request("time=10m,iterations=60,branches=1", &[("tone", "open the shadows")]);
     let plan = start::plan(&setup, &asked).unwrap();
     let system = plan.system.clone();
+    let estimate = |iterations: u64| {
+        let mut plan = start::plan(&setup, &asked).unwrap();
+        plan.start.budget.max_iterations = iterations;
+        Estimate::of(provider.info(), &plan)
+    };
+    let estimates: Vec<Estimate> = (0..60).map(estimate).collect();
     let mut session = start::start(setup, plan).unwrap();
     let end = support::run(&mut session);
     assert_eq!(end.outcome, Outcome::Completed, "{}", end.reason);
@@ -131,6 +138,12 @@ fn a_session_of_twelve_turns_reads_half_of_what_it_read() {
         }
     }
     assert_eq!(sent.len(), 12);
+    // What is told before a session is about what it will be.
+    let told = estimates[usize::try_from(end.spent.iterations).unwrap()];
+    eprintln!("estimated {told:?}");
+    assert!((8..=18).contains(&told.replies), "{told:?}");
+    let share = told.input as f64 / sum as f64;
+    assert!((0.6..1.7).contains(&share), "{told:?} for {sum} tokens");
     assert!(2 * sum < BEFORE, "{sum} tokens");
 
     let last = provider.last.lock().unwrap();

@@ -116,6 +116,10 @@ fn another_model_goes_on_in_a_cell_and_the_run_says_so() {
     assert_eq!(run.tally().done, 2);
     // At its own price: 20,000 tokens in at two dollars a million, 100 out at four.
     assert_eq!(run.spent(), (2 * 40_400, 2 * 20_100));
+    let money = run.money(&run.arms()[0]);
+    assert_eq!((money.fresh.cost_micro_usd, money.reply.cost_micro_usd), (2 * 40_000, 2 * 400));
+    let page = crate::eval::report::page(&run, &context.home, (&[], &[]), &[]).unwrap();
+    assert!(page.contains("40000 fresh (0.0800 USD)") && page.contains("2 of 2 sessions went on with"));
     let told = run.went_on();
     let words = format!("2 of 2 sessions went on with script/{second}: ");
     assert!(told.len() == 1 && told[0].starts_with(&words), "{told:?}");

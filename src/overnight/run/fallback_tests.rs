@@ -81,4 +81,9 @@ fn another_model_goes_on_in_a_batch_and_the_report_says_who_why_and_for_how_much
     // At its own price: 80,000 tokens in at two dollars a million, 100 out at four.
     assert_eq!((other.cost_micro_usd, report.spent.cost_micro_usd), (160_400, 160_400));
     assert!(report.text().contains("Went on with"), "{}", report.text());
+    assert_eq!((report.money.fresh.cost_micro_usd, report.money.cached.cost_micro_usd), (40_000, 120_000));
+    let line = "Tokens: 20000 fresh (0.0400 USD), 60000 from the cache (0.1200 USD), 100 in replies (0.0004 USD); 75 % of";
+    assert!(report.summary().contains(line), "{}", report.summary());
+    let page = crate::overnight::page::page(&report, &mut crate::review::page::Gallery::of(1)).unwrap();
+    assert!(page.contains("75 % of the input came from the cache") && page.contains("no credit"));
 }
