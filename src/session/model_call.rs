@@ -201,7 +201,7 @@ impl Session {
         self.fold(host);
         host.busy("waiting for the model");
         let intent = permit.seq();
-        let progress = |amount| host.streaming(amount);
+        let progress = |amount: usize, text: &str| host.streaming(amount, text);
         let request = ModelRequest {
             model: &info.model,
             system: &self.system,
@@ -286,7 +286,8 @@ impl Session {
 
     /// Lets the other model go on, if there is one and the session would end because this one cannot.
     pub(super) fn falls_back(&mut self, reason: &str) -> Result<bool, SessionError> {
-        if self.state.given_up() != Some(reason) {
+        let why = self.state.given_up().filter(|why| !why.is_empty());
+        if why.is_none_or(|why| !reason.ends_with(why)) {
             return Ok(false);
         }
         let Some(provider) = self.fallback.take() else { return Ok(false) };
@@ -336,4 +337,10 @@ impl Session {
         };
         attempt(provider, paid, request, &self.gate, &self.blobs, expired).await
     }
+}
+
+/// Waits for a future on a runtime of its own.
+#[cfg(test)]
+pub(super) fn alone<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }

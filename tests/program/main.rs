@@ -15,11 +15,13 @@ mod chat_stub;
 mod home;
 #[path = "../support/mod.rs"]
 mod support;
+mod talks;
 
 mod api;
 mod architecture;
 mod bad_input;
 mod chat;
+mod chat_cuts;
 mod cli;
 mod demo;
 mod docs;
