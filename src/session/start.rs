@@ -533,7 +533,9 @@ fn hidden_time(lines: &[Line]) -> Duration {
             _ => false,
         })
     };
-    if !lines.iter().rev().take(8).filter_map(open).any(|seq| !closed(seq)) {
+    // Proposals may have been answered meanwhile.
+    let own = lines.iter().rev().filter(|l| !matches!(l.event, Event::ProposalAnswered { .. }));
+    if !own.take(8).filter_map(open).any(|seq| !closed(seq)) {
         return Duration::ZERO;
     }
     let longest = lines.iter().map(|l| match &l.event {
@@ -568,7 +570,7 @@ fn fold_with(
 
 pub(super) fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, SessionError> {
     let authority = Authority::Session { session: id.clone(), lease };
-    Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
+    Ok(workspace.lock(authority, &format!("session {id}"))?)
 }
 
 pub(super) fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {

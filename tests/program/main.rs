@@ -15,12 +15,14 @@ mod chat_stub;
 mod home;
 #[path = "../support/mod.rs"]
 mod support;
+mod talks;
 
 mod api;
 mod architecture;
 mod bad_disk;
 mod bad_input;
 mod chat;
+mod chat_cuts;
 mod cli;
 mod cup;
 mod demo;
