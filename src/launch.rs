@@ -18,7 +18,7 @@ use crate::session::opinion::Referee;
 use crate::session::protocols::{self, ProtocolSource, needs_referee};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::session::talk;
-use crate::transcript::{ModelName, SessionEnd};
+use crate::transcript::{Mirror, ModelName, SessionEnd};
 use base::assets::Overlay;
 use base::clock::{Cancel, Clock, Stop, SystemClock};
 use base::error::{ErrorCode, Fault};
@@ -66,6 +66,8 @@ pub struct Launcher {
     pub redactor: Redactor,
     /// The clock of its sessions.
     pub clock: Arc<dyn Clock>,
+    /// Who keeps copies of its sessions elsewhere.
+    pub mirror: Option<Arc<dyn Mirror>>,
     /// Makes a session's renderer.
     pub renderer: Lookup<Arc<dyn Renderer>>,
     /// Finds the darktable that is asked about raws.
@@ -246,6 +248,7 @@ impl Launcher {
             clock: self.clock.clone(),
             redactor: self.redactor.clone(),
             stop,
+            mirror: self.mirror.clone(),
         })
     }
 
@@ -509,6 +512,7 @@ pub(crate) mod tests {
             proxies: Proxies::new(PathBuf::from("/nowhere")),
             redactor: Redactor::default(),
             clock: Arc::new(SystemClock),
+            mirror: None,
             renderer: Box::new(move || Ok(renderer.clone())),
             ask: Box::new(|| Ok(Arc::new(rig::untouched))),
             remark: Box::new(|_| {}),

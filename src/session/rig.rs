@@ -94,6 +94,7 @@ pub(crate) fn setup(library: &Path, script: &str, renderer: Arc<dyn Renderer>) -
         clock: Arc::new(Strides::default()),
         redactor: Redactor::default(),
         stop: Stop::default(),
+        mirror: None,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::session::state::State;
 use crate::session::{SessionError, deeper, listing, model_call, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::transcript::{
-    self, Event, Line, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
+    self, Event, Line, Mirror, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
 };
 use base::clock::{Clock, Stop};
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -60,6 +60,8 @@ pub struct Setup {
     pub redactor: Redactor,
     /// Raised when a person stops the session.
     pub stop: Stop,
+    /// Who keeps a copy of it elsewhere.
+    pub mirror: Option<Arc<dyn Mirror>>,
 }
 
 /// What the photographer asks for.
@@ -373,7 +375,8 @@ fn begin(
     }
     // Without its header it is no session, and without its plan the model would be asked about nothing.
     let unnamed = folder.join("transcript.new");
-    let transcript = Transcript::create(&unnamed, setup.clock.clone(), setup.redactor.clone())?;
+    let transcript = Transcript::create(&unnamed, setup.clock.clone(), setup.redactor.clone())?
+        .mirrored(setup.mirror.clone());
     let ledger = pricing::ledger(&plan.start, &[], None, setup.provider.info(), plan.referee.info())?;
     let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     gate.record(Event::SessionStart(Box::new(plan.start.clone())))?;
@@ -446,7 +449,8 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     if let Some(other) = &with.fallback {
         pricing::payable(other.info(), raise.unwrap_or(ledger.budget()))?;
     }
-    let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
+    let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?
+        .mirrored(setup.mirror.clone());
     let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
     gate.assume_elapsed(assumed);

@@ -91,6 +91,7 @@ fn played(scenario: Scenario, script: &str) -> Case {
         clock: Arc::new(SystemClock),
         redactor: Redactor::default(),
         stop: Stop::default(),
+        mirror: None,
     };
     let plan = start::plan(&setup, &scenario.request("mode_b/system", 0)).unwrap();
     let mut session = start::start(setup, plan).unwrap();

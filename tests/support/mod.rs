@@ -115,6 +115,7 @@ impl Studio {
             clock: Arc::new(SystemClock) as Arc<dyn Clock>,
             redactor: Redactor::default(),
             stop: Stop::default(),
+            mirror: None,
         }
     }
 
