@@ -33,6 +33,7 @@ mod made_pages;
 mod overnight;
 mod pages;
 mod prune;
+mod recordings;
 mod terminals;
 mod two_models;
 mod verbs;
