@@ -9,8 +9,8 @@ pub fn reminder(percent: u8) -> &'static str {
     }
 }
 
-/// The text without the time that is left, reminders of it, and the seconds in the lines of a transcript: what a
-/// session that is run again says otherwise.
+/// The text without the time that is left, reminders of it, and the numbers and seconds of the lines of a transcript,
+/// which has more lines where a picture was not rendered before: what a session that is run again says otherwise.
 pub fn without_clock(text: &str) -> String {
     let mut text = text.to_owned();
     for percent in [50, 25, 10] {
@@ -24,12 +24,12 @@ pub fn without_clock(text: &str) -> String {
     if !text.contains("\"events\":[") {
         return text;
     }
-    // `"12 34s called branch"`: the second number is a time.
+    // `"12 34s called branch"`: a line's number, and its time.
     let row = |part: &str| {
         let (line, rest) = part.split_once(' ')?;
         let (at, what) = rest.split_once("s ")?;
         let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        (number(line) && number(at)).then(|| format!("{line} …s {what}"))
+        (number(line) && number(at)).then(|| format!("… …s {what}"))
     };
     text.split('"').map(|part| row(part).unwrap_or_else(|| part.to_owned())).collect::<Vec<_>>().join("\"")
 }
@@ -54,13 +54,13 @@ mod tests {
     fn nothing_but_the_clock_is_left_out() {
         let say = |left: &str, seconds: u32, note: &str| {
             format!(
-                "{{\"time_seconds\":{seconds},\"events\":[\"3 {seconds}s called log {{\\\"limit\\\":5}}\",\"40 2 s\"]}}{note}\n\
+                "{{\"time_seconds\":{seconds},\"events\":[\"{seconds} {seconds}s called log {{\\\"limit\\\":5}}\",\"40 2 s\"]}}{note}\n\
                  [budget: {left} left, 3/30 iterations]"
             )
         };
         let one = without_clock(&say("29:58", 7, ""));
         assert_eq!(one, without_clock(&say("4:01", 310, &format!("\n{}", reminder(25)))));
-        for kept in ["\"3 …s called log {\\\"limit\\\":5}\"", "\"40 2 s\"", "3/30 iterations]"] {
+        for kept in ["\"… …s called log {\\\"limit\\\":5}\"", "\"40 2 s\"", "3/30 iterations]"] {
             assert!(one.contains(kept), "{one}");
         }
         assert_eq!(without_clock("It is 12 34s late."), "It is 12 34s late.");

@@ -41,6 +41,7 @@ mod many_machines;
 mod overnight;
 mod pages;
 mod prune;
+mod recordings;
 mod terminals;
 mod traces;
 mod two_models;
