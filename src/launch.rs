@@ -19,7 +19,7 @@ use crate::session::protocols::{self, ProtocolSource, needs_referee};
 use crate::session::start::{self, Plan, Request, Resume, Setup};
 use crate::session::talk;
 use crate::traces::Live;
-use crate::transcript::{ModelName, SessionEnd};
+use crate::transcript::{Mirror, ModelName, SessionEnd};
 use base::assets::Overlay;
 use base::clock::{Cancel, Clock, Stop, SystemClock};
 use base::error::{ErrorCode, Fault};
@@ -67,6 +67,8 @@ pub struct Launcher {
     pub redactor: Redactor,
     /// The clock of its sessions.
     pub clock: Arc<dyn Clock>,
+    /// Who keeps copies of its sessions elsewhere.
+    pub mirror: Option<Arc<dyn Mirror>>,
     /// Makes a session's renderer.
     pub renderer: Lookup<Arc<dyn Renderer>>,
     /// Finds the darktable that is asked about raws.
@@ -248,6 +250,7 @@ impl Launcher {
             redactor: self.redactor.clone(),
             stop,
             traces: Live::from_env(),
+            mirror: self.mirror.clone(),
         })
     }
 
@@ -511,6 +514,7 @@ pub(crate) mod tests {
             proxies: Proxies::new(PathBuf::from("/nowhere")),
             redactor: Redactor::default(),
             clock: Arc::new(SystemClock),
+            mirror: None,
             renderer: Box::new(move || Ok(renderer.clone())),
             ask: Box::new(|| Ok(Arc::new(rig::untouched))),
             remark: Box::new(|_| {}),

@@ -14,7 +14,9 @@ use crate::budget::{Amounts, Budget, Ledger, Reserve};
 use base::clock::{Cancel, Clock, SystemClock};
 use base::error::{Fault, caught};
 
+pub(crate) mod changes;
 pub(crate) mod folders;
+pub mod nats;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::balance::{self, GreyCardArgs};
+use super::batch::{BATCH_EXAMPLES, BatchVerb, WORKER_EXAMPLES, WorkerArgs};
 use super::chat::{self, ChatArgs};
 use super::complete;
 use super::eval::EvalVerb;
@@ -38,6 +39,7 @@ Environment:
   CHEMIGRAM_PROVIDER         the provider of sessions, like --provider
   CHEMIGRAM_MODEL            its model, like --model
   CHEMIGRAM_BASE_URL         another address for the provider
+  CHEMIGRAM_STORE            the store that many machines share, like --store
   CHEMIGRAM_DARKTABLE_CLI    the darktable-cli to use [default: first on PATH]
   CHEMIGRAM_LENSFUN          the folder of lensfun's lens profiles
   CHEMIGRAM_REQUIRE_SANDBOX  set to 1: like --require-sandbox
@@ -362,6 +364,15 @@ pub enum Verb {
     /// Run a batch of sessions under one budget and write a report
     #[command(after_help = OVERNIGHT_EXAMPLES)]
     Overnight(OvernightArgs),
+    /// List, show, watch, cancel and report batches, here or on many machines
+    #[command(after_help = BATCH_EXAMPLES)]
+    Batch {
+        #[command(subcommand)]
+        verb: BatchVerb,
+    },
+    /// Work on the batches of a store that many machines share
+    #[command(after_help = WORKER_EXAMPLES)]
+    Worker(WorkerArgs),
     /// List, show, watch, replay, stop or delete sessions
     ModeB {
         #[command(subcommand)]

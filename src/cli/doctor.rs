@@ -122,7 +122,8 @@ fn test_render(app: &App) -> Check {
     Check { what: "test render".into(), ok, needed: true, found, remedy }
 }
 
-fn render_tiny(app: &App) -> Result<Picture, Failure> {
+/// A tiny raw, as darktable develops it here.
+pub(super) fn render_tiny(app: &App) -> Result<Picture, Failure> {
     let (width, height) = (96u32, 64u32);
     let level = |i: u32| u8::try_from(40 + (i % width) * 2 % 160).unwrap_or(0);
     let rgb = (0..width * height).flat_map(|i| [level(i), level(i / 2), level(i / 3)]).collect();

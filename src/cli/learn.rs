@@ -4,9 +4,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::setup::{App, optional_text};
+use super::setup::{App, optional_text, text};
 use super::taste::warn_of_opposites;
 use crate::review::{line, wrap};
+use crate::session::answers;
 use base::ids::PhotoId;
 use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, Tastes, Writer, rank};
 
@@ -27,6 +28,15 @@ pub enum ProposalVerb {
         /// Use this text instead, for a single proposal: text, or @FILE
         #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["all", "session"])]
         edit: Option<String>,
+    },
+    /// Accept a proposal with another text: as `accept ID --edit TEXT`
+    Edit {
+        /// The proposal's id
+        #[arg(value_name = "ID")]
+        id: String,
+        /// What is to be remembered: text, or @FILE
+        #[arg(value_name = "TEXT|@FILE")]
+        text: String,
     },
     /// Decline proposals
     Decline {
@@ -119,10 +129,14 @@ pub fn proposals(app: &App, verb: &ProposalVerb) -> Result<(), Failure> {
             }
             answer(app, which, |app, id, writer| accept(app, writer, id, edited.as_deref()))
         }
-        ProposalVerb::Decline { which, reason } => answer(app, which, |_, id, writer| {
-            let proposal = writer.decline_proposal(id, reason)?;
-            Ok((proposal, format!("{id} declined\n")))
-        }),
+        ProposalVerb::Edit { id, text: edited } => {
+            let edited = text(edited)?;
+            let which = Which { ids: vec![id.clone()], all: false, session: None };
+            answer(app, &which, |app, id, writer| accept(app, writer, id, Some(&edited)))
+        }
+        ProposalVerb::Decline { which, reason } => {
+            answer(app, which, |app, id, writer| decline(app, writer, id, reason))
+        }
     }
 }
 
@@ -144,7 +158,26 @@ pub fn accept(
         ProposalKind::Notes => writer.workspace().folder().join("notes.md"),
     };
     let proposal = writer.accept_proposal(id, edited, &app.folders.tastes())?;
+    told(app, writer, &proposal)?;
     Ok((proposal, format!("{id} accepted, written to {}\n", place.display())))
+}
+
+/// Declines a proposal, and says so.
+pub fn decline(
+    app: &App,
+    writer: &mut Writer,
+    id: &str,
+    reason: &str,
+) -> Result<(Proposal, String), Failure> {
+    let proposal = writer.decline_proposal(id, reason)?;
+    told(app, writer, &proposal)?;
+    Ok((proposal, format!("{id} declined\n")))
+}
+
+/// Writes an answer into the transcript of the session that proposed.
+fn told(app: &App, writer: &Writer, proposal: &Proposal) -> Result<(), Failure> {
+    let session = proposal.session.as_ref();
+    Ok(session.map_or(Ok(()), |id| answers::record(writer, id, &app.redactor))?)
 }
 
 /// Answers proposals one after the other.

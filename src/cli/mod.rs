@@ -4,6 +4,7 @@
 
 pub mod args;
 mod balance;
+mod batch;
 mod chat;
 mod complete;
 mod demo;
@@ -187,6 +188,8 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::RunModeB(args) => run::run(app, args),
         Verb::RunProtocol(args) => run::run_protocol(app, args),
         Verb::Overnight(args) => overnight::overnight(app, args),
+        Verb::Batch { verb } => batch::batch(app, verb),
+        Verb::Worker(args) => batch::worker(app, args),
         Verb::ModeB { verb } => mode_b::mode_b(app, verb),
         Verb::Review(args) => done(review::review(app, args)),
         Verb::Compare(args) => done(review::compare(app, args)),

@@ -9,6 +9,7 @@ use indicatif::MultiProgress;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::batch::{StoreArg, address_of, portable, run_elsewhere};
 use super::failure::Failure;
 use super::progress::{self, Watch};
 use super::setup::App;
@@ -33,6 +34,7 @@ Examples:
   chemigram overnight tonight.toml --dry-run
   chemigram overnight tonight.toml --jobs 2
   chemigram overnight --resume last
+  chemigram overnight tonight.toml --store nats://queue:4222/studio
 
 The plan lists the photos, each with its brief, directions and budget, and the limits of the whole batch. All errors \
 in the plan are reported before anything starts. A session that fails does not end the batch. Ctrl-C starts no further \
@@ -63,6 +65,8 @@ pub struct OvernightArgs {
     /// Print an example plan
     #[arg(long, conflicts_with_all = ["plan", "dry_run"])]
     pub example: bool,
+    #[command(flatten)]
+    pub store: StoreArg,
 }
 
 /// Carries out `overnight`; its help says which status means what.
@@ -73,7 +77,11 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
     }
     let launcher = app.launcher(None)?;
     if let Some(name) = &args.resume {
-        return run_batch(app, &launcher, record::find(&app.library, name)?, args.jobs.into());
+        let batch = record::find(&app.library, name)?;
+        return match address_of(&batch, args.store.store.as_ref())? {
+            Some(address) => run_elsewhere(app, batch, &address),
+            None => run_batch(app, &launcher, batch, args.jobs.into()),
+        };
     }
     let path = args.plan.as_deref().unwrap_or(Path::new(""));
     let path = std::path::absolute(path).map_err(|e| Failure::file("find", path, &e))?;
@@ -85,6 +93,10 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
     if args.dry_run {
         return dry_run(app, &draft, &sessions, args.jobs.into()).map(|()| 0);
     }
+    let sessions = match &args.store.store {
+        Some(_) => portable(app, &launcher, sessions)?,
+        None => sessions,
+    };
     let batch = match record::unfinished(&app.library, &record::hash(&draft.caps, &sessions)) {
         Some(batch) => {
             let name = &batch.record.name;
@@ -93,7 +105,10 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
         }
         None => record::begin(&app.library, (&path, &text), draft.caps, sessions, Timestamp::now())?,
     };
-    run_batch(app, &launcher, batch, args.jobs.into())
+    match address_of(&batch, args.store.store.as_ref())? {
+        Some(address) => run_elsewhere(app, batch, &address),
+        None => run_batch(app, &launcher, batch, args.jobs.into()),
+    }
 }
 
 /// All mistakes in a plan, as one failure.
@@ -134,6 +149,12 @@ fn run_batch(app: &App, launcher: &Launcher, mut batch: Batch, jobs: usize) -> R
     batch_run.run(&mut batch, jobs, &screen)?;
     let report = BatchReport::of(&app.library, &batch);
     report.write(&mut gallery.lock().unwrap_or_else(PoisonError::into_inner))?;
+    announce(app, &batch, &report);
+    Ok(report.status())
+}
+
+/// Says what became of a batch, and where its report is.
+pub fn announce(app: &App, batch: &Batch, report: &BatchReport) {
     let file = batch.folder.join("report.html");
     if app.output.json {
         let value = json!({ "event": "report", "status": report.status(), "file": file, "report": report });
@@ -146,16 +167,15 @@ fn run_batch(app: &App, launcher: &Launcher, mut batch: Batch, jobs: usize) -> R
             file.display()
         ));
     }
-    Ok(report.status())
 }
 
 /// Shows a batch on the screen, and keeps its report up to date.
-struct Screen<'a> {
-    app: &'a App,
-    lines: MultiProgress,
-    folder: &'a Path,
+pub struct Screen<'a> {
+    pub app: &'a App,
+    pub lines: MultiProgress,
+    pub folder: &'a Path,
     /// The pictures of the page, which is written after each session.
-    gallery: &'a Mutex<Gallery>,
+    pub gallery: &'a Mutex<Gallery>,
 }
 
 impl Observer for Screen<'_> {

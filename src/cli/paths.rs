@@ -104,6 +104,11 @@ impl Folders {
         self.config.join("cache_limit")
     }
 
+    /// Raws and photos that workers fetch.
+    pub fn workers(&self) -> PathBuf {
+        self.cache.join("workers")
+    }
+
     /// Smaller copies of raws.
     pub fn proxies(&self) -> PathBuf {
         self.cache.join("proxies")

@@ -182,7 +182,7 @@ impl Host for Watch<'_> {
         self.update(|seen| (seen.doing, seen.streamed) = (doing, 0));
     }
 
-    fn streaming(&self, amount: usize) {
+    fn streaming(&self, amount: usize, _: &str) {
         self.update(|seen| seen.streamed = amount);
     }
 

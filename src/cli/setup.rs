@@ -190,6 +190,7 @@ impl App {
             proxies: self.proxies(),
             redactor: self.redactor.clone(),
             clock: Arc::new(SystemClock),
+            mirror: None,
             renderer: Box::new(move || Ok(for_renderer.steady_renderer()?)),
             ask: Box::new(move || Ok(for_ask.ask()?)),
             remark: Box::new(move |text| output.remark(text)),

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::setup::{App, text};
-use crate::review::{count, line, preferences, wrap};
+use crate::launch::{DEFAULT_SEED, Runner};
+use crate::review::preferences::{self, Preference};
+use crate::review::{count, line, wrap};
+use crate::session::worded;
 use base::error::ErrorCode;
 use base::ids::PhotoId;
 use base::{durable, files};
@@ -53,6 +56,9 @@ pub enum TasteVerb {
         /// The file that it goes to, such as birds
         #[arg(long, value_name = "FILE", default_value = "_default", requires = "accept")]
         file: String,
+        /// The model that words the suggestions; what they rest on are the counts
+        #[arg(long, value_name = "PROVIDER[:MODEL]")]
+        provider: Option<String>,
     },
 }
 
@@ -80,7 +86,9 @@ pub fn taste(app: &App, verb: &TasteVerb) -> Result<(), Failure> {
                 format!("forgotten: {}\n", gone.text)
             })
         }
-        TasteVerb::Suggest { accept, file } => suggest(app, &tastes, *accept, file),
+        TasteVerb::Suggest { accept, file, provider } => {
+            suggest(app, &tastes, *accept, file, provider.as_deref())
+        }
     }
 }
 
@@ -170,9 +178,24 @@ pub fn warn_of_opposites(app: &App, tastes: &Tastes, text: &str) -> Result<(), F
     Ok(())
 }
 
-fn suggest(app: &App, tastes: &Tastes, accept: Option<usize>, file: &str) -> Result<(), Failure> {
+fn suggest(
+    app: &App,
+    tastes: &Tastes,
+    accept: Option<usize>,
+    file: &str,
+    provider: Option<&str>,
+) -> Result<(), Failure> {
     let choices = preferences::of_library(&app.library)?;
-    let found = preferences::of(&choices);
+    let mut found = preferences::of(&choices);
+    if let Some(provider) =
+        app.launcher(None)?.fallback(provider.filter(|_| !found.is_empty()), DEFAULT_SEED)?
+    {
+        let rows: Vec<String> =
+            found.iter().map(|one| format!("{} ({} of {})", one.text, one.with, one.choices)).collect();
+        let words = Runner::new()?.block_on(worded::findings(&*provider, &app.redactor, &rows))?;
+        found.iter_mut().zip(words).for_each(|(one, words)| one.words = Some(words));
+    }
+    let text = |one: &Preference| one.words.clone().unwrap_or_else(|| one.text.clone());
     if let Some(number) = accept {
         let chosen = number.checked_sub(1).and_then(|at| found.get(at));
         let chosen = chosen.ok_or_else(|| {
@@ -180,10 +203,10 @@ fn suggest(app: &App, tastes: &Tastes, accept: Option<usize>, file: &str) -> Res
                 .remedy("`chemigram taste suggest` lists them")
         })?;
         warn_of_opposites(app, tastes, &chosen.text)?;
-        tastes.add(file, &chosen.text, jiff::Zoned::now().date())?;
+        tastes.add(file, &text(chosen), jiff::Zoned::now().date())?;
         let path = tastes.path(file)?;
         return app.output.result(&json!({ "accepted": chosen, "file": path }), || {
-            format!("remembered in {}: {}\n", path.display(), chosen.text)
+            format!("remembered in {}: {}\n", path.display(), text(chosen))
         });
     }
     let seen = format!("{} with a pick", count(choices.len() as u64, "session"));
@@ -196,18 +219,18 @@ fn suggest(app: &App, tastes: &Tastes, accept: Option<usize>, file: &str) -> Res
         let rows = (1..).zip(&found).map(|(number, one)| {
             format!(
                 "{number}. {}\n   In {} of {}, what you picked went this way, in {} the other way; by chance in {:.1} % of cases or fewer.\n",
-                one.text,
+                line(&text(one)),
                 one.with,
                 seen,
                 one.against,
                 (one.p * 100.0).max(0.1)
             )
         });
-        let mut text: String = rows.collect();
+        let mut all: String = rows.collect();
         if !found.is_empty() {
-            text.push_str("\nTo remember one: chemigram taste suggest --accept 1\n");
+            all.push_str("\nTo remember one: chemigram taste suggest --accept 1\n");
         }
-        text
+        all
     })
 }
 

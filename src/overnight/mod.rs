@@ -12,6 +12,7 @@
 //! The ledger says which sessions there are; what was spent is the fold of their transcripts, read again whenever the
 //! batch is run. So a batch that is killed at any moment continues where it was, and pays nothing twice.
 
+pub mod many;
 mod outage;
 pub mod page;
 pub mod plan;

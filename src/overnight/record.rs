@@ -397,7 +397,7 @@ pub fn begin(
 }
 
 /// The names of all batches of a library, oldest first.
-fn names(library: &Library) -> Vec<String> {
+pub fn names(library: &Library) -> Vec<String> {
     folders::names(&library.root().join(FOLDER), RECORD)
 }
 

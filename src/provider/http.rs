@@ -295,7 +295,7 @@ impl HttpModel {
         mut answer: reqwest::Response,
         incoming: &mut Incoming,
         started: Instant,
-        on_progress: &(dyn Fn(usize) + Send + Sync),
+        on_progress: &(dyn Fn(usize, &str) + Send + Sync),
     ) -> Result<(), ProviderFault> {
         let first = Duration::from_secs(self.config.wire.first_byte_seconds);
         let idle = Duration::from_secs(self.config.wire.idle_seconds);
@@ -312,7 +312,8 @@ impl HttpModel {
                 return Err(self.fault(FaultClass::Garbage, message));
             }
             self.apart(incoming, move |incoming| incoming.push(&piece)).await?;
-            on_progress(incoming.draft.size());
+            let text = self.redactor.clean(incoming.draft.text().to_owned());
+            on_progress(incoming.draft.size(), &text);
             if incoming.ended() {
                 return Ok(());
             }

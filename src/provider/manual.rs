@@ -101,7 +101,7 @@ impl Manual {
                     Ok(reply) => {
                         call.answered = true;
                         let _ = fs::remove_file(call.path("reply.error.txt"));
-                        (request.on_progress)(reply.raw.len());
+                        (request.on_progress)(reply.raw.len(), "");
                         return Ok(reply);
                     }
                     Err(cause) => call.reject(&name, &cause).map_err(|e| failed(true, &e))?,

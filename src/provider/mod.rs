@@ -67,8 +67,8 @@ pub struct ModelRequest<'a> {
     pub blobs: &'a dyn Blobs,
     /// How long the reply is waited for, where that is known.
     pub time_left: Option<Duration>,
-    /// Called with each sign of life (total tokens or characters so far), for progress.
-    pub on_progress: &'a (dyn Fn(usize) + Send + Sync),
+    /// Called with each sign of life: letters so far, hidden reasoning included, and the text of the reply so far.
+    pub on_progress: &'a (dyn Fn(usize, &str) + Send + Sync),
 }
 
 /// One whole reply.

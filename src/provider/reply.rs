@@ -22,6 +22,8 @@ pub const ARGUMENTS: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub struct Draft {
     text: String,
+    /// What came of the text in pieces that come again as a whole.
+    ahead: String,
     refusal: String,
     calls: Vec<DraftCall>,
     finish: Option<String>,
@@ -107,6 +109,17 @@ impl Draft {
     /// Counts letters that are not, or not yet, part of the message.
     pub(super) fn alive(&mut self, letters: usize) {
         self.size += letters;
+    }
+
+    /// Takes a piece of text that comes again when the text is whole.
+    pub(super) fn foretell(&mut self, piece: &str) {
+        self.size += piece.len();
+        self.ahead.push_str(piece);
+    }
+
+    /// The text so far.
+    pub fn text(&self) -> &str {
+        if self.ahead.len() > self.text.len() { &self.ahead } else { &self.text }
     }
 
     /// Keeps what goes back to this model as it came.

@@ -14,6 +14,10 @@
 //! [[reply]]
 //! calls = [{ name = "mode_b_status" }]
 //! repeat = 3                               # or "forever"
+//!
+//! [[reply]]
+//! text = "Word by word."
+//! word_ms = 50                             # comes in pieces of a word, so long after each other
 //! ```
 //!
 //! It keeps no place of its own: the reply that is due follows from the number of replies before it in
@@ -72,6 +76,7 @@ struct Reply {
     text: String,
     calls: Vec<Call>,
     delay_ms: u64,
+    word_ms: u64,
     repeat: Repeat,
     finish: Option<Finish>,
     usage: Usage,
@@ -252,7 +257,13 @@ impl Provider for Script {
                 None if calls.is_empty() => Finish::Stop,
                 None => Finish::ToolCalls,
             };
-            (request.on_progress)(reply.text.len());
+            let words = reply.text.match_indices(' ').map(|(at, _)| at + 1);
+            for end in words.filter(|_| reply.word_ms > 0) {
+                let so_far = reply.text.get(..end).unwrap_or_default();
+                (request.on_progress)(end, so_far);
+                tokio::time::sleep(Duration::from_millis(reply.word_ms)).await;
+            }
+            (request.on_progress)(reply.text.len(), &reply.text);
             Ok(ModelReply {
                 message: Message::Assistant { text: reply.text, calls, opaque: Vec::new() },
                 finish,
@@ -332,7 +343,7 @@ mod tests {
             seed: None,
             blobs: &NoBlobs,
             time_left: None,
-            on_progress: &|_| {},
+            on_progress: &|_, _| {},
         };
         script.attempt(crate::gate::permit(), &request).await
     }

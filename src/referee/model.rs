@@ -156,7 +156,7 @@ impl Prompted {
         session: &'a str,
         seed: Option<u64>,
         blobs: &'a dyn Blobs,
-        on_progress: &'a (dyn Fn(usize) + Send + Sync),
+        on_progress: &'a (dyn Fn(usize, &str) + Send + Sync),
     ) -> ModelRequest<'a> {
         ModelRequest {
             model,

@@ -38,6 +38,9 @@ pub type Choice = BTreeMap<Axis, f64>;
 pub struct Preference {
     /// The line that could be remembered.
     pub text: String,
+    /// The same as a model words it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
     /// What it is measured by.
     #[schemars(with = "String")]
     pub axis: Axis,
@@ -72,7 +75,7 @@ pub fn of(choices: &[Choice]) -> Vec<Preference> {
         let (text, with, against) = if up >= down { (more, up, down) } else { (less, down, up) };
         let choices = choices.len() as u64;
         let p = two_sided(with, against);
-        Preference { text: format!("Prefers {text}."), axis: *axis, with, against, choices, p }
+        Preference { text: format!("Prefers {text}."), words: None, axis: *axis, with, against, choices, p }
     });
     let mut tested: Vec<Preference> = tested.collect();
     tested.sort_by(|a, b| a.p.total_cmp(&b.p));
@@ -161,7 +164,7 @@ mod tests {
     fn a_planted_preference_is_found_with_its_evidence() {
         let found = of(&twenty(1, 20));
         assert_eq!(found.len(), 1, "{found:?}");
-        let Preference { text, axis, with, against, choices, p } = &found[0];
+        let Preference { text, axis, with, against, choices, p, .. } = &found[0];
         assert_eq!((text.as_str(), axis), ("Prefers low contrast.", &Axis::Contrast));
         assert_eq!((*with, *against, *choices), (20, 0, 20));
         assert!(*p < 1e-5);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::budget::{Budget, Ledger, Reserve};
 use crate::conversation::{Finish, Message, ToolSpec, Usage};
 use crate::gate::Gate;
-use crate::provider::{ModelRequest, Provider, ProviderFault, explorer};
+use crate::provider::{ModelReply, ModelRequest, Provider, ProviderFault, explorer};
 use crate::session::model_call::attempt;
 use crate::session::{SessionError, pricing};
 use crate::tools::BlobStore;
@@ -70,6 +70,70 @@ impl CheckReport {
     }
 }
 
+/// Makes one call through a gate of its own: the reply or the failure, and how long it took. It costs what such a call
+/// costs, and is not repeated.
+///
+/// # Errors
+/// The transcript of the call, which is kept while it lasts, cannot be written; or nothing came in half an hour.
+pub(super) async fn once(
+    provider: &dyn Provider,
+    redactor: &Redactor,
+    (system, tools): (&str, &[ToolSpec]),
+    text: String,
+) -> Result<(Result<ModelReply, ProviderFault>, Duration), SessionError> {
+    let info = provider.info();
+    let messages = [Message::User { text, images: Vec::new() }];
+    let folder = tempfile::tempdir().map_err(SessionError::Blob)?;
+    let blobs = BlobStore::new(folder.path().join("blobs"), redactor.clone());
+    let path = folder.path().join("transcript.jsonl");
+    let transcript = Transcript::create(&path, Arc::new(SystemClock), redactor.clone())?;
+    let ledger = Ledger::new(BUDGET, Reserve::default());
+    let mut gate = Gate::new(ledger, transcript, Lessor::default(), Stop::default());
+    let sent = pricing::tokens(info, system, tools, &messages);
+    let bound = pricing::bound(info, gate.ledger(), sent, MAX_OUTPUT_TOKENS);
+    let intent = ModelIntent {
+        turn: 1,
+        attempt: 1,
+        reserved: bound.reserved,
+        max_output_tokens: bound.max_output_tokens,
+        messages: 1,
+        keep: Reserve::default(),
+    };
+    let permit = gate.admit(intent)?.map_err(Fault::from)?;
+    let intent = permit.seq();
+    let request = ModelRequest {
+        model: &info.model,
+        system,
+        tools,
+        messages: &messages,
+        earlier: 0,
+        max_output_tokens: bound.max_output_tokens,
+        session: "check",
+        seed: Some(1),
+        blobs: &blobs,
+        time_left: Some(gate.deadline().remaining()),
+        on_progress: &|_, _| {},
+    };
+    let deadline = gate.deadline();
+    let (came, charge) =
+        attempt(provider, (permit, &bound), &request, &gate, &blobs, || deadline.expired()).await?;
+    let took = Duration::from_millis(charge.ms);
+    let reply = match came {
+        Some(Ok(reply)) => reply,
+        Some(Err(fault)) => {
+            gate.record(charge.failure(intent, &fault, fault.to_string(), None))?;
+            return Ok((Err(fault), took));
+        }
+        None => {
+            let message = format!("{}: no answer in {} minutes", info.provider, BUDGET.time_seconds / 60);
+            gate.record(charge.timed_out(intent, message.clone()))?;
+            return Err(Fault::new(ErrorCode::ProviderError, message).into());
+        }
+    };
+    gate.record(charge.reply(intent, reply.clone()))?;
+    Ok((Ok(reply), took))
+}
+
 /// Makes one tiny call with one tool, through a gate of its own. It costs what such a call costs, and is not repeated.
 ///
 /// # Errors
@@ -87,42 +151,7 @@ pub async fn check(provider: &dyn Provider, redactor: &Redactor) -> Result<Check
         }),
     }];
     let text = format!("Call the tool `{TOOL}` with the word \"{WORD}\". Say nothing else.");
-    let messages = [Message::User { text, images: Vec::new() }];
-    let folder = tempfile::tempdir().map_err(SessionError::Blob)?;
-    let blobs = BlobStore::new(folder.path().join("blobs"), redactor.clone());
-    let path = folder.path().join("transcript.jsonl");
-    let transcript = Transcript::create(&path, Arc::new(SystemClock), redactor.clone())?;
-    let ledger = Ledger::new(BUDGET, Reserve::default());
-    let mut gate = Gate::new(ledger, transcript, Lessor::default(), Stop::default());
-    let sent = pricing::tokens(info, SYSTEM, &tools, &messages);
-    let bound = pricing::bound(info, gate.ledger(), sent, MAX_OUTPUT_TOKENS);
-    let intent = ModelIntent {
-        turn: 1,
-        attempt: 1,
-        reserved: bound.reserved,
-        max_output_tokens: bound.max_output_tokens,
-        messages: 1,
-        keep: Reserve::default(),
-    };
-    let permit = gate.admit(intent)?.map_err(Fault::from)?;
-    let intent = permit.seq();
-    let request = ModelRequest {
-        model: &info.model,
-        system: SYSTEM,
-        tools: &tools,
-        messages: &messages,
-        earlier: 0,
-        max_output_tokens: bound.max_output_tokens,
-        session: "check",
-        seed: Some(1),
-        blobs: &blobs,
-        time_left: Some(gate.deadline().remaining()),
-        on_progress: &|_| {},
-    };
-    let deadline = gate.deadline();
-    let (came, charge) =
-        attempt(provider, (permit, &bound), &request, &gate, &blobs, || deadline.expired()).await?;
-    let took = Duration::from_millis(charge.ms);
+    let (came, took) = once(provider, redactor, (SYSTEM, &tools), text).await?;
     let mut report = CheckReport {
         answered: false,
         called_tool: false,
@@ -136,20 +165,13 @@ pub async fn check(provider: &dyn Provider, redactor: &Redactor) -> Result<Check
         fault: None,
     };
     let reply = match came {
-        Some(Ok(reply)) => reply,
-        Some(Err(fault)) => {
-            gate.record(charge.failure(intent, &fault, fault.to_string(), None))?;
+        Ok(reply) => reply,
+        Err(fault) => {
             report.usage = fault.usage;
             report.fault = Some(fault);
             return Ok(report);
         }
-        None => {
-            let message = format!("{}: no answer in {} minutes", info.provider, BUDGET.time_seconds / 60);
-            gate.record(charge.timed_out(intent, message.clone()))?;
-            return Err(Fault::new(ErrorCode::ProviderError, message).into());
-        }
     };
-    gate.record(charge.reply(intent, reply.clone()))?;
     report.answered = true;
     if let Message::Assistant { calls, .. } = &reply.message
         && let Some(call) = calls.iter().find(|call| call.name == TOOL)

@@ -30,8 +30,8 @@ pub trait Host: Send + Sync {
     fn line(&self, _line: &Line, _state: &State, _ledger: &Ledger) {}
     /// Something takes a while.
     fn busy(&self, _what: &str) {}
-    /// The model is writing; the amount received so far.
-    fn streaming(&self, _amount: usize) {}
+    /// The model is writing: letters so far, hidden reasoning included, and the text of the reply so far.
+    fn streaming(&self, _amount: usize, _text: &str) {}
     /// The agent asks; `None` when nobody is there.
     fn answer(&self, _question: &str) -> Option<String> {
         None
@@ -134,7 +134,13 @@ impl Session {
                 Effect::OpenBranch(name) => self.open_branch(&name, host)?,
                 Effect::CapFired(exhausted) => self.record(Event::CapFired { exhausted })?,
                 Effect::Interrupt(call) => self.refuse(&call, &wording::interrupted())?,
-                Effect::Await => return Ok(Turn::Person),
+                Effect::Await => {
+                    // It waits because its model gave up.
+                    let why = self.state.given_up().map(str::to_owned);
+                    if !why.map_or(Ok(false), |why| self.falls_back(&why))? {
+                        return Ok(Turn::Person);
+                    }
+                }
                 Effect::Done => {
                     let end = self.state.end.clone().ok_or(SessionError::NotEnded)?;
                     return Ok(Turn::Over(Box::new(end)));
@@ -446,6 +452,7 @@ impl Session {
             proposals: self.state.proposals,
             ahead: self.state.ahead.clone(),
             acting: self.state.acting(),
+            goes_on: self.state.goes_on,
         }
     }
 

@@ -350,7 +350,7 @@ impl Writing<'_> {
             seed: Some(self.request.seed),
             blobs: &self.blobs,
             time_left: None,
-            on_progress: &|_| {},
+            on_progress: &|_, _| {},
         };
         let deadline = self.gate.deadline();
         let provider = self.setup.provider.as_ref();

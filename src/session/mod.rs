@@ -2,12 +2,14 @@
 //!
 //! [`state::State`] is the fold of the transcript; [`next`] decides what it does next; [`driver::Session`] does it and
 //! records the outcome, with model calls in `model_call`, their price in [`pricing`], and what a long conversation is cut into in `chapter`. [`start`] plans a session or
-//! resumes an interrupted one; [`listing`] reads sessions that are over or run elsewhere, and [`prune`] removes them. In a session with a protocol
+//! resumes an interrupted one; [`listing`] reads sessions that are over or run elsewhere, [`answers`] adds to them what was made of their proposals, and [`prune`] removes them. In a session with a protocol
 //! [`steering::Steering`] is the protocol's machine within the state, and `carry` carries out its commands; the gate,
-//! the driver and the fold are the same. [`generate`] has the model write a protocol before there is a session.
+//! the driver and the fold are the same. [`worded`] has a model put findings into words, and
+//! [`generate`] has the model write a protocol before there is a session.
 
 #[cfg(test)]
 mod agents;
+pub mod answers;
 pub mod bill;
 mod carry;
 mod chapter;
@@ -21,6 +23,8 @@ mod edges;
 pub mod estimate;
 pub mod fsck;
 pub mod generate;
+#[cfg(test)]
+mod inventive;
 mod judged;
 pub mod listing;
 pub(crate) mod model_call;
@@ -45,6 +49,7 @@ pub mod steering;
 pub mod talk;
 #[cfg(test)]
 mod talking;
+pub mod worded;
 pub mod wording;
 
 use crate::transcript::{self, TranscriptError};

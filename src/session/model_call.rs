@@ -223,7 +223,7 @@ impl Session {
         self.fold(host);
         host.busy("waiting for the model");
         let intent = permit.seq();
-        let progress = |amount| host.streaming(amount);
+        let progress = |amount: usize, text: &str| host.streaming(amount, text);
         let (came, mut charge) = match refill {
             // Nothing is sent that is known to be refused for longer than the session lasts.
             Some(refill) => {
@@ -273,7 +273,7 @@ impl Session {
         &'a self,
         info: &'a ModelInfo,
         max_output_tokens: u32,
-        on_progress: &'a (dyn Fn(usize) + Send + Sync),
+        on_progress: &'a (dyn Fn(usize, &str) + Send + Sync),
     ) -> ModelRequest<'a> {
         ModelRequest {
             model: &info.model,
@@ -316,7 +316,7 @@ impl Session {
         host: &dyn Host,
     ) -> Result<Input, SessionError> {
         let info = provider.info();
-        let quiet = |_| {};
+        let quiet = |_: usize, _: &str| {};
         if !provider.counts() || !pricing::is_near(info, self.gate.ledger(), sent) {
             return Ok(sent);
         }
@@ -373,7 +373,8 @@ impl Session {
 
     /// Lets the other model go on, if there is one and the session would end because this one cannot.
     pub(super) fn falls_back(&mut self, reason: &str) -> Result<bool, SessionError> {
-        if self.state.given_up() != Some(reason) {
+        let why = self.state.given_up().filter(|why| !why.is_empty());
+        if why.is_none_or(|why| !reason.ends_with(why)) {
             return Ok(false);
         }
         let Some(provider) = self.fallback.take() else { return Ok(false) };
@@ -423,4 +424,10 @@ impl Session {
         };
         attempt(provider, paid, request, &self.gate, &self.blobs, expired).await
     }
+}
+
+/// Waits for a future on a runtime of its own.
+#[cfg(test)]
+pub(super) fn alone<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }

@@ -371,7 +371,7 @@ impl Session {
         self.fold(host);
         host.busy("waiting for the referee");
         let name = format!("{}-referee", self.state.start.session);
-        let progress = |amount| host.streaming(amount);
+        let progress = |amount: usize, _: &str| host.streaming(amount, "");
         let request = asked.request(&info.model, &name, Some(seed), &self.blobs, &progress);
         let provider = referee.provider().as_ref();
         let (came, mut charge) = self.attempt(provider, (permit, &bound), &request).await?;

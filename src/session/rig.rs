@@ -95,6 +95,7 @@ pub(crate) fn setup(library: &Path, script: &str, renderer: Arc<dyn Renderer>) -
         redactor: Redactor::default(),
         stop: Stop::default(),
         traces: None,
+        mirror: None,
     }
 }
 

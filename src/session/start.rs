@@ -22,7 +22,7 @@ use crate::session::{SessionError, deeper, listing, model_call, pricing, wording
 use crate::tools::{self, BlobStore, Engine};
 use crate::traces::Live;
 use crate::transcript::{
-    self, Event, Line, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
+    self, Event, Line, Mirror, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
 };
 use base::clock::{Clock, Stop};
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -63,6 +63,8 @@ pub struct Setup {
     pub stop: Stop,
     /// Who is sent the session's spans.
     pub traces: Option<Live>,
+    /// Who keeps a copy of it elsewhere.
+    pub mirror: Option<Arc<dyn Mirror>>,
 }
 
 /// What the photographer asks for.
@@ -379,7 +381,8 @@ fn begin(
     }
     // Without its header it is no session, and without its plan the model would be asked about nothing.
     let unnamed = folder.join("transcript.new");
-    let transcript = Transcript::create(&unnamed, setup.clock.clone(), setup.redactor.clone())?;
+    let transcript = Transcript::create(&unnamed, setup.clock.clone(), setup.redactor.clone())?
+        .mirrored(setup.mirror.clone());
     let ledger = pricing::ledger(&plan.start, &[], None, setup.provider.info(), plan.referee.info())?;
     let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     gate.record(Event::SessionStart(Box::new(plan.start.clone())))?;
@@ -452,7 +455,8 @@ pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, Ses
     if let Some(other) = &with.fallback {
         pricing::payable(other.info(), raise.unwrap_or(ledger.budget()))?;
     }
-    let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?;
+    let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?
+        .mirrored(setup.mirror.clone());
     let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
     let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
     gate.assume_elapsed(assumed);
@@ -533,7 +537,9 @@ fn hidden_time(lines: &[Line]) -> Duration {
             _ => false,
         })
     };
-    if !lines.iter().rev().take(8).filter_map(open).any(|seq| !closed(seq)) {
+    // Proposals may have been answered meanwhile.
+    let own = lines.iter().rev().filter(|l| !matches!(l.event, Event::ProposalAnswered { .. }));
+    if !own.take(8).filter_map(open).any(|seq| !closed(seq)) {
         return Duration::ZERO;
     }
     let longest = lines.iter().map(|l| match &l.event {
@@ -568,7 +574,7 @@ fn fold_with(
 
 pub(super) fn lock(workspace: &Workspace, id: &SessionId, lease: Lease) -> Result<Writer, SessionError> {
     let authority = Authority::Session { session: id.clone(), lease };
-    Ok(workspace.lock(authority, &format!("Mode B session {id}"))?)
+    Ok(workspace.lock(authority, &format!("session {id}"))?)
 }
 
 pub(super) fn engine(setup: &Setup, baseline: &Hash) -> Result<Engine, SessionError> {

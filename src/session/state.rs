@@ -22,7 +22,7 @@ use crate::transcript::{
 };
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
-use engine::photo::ProposalKind;
+use engine::photo::{ProposalKind, ProposalStatus};
 
 /// Failed calls in a row after which the session wraps up.
 pub const MAX_BAD_CALLS: u32 = 5;
@@ -84,6 +84,8 @@ pub struct State {
     pub stopped: bool,
     /// Whether it is the photographer's turn, in a conversation.
     pub awaits: bool,
+    /// Whether the photographer, asked since she last spoke, has said that the conversation is not over.
+    pub goes_on: bool,
     /// Whether the conversation is over but for the look back.
     pub concluded: bool,
     /// Calls that got a result, refused ones included.
@@ -92,6 +94,8 @@ pub struct State {
     pub reminders: BTreeSet<u8>,
     /// Proposals made, for taste and for notes.
     pub proposals: (usize, usize),
+    /// What a person made of the session's proposals, by their ids.
+    pub answers: BTreeMap<String, ProposalStatus>,
     /// The closing line.
     pub end: Option<SessionEnd>,
     /// Input tokens that the provider last reported, with the number of messages they covered.
@@ -166,11 +170,13 @@ impl State {
             cap: None,
             stopped: false,
             awaits: talks,
+            goes_on: false,
             concluded: false,
             tool_calls: 0,
             reminders: BTreeSet::new(),
             proposals: (0, 0),
             proposal_ids: BTreeSet::new(),
+            answers: BTreeMap::new(),
             proposing: None,
             failed: None,
             failures: BTreeSet::new(),
@@ -270,7 +276,8 @@ impl State {
                 }
             }
             Event::Clarification { question, answer: None } => self.question = Some(question.clone()),
-            Event::Clarification { answer: Some(answer), .. } => {
+            Event::Clarification { question, answer: Some(answer) } => {
+                self.goes_on |= question == tools::SHALL_WE_END;
                 // An immediate answer is part of the tool's result; a later one needs a message of its own, unless
                 // the protocol asked.
                 let asks = |s: &Steering| s.run().phase() == WaitState::Asking;
@@ -287,6 +294,7 @@ impl State {
             Event::Fallback { .. } => {
                 // What the other one reported, and what was too much for it, is no measure of this one.
                 (self.retry, self.last_input, self.factor, self.outgrown) = (None, None, 1, false);
+                self.awaits = false;
             }
             Event::Attempt { class, message, pause_ms, ms, .. } => {
                 self.attempt_failed(*class, message, *pause_ms, *ms)
@@ -406,6 +414,9 @@ impl State {
                     *self.proposed(taste) += 1;
                     self.proposing = Some((id.clone(), taste));
                 }
+            }
+            Event::ProposalAnswered { id, status } => {
+                self.answers.insert(id.clone(), status.clone());
             }
             Event::CountIntent(_) | Event::RenderIntent(_) | Event::Gap { .. } | Event::Note { .. } => {}
         }

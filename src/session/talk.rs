@@ -28,6 +28,19 @@ const ROUNDS: u32 = 2;
 /// Calls that a conversation without an edit must have for a look back.
 const WORTH_LOOKING_BACK: u64 = 3;
 
+/// The note before an exploration.
+const HANDS_OVER: &str = "an exploration begins from here";
+
+/// When the photographer began an exploration whose end the model was not told of.
+pub fn handed_over(lines: &[Line]) -> Option<jiff::Timestamp> {
+    let last = lines.iter().rev().find_map(|line| match &line.event {
+        Event::Nudge { .. } => Some(None),
+        Event::Note { text, .. } if text == HANDS_OVER => Some(Some(line.t)),
+        _ => None,
+    });
+    last.flatten()
+}
+
 /// Plans a conversation on a branch of its own, `talk_1`, `talk_2`…
 pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
     let mut number = 1;
@@ -66,6 +79,7 @@ impl State {
     /// Folds what the photographer says.
     pub(super) fn heard(&mut self, text: &str) {
         self.awaits = false;
+        self.goes_on = false;
         // What is said next is the answer to a question that was left open.
         self.question = None;
         self.retry = None;
@@ -173,6 +187,14 @@ impl Session {
     /// Tells the model what the photographer did without it.
     pub fn tell(&mut self, text: &str, host: &dyn Host) -> Result<(), SessionError> {
         self.record(Event::Nudge { text: text.to_owned() })?;
+        self.fold(host);
+        Ok(())
+    }
+
+    /// Records that the photographer has directions explored from here; [`Self::tell`] then says what came of it.
+    pub fn hand_over(&mut self, directions: &[String], host: &dyn Host) -> Result<(), SessionError> {
+        let details = serde_json::Map::from_iter([("directions".to_owned(), json!(directions))]);
+        self.record(Event::Note { text: HANDS_OVER.to_owned(), details })?;
         self.fold(host);
         Ok(())
     }

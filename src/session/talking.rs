@@ -294,6 +294,129 @@ fn the_look_back_has_two_rounds_at_most() {
 }
 
 #[test]
+fn an_ambiguous_ending_is_asked_about_once() {
+    let rig = Rig::new();
+    let again = r#"{ name = "end_conversation", arguments = { summary = "Done." } }"#;
+    let script = [
+        reply("", &[MAYBE_OVER]),
+        reply("", &[again]),
+        reply("Then let us go on.", &[]),
+        reply("", &[MAYBE_OVER]),
+    ]
+    .concat();
+    let mut session = begin(&rig, &script);
+    let person = Person::answering(&["no", "yes"]);
+    advance(&mut session, &person);
+    assert!(say(&mut session, "enough for tonight", &person).is_none());
+    assert_eq!(spoken(&session.state), "Then let us go on.");
+    assert_eq!(*person.asked.lock().unwrap(), [tools::SHALL_WE_END]);
+    // Other words are another question.
+    let end = say(&mut session, "good", &person).unwrap();
+    assert_eq!((end.outcome, person.asked.lock().unwrap().len()), (Outcome::Completed, 2));
+}
+
+#[test]
+fn three_calls_without_an_edit_are_worth_a_look_back() {
+    for (calls, replies) in [(2, 2), (3, 3)] {
+        let rig = Rig::new();
+        let looks: Vec<String> =
+            (1..=calls).map(|n| format!(r#"{{ name = "log", arguments = {{ limit = {n} }} }}"#)).collect();
+        let looks: Vec<&str> = looks.iter().map(String::as_str).collect();
+        let script = [reply("", &looks), reply("So.", &[]), reply("", &[CLOSE])].concat();
+        let mut session = begin(&rig, &script);
+        advance(&mut session, &Unwatched);
+        assert!(say(&mut session, "what was done?", &Unwatched).is_none());
+        session.conclude(&Unwatched).unwrap();
+        assert!(over(advance(&mut session, &Unwatched)).is_some());
+        assert_eq!(session.state.replies_heard(), replies, "{calls} calls");
+    }
+}
+
+#[test]
+fn the_look_back_proposes_two_points_of_taste_and_one_note_at_most() {
+    use engine::photo::TasteCategory::{Appearance, Process};
+    let rig = Rig::new();
+    let taste = |text: &str, file: &str, category: &str| {
+        format!(
+            r#"{{ name = "propose_taste_update", arguments = {{ text = "{text}", file = "{file}", category = "{category}" }} }}"#
+        )
+    };
+    let tastes = [
+        taste("Prefers warm evenings.", "evenings", "appearance"),
+        taste("Looks at whites first.", "_default", "process"),
+        taste("Nothing may look like a filter.", "_default", "value"),
+    ];
+    let calls = [&tastes[0], &tastes[1], &tastes[2], NOTE, &NOTE.replace("cool", "warm"), CLOSE];
+    let script = [reply("", &[WARMER]), reply("Done.", &[]), reply("", &calls)].concat();
+    let mut session = begin(&rig, &script);
+    advance(&mut session, &Unwatched);
+    assert!(say(&mut session, "warmer", &Unwatched).is_none());
+    session.conclude(&Unwatched).unwrap();
+    assert!(over(advance(&mut session, &Unwatched)).is_some());
+    drop(session);
+    let made = rig::photo(&rig.library).pending_proposals().unwrap();
+    let told: Vec<_> = made
+        .iter()
+        .map(|one| (one.proposed.file.as_deref(), one.proposed.category, one.proposed.text.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Some("evenings.md"), Some(Appearance), "Prefers warm evenings."),
+            (Some("_default.md"), Some(Process), "Looks at whites first."),
+            (None, None, "The cup stays on the cool side."),
+        ]
+    );
+}
+
+#[test]
+fn a_look_back_that_fails_says_why() {
+    let fault = "[[reply]]\nfault = { class = \"auth\", status = 401, times = 9 }\n";
+    for (last, why) in [(fault, "no look back: "), ("", "")] {
+        let rig = Rig::new();
+        let script = [reply("", &[WARMER]), reply("Done.", &[]), last.to_owned()].concat();
+        let mut session = begin(&rig, &script);
+        advance(&mut session, &Unwatched);
+        assert!(say(&mut session, "warmer", &Unwatched).is_none());
+        session.conclude(&Unwatched).unwrap();
+        let end = over(advance(&mut session, &Unwatched)).unwrap();
+        assert_eq!(end.outcome, Outcome::Completed);
+        assert!(end.reason.starts_with(why), "{}", end.reason);
+    }
+    // A stop, and a cap that is reached.
+    let rig = Rig::new();
+    let script = [reply("", &[WARMER]), reply("Done.", &[])].concat();
+    let mut session = begin_with(rig.setup(&script), "time=20h,iterations=2,branches=1");
+    advance(&mut session, &Unwatched);
+    assert!(say(&mut session, "warmer", &Unwatched).is_none());
+    session.conclude(&Unwatched).unwrap();
+    session.stop.soft.cancel();
+    assert!(over(advance(&mut session, &Unwatched)).is_some());
+    assert_eq!(session.state.proposals, (0, 0));
+}
+
+/// With another model a reply is not lost, and nobody has to ask again.
+#[test]
+fn another_model_goes_on_where_the_first_gives_up() {
+    let rig = Rig::new();
+    let fault = "[[reply]]\nfault = { class = \"auth\", status = 401, times = 9 }\n";
+    let setup = rig.setup(&[reply("", &[WARMER]), fault.to_owned()].concat());
+    let plan = talk::plan(&setup, &request(BUDGET)).unwrap();
+    let other =
+        rig.setup(&[reply("", &[]), reply("I go on: warmer.", &[]), reply("Still here.", &[])].concat());
+    let mut session = start::start(setup, plan.with_fallback(Some(other.provider)).unwrap()).unwrap();
+    let id = session.state.start.session.clone();
+    advance(&mut session, &Unwatched);
+    assert!(say(&mut session, "warmer", &Unwatched).is_none());
+    assert_eq!((spoken(&session.state), session.state.given_up()), ("I go on: warmer.", None));
+    assert!(say(&mut session, "are you there?", &Unwatched).is_none());
+    assert_eq!(spoken(&session.state), "Still here.");
+    let fell = lines(&rig, &id).iter().filter(|event| matches!(event, Event::Fallback { .. })).count();
+    assert_eq!(fell, 1);
+    assert_eq!(moves(&mut session), ["warmth shift=12.00 mired"]);
+}
+
+#[test]
 fn a_stopped_reply_leaves_no_call_open_and_the_conversation_goes_on() {
     struct Stops<'a>(&'a base::clock::Cancel);
     impl Host for Stops<'_> {

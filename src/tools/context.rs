@@ -141,6 +141,8 @@ pub struct View {
     pub ahead: BTreeMap<RenderKey, u64>,
     /// Whether the engine makes this call because the protocol says so, and not the model.
     pub acting: bool,
+    /// Whether the photographer has just said that the conversation is not over.
+    pub goes_on: bool,
 }
 
 impl View {

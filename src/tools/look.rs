@@ -296,6 +296,7 @@ fn headline(event: &Event) -> Option<String> {
         }
         Event::Judgment(j) => Some(format!("judged {} {}/5", j.branch, j.judged_score)),
         Event::Proposal { target, text, .. } => Some(format!("proposed for {}: {text}", word(*target))),
+        Event::ProposalAnswered { id, status } => Some(format!("proposal {id} was {}", status.told())),
         Event::Gap { description } => Some(format!("gap: {description}")),
         Event::CapFired { exhausted } => Some(exhausted.to_string()),
         _ => None,

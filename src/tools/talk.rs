@@ -14,6 +14,9 @@ use engine::photo::Operation;
 /// What the photographer is asked where words may or may not mean the end.
 pub const SHALL_WE_END: &str = "Is that all for this photo? [yes/no]";
 
+/// What stands before the exports, in the summary of a conversation.
+pub const EXPORTS: &str = "Exports spoken of and not made";
+
 /// Steps that one proposal may have.
 const STEPS: std::ops::RangeInclusive<usize> = 1..=8;
 
@@ -61,6 +64,10 @@ pub fn end_conversation(context: &mut ToolContext<'_>, args: args::EndConversati
         |context: &mut ToolContext<'_>, event| context.gate.record(event).map(|_| ()).map_err(|e| fatal(&e));
     if context.view.phase != Phase::WrappingUp {
         if !args.certain {
+            if context.view.goes_on {
+                let message = "the photographer was asked, and said that this is not all";
+                return Err(Fault::new(ErrorCode::StateError, message));
+            }
             return ask(context, SHALL_WE_END.to_owned());
         }
         record(context, Event::Concluded { by: Party::Agent })?;
@@ -70,7 +77,7 @@ pub fn end_conversation(context: &mut ToolContext<'_>, args: args::EndConversati
     if !args.exports.is_empty() {
         let exports: Result<Vec<String>, Fault> =
             args.exports.iter().map(|e| text("exports", e, 200)).collect();
-        summary.push_str(&format!(" Exports spoken of and not made: {}.", exports?.join("; ")));
+        summary.push_str(&format!(" {EXPORTS}: {}.", exports?.join("; ")));
     }
     let tag_suggestion = args.tag.map(|tag| text("tag", &tag, 100)).transpose()?;
     record(context, Event::EndRequested { summary, tag_suggestion })?;

@@ -14,7 +14,7 @@ use crate::transcript::intent::{
 use base::error::ErrorCode;
 use base::ids::{Hash, RefName};
 use darktable::render::Quality;
-use engine::photo::ProposalKind;
+use engine::photo::{ProposalKind, ProposalStatus};
 
 /// Who said or did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -517,6 +517,13 @@ pub enum Event {
         target: ProposalKind,
         /// The text.
         text: String,
+    },
+    /// A person answered a proposal of the session; mostly after its closing line.
+    ProposalAnswered {
+        /// The proposal's id; `tag` for the tag that was suggested.
+        id: String,
+        /// The answer.
+        status: ProposalStatus,
     },
     /// A missing move was reported.
     Gap {

@@ -1,5 +1,6 @@
 //! The transcript as a file: append with a hash chain, read with proof.
 
+use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -121,6 +122,14 @@ pub fn file_remedy(source: &io::Error) -> &'static str {
     }
 }
 
+/// Keeps a copy of a session elsewhere, from which another machine can go on with it.
+pub trait Mirror: Debug + Send + Sync {
+    /// A line is about to be written. With an error it is not, nor is any other.
+    fn before(&self, event: &Event) -> io::Result<()>;
+    /// A synced line is on the disk here, and what it announces is not done yet. With an error nothing more is.
+    fn synced(&self) -> io::Result<()>;
+}
+
 /// A transcript as read.
 #[derive(Debug)]
 pub struct Read {
@@ -184,6 +193,7 @@ pub struct Transcript {
     prev: Hash,
     /// Why nothing is written any more.
     broken: Option<(io::ErrorKind, String)>,
+    mirror: Option<Arc<dyn Mirror>>,
 }
 
 impl Transcript {
@@ -199,7 +209,24 @@ impl Transcript {
         }
         let origin = clock.monotonic();
         let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
+        Ok(Self {
+            file,
+            path: path.into(),
+            clock,
+            redactor,
+            origin,
+            base,
+            seq,
+            prev,
+            broken: None,
+            mirror: None,
+        })
+    }
+
+    /// Has a copy of it kept elsewhere.
+    #[must_use]
+    pub fn mirrored(self, mirror: Option<Arc<dyn Mirror>>) -> Self {
+        Self { mirror, ..self }
     }
 
     /// Gives the file this name, under which whoever reads it looks: what it holds by then is found whole or not at
@@ -230,7 +257,18 @@ impl Transcript {
         let origin = clock.monotonic();
         let base = read.lines.last().map_or(Duration::ZERO, Line::at);
         let (seq, prev) = (read.lines.len() as u64, read.end.clone());
-        Ok(Self { file, path: path.into(), clock, redactor, origin, base, seq, prev, broken: None })
+        Ok(Self {
+            file,
+            path: path.into(),
+            clock,
+            redactor,
+            origin,
+            base,
+            seq,
+            prev,
+            broken: None,
+            mirror: None,
+        })
     }
 
     /// Session time now.
@@ -260,6 +298,10 @@ impl Transcript {
         let io = move |source| TranscriptError::Io { doing: "write", path: path.clone(), source };
         if let Some((kind, why)) = &self.broken {
             return Err(io(io::Error::new(*kind, why.clone())));
+        }
+        if let Some(Err(error)) = self.mirror.as_ref().map(|mirror| mirror.before(&event)) {
+            self.broken = Some((error.kind(), error.to_string()));
+            return Err(io(error));
         }
         let mono_ms = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
         let line = Line { seq: self.seq, t: self.clock.wall(), mono_ms, prev: self.prev.clone(), event };
@@ -295,7 +337,11 @@ impl Transcript {
         }
         #[cfg(test)]
         journal::note(&self.path, || Change::Append { bytes: text.to_vec(), synced: sync });
-        if sync { self.file.sync_data() } else { Ok(()) }
+        if !sync {
+            return Ok(());
+        }
+        self.file.sync_data()?;
+        self.mirror.as_ref().map_or(Ok(()), |mirror| mirror.synced())
     }
 }
 

@@ -10,7 +10,7 @@ pub use event::{
     ChapterCause, CostByKind, CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, NOTHING_USEFUL,
     Outcome, Party, RefereeReply, SessionEnd, WrapUpReason,
 };
-pub use file::{Line, Read, Transcript, TranscriptError, file_code, file_remedy, read};
+pub use file::{Line, Mirror, Read, Transcript, TranscriptError, file_code, file_remedy, read};
 pub use header::{
     Mode, ModelName, PlannedBranch, ProtocolStart, RefereeStart, SessionStart, VariableValue, Vector,
 };

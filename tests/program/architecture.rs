@@ -25,6 +25,7 @@ const TOKIO: &[&str] = &[
     "session/model_call.rs",
     "provider/",
     "traces/export.rs",
+    "batch/nats/",
     "launch.rs",
     "cli/",
     "main.rs",

@@ -1,173 +1,11 @@
-//! Conversations as they are typed: in a terminal, with the real darktable, cut off in every phase, and taken up again.
+//! Conversations as they are typed: in a terminal, with the real darktable, and taken up again.
 
 #![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
-use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::home::settle;
-use crate::support::{Studio, reply};
-
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The program in a terminal of 80 by 24, read while it is typed into.
-struct Terminal {
-    child: Child,
-    typed: ChildStdin,
-    shown: Receiver<Vec<u8>>,
-    seen: String,
-    /// How far what was seen has been waited for.
-    read: usize,
-}
-
-impl Terminal {
-    fn open(home: &Path, arguments: &[&str]) -> Self {
-        let quoted: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
-        let program = env!("CARGO_BIN_EXE_chemigram");
-        let line = format!("stty cols 80 rows 24; exec {program} {}", quoted.join(" "));
-        let mut command = Command::new("script");
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm");
-        settle(&mut command, home);
-        command.current_dir(home).args(["-qefc", &line, "/dev/null"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (typed, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let (sender, shown) = channel();
-        std::thread::spawn(move || {
-            let mut some = [0; 4096];
-            while let Ok(count @ 1..) = stdout.read(&mut some) {
-                if sender.send(some[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, typed, shown, seen: String::new(), read: 0 }
-    }
-
-    /// Waits until this is shown, after what was waited for before.
-    fn wait(&mut self, text: &str) {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(at) = self.seen[self.read..].find(text) {
-                self.read += at + text.len();
-                return;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            match self.shown.recv_timeout(left) {
-                Ok(more) => self.seen.push_str(&String::from_utf8_lossy(&more)),
-                Err(_) => panic!("{text:?} is not shown:\n{}", self.seen),
-            }
-        }
-    }
-
-    fn write(&mut self, text: &str) {
-        self.typed.write_all(text.as_bytes()).unwrap();
-        self.typed.flush().unwrap();
-    }
-
-    /// Types a line at the prompt.
-    fn say(&mut self, text: &str) {
-        self.wait("> ");
-        self.write(&format!("{text}\r"));
-    }
-
-    /// The program itself, below `script` and its shell.
-    fn pid(&self) -> Pid {
-        let mut pid = self.child.id();
-        loop {
-            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-            let child = children.split_whitespace().next().unwrap_or_else(|| panic!("{pid} has no child"));
-            pid = child.parse().unwrap();
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
-            if name.trim() == "chemigram" {
-                return Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-            }
-        }
-    }
-
-    /// All that was shown, and the status.
-    fn end(mut self) -> (String, Option<i32>) {
-        while let Ok(more) = self.shown.recv_timeout(PATIENCE) {
-            self.seen.push_str(&String::from_utf8_lossy(&more));
-        }
-        (self.seen, self.child.wait().unwrap().code())
-    }
-}
-
-/// A library with a photo, and a home.
-struct Talks {
-    studio: Studio,
-    photo: String,
-    library: String,
-}
-
-impl Talks {
-    fn new() -> Self {
-        let studio = Studio::new();
-        let folder = studio.workspace.folder();
-        let library = folder.parent().unwrap().display().to_string();
-        let photo = studio.workspace.id().to_string();
-        Self { studio, photo, library }
-    }
-
-    fn home(&self) -> &Path {
-        self.studio.dir.path()
-    }
-
-    fn script(&self, name: &str, text: &str) -> String {
-        let path = self.home().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    }
-
-    fn open(&self, arguments: &[&str]) -> Terminal {
-        Terminal::open(self.home(), &[&["--library", &self.library, "chat"], arguments].concat())
-    }
-
-    fn run(&self, arguments: &[&str]) -> (Value, i32) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
-        settle(&mut command, self.home());
-        command.args(["--json", "--library", &self.library]).args(arguments).stdin(Stdio::null());
-        let output = command.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        // Of lines, the last is the result.
-        let read =
-            serde_json::from_str(&text).or_else(|_| serde_json::from_str(text.lines().last().unwrap_or("")));
-        (read.unwrap_or(Value::Null), output.status.code().unwrap())
-    }
-
-    fn transcript(&self, at: usize) -> (PathBuf, Vec<Value>) {
-        let (list, _) = self.run(&["mode-b", "list", &self.photo]);
-        let id = list[at]["session"].as_str().unwrap();
-        let path = Path::new(&self.library).join(&self.photo).join("sessions/mode_b").join(id);
-        let text = std::fs::read_to_string(path.join("transcript.jsonl")).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        (path, lines)
-    }
-}
-
-fn call(name: &str, arguments: &Value) -> (String, String) {
-    (name.to_owned(), arguments.to_string())
-}
-
-fn calls(calls: &[(String, String)]) -> String {
-    reply(&calls.iter().map(|(name, arguments)| (name.as_str(), arguments.as_str())).collect::<Vec<_>>())
-}
-
-fn text(said: &str) -> String {
-    format!("[[reply]]\ntext = {said:?}\n")
-}
-
-fn warmth(shift: u32) -> (String, String) {
-    call("apply_primitive", &json!({ "primitive_name": "warmth", "parameter_values": { "shift": shift } }))
-}
+use crate::talks::{Talks, call, calls, exposure, text, warmth};
 
 /// Edits, a proposal that is declined, an undo, an exploration from within, the look back, and a tag; and what the
 /// next conversation reads.
@@ -183,7 +21,8 @@ fn a_conversation_of_twelve_turns_is_remembered_as_the_photographer_says() {
         call("apply_primitive", &json!({ "primitive_name": "exposure", "parameter_values": { "ev": 0.3 } }));
     let taste = json!({ "text": "Prefers warm evenings.", "category": "appearance" });
     let note = json!({ "text": "The cup stays on the cool side." });
-    let close = json!({ "summary": "Warmer and brighter.", "tag": "v2" });
+    let close = json!({ "summary": "Warmer and brighter.", "tag": "v1_print", "exports": ["a JPEG"] });
+    let gap = json!({ "description": "a glow around the lamp" });
     let script = [
         calls(&[call("read_context", &json!({})), preview()]),
         text("A cup on a table. What shall I do?"),
@@ -191,6 +30,7 @@ fn a_conversation_of_twelve_turns_is_remembered_as_the_photographer_says() {
         text("Warmer now."),
         calls(&[exposure.clone(), preview(), propose]),
         text("Brighter, and no vignette."),
+        calls(&[call("log_vocabulary_gap", &gap)]),
         text("It is warm, and a little brighter than it was."),
         calls(&[exposure, preview()]),
         text("Brighter again."),
@@ -216,7 +56,7 @@ fn a_conversation_of_twelve_turns_is_remembered_as_the_photographer_says() {
     terminal.say("and brighter");
     terminal.wait("vignette strength=-0.3");
     terminal.wait("[yes/no]");
-    terminal.write("no\r");
+    terminal.say("no");
     terminal.wait("Brighter, and no vignette.");
     terminal.say("/undo");
     terminal.wait("taken back: exposure ev=0.30 EV");
@@ -230,10 +70,10 @@ fn a_conversation_of_twelve_turns_is_remembered_as_the_photographer_says() {
     terminal.wait("Brighter again.");
     terminal.say("/explore light=\"brighter\"");
     terminal.wait("[yes/no]");
-    terminal.write("no\r");
+    terminal.say("no");
     terminal.say("good");
     terminal.wait("Is that all for this photo? [yes/no]");
-    terminal.write("no\r");
+    terminal.say("no");
     terminal.wait("Then let us go on.");
     terminal.say("/review");
     terminal.wait("review.html");
@@ -246,10 +86,22 @@ fn a_conversation_of_twelve_turns_is_remembered_as_the_photographer_says() {
     terminal.wait("accepted");
     terminal.wait("the cool side");
     terminal.say("d");
+    terminal.wait("To tag this state: v1_print");
+    terminal.say("e");
+    terminal.wait("its name:");
+    terminal.say("baseline");
+    terminal.wait("baseline");
+    terminal.say("e");
+    terminal.wait("its name:");
+    terminal.say("v1");
     let (shown, status) = terminal.end();
     assert_eq!(status, Some(0), "{shown}");
-    let promote = format!("chemigram promote {} talk_1 --tag v2", talks.photo);
+    let promote = format!("chemigram promote {} talk_1 --to-main", talks.photo);
     assert!(shown.contains("Warmer and brighter.") && shown.contains(&promote), "{shown}");
+    assert!(shown.contains("missing move, noted: a glow around the lamp"), "{shown}");
+    assert!(shown.contains("tagged; 1 accepted, 1 declined, 0 to be answered"), "{shown}");
+    assert!(shown.contains("to export it: chemigram export"), "{shown}");
+    assert_eq!(talks.run(&["log", &talks.photo, "v1"]).0, talks.run(&["log", &talks.photo, "talk_1"]).0);
 
     assert_eq!(talks.run(&["log", &talks.photo, "main"]).0, main, "main is the photographer's");
     assert_eq!(talks.run(&["promote", &talks.photo, "talk_1", "--tag", "v2"]).1, 0);
@@ -259,6 +111,21 @@ fn a_conversation_of_twelve_turns_is_remembered_as_the_photographer_says() {
     let (_, lines) = talks.transcript(0);
     let messages = lines.iter().filter(|line| line["kind"] == "message").count();
     assert_eq!(messages, 7);
+    let answers: Vec<(&str, &Value)> = lines
+        .iter()
+        .filter(|line| line["kind"] == "proposal_answered")
+        .map(|line| (line["id"].as_str().unwrap(), &line["status"]))
+        .collect();
+    let said = [
+        json!({ "accepted": { "edited": "Prefers warm, quiet evenings." } }),
+        json!({ "declined": { "reason": "" } }),
+        json!({ "accepted": { "edited": "v1" } }),
+    ];
+    assert_eq!(
+        answers.iter().map(|(_, status)| *status).collect::<Vec<_>>(),
+        said.iter().collect::<Vec<_>>()
+    );
+    assert_eq!(answers[2].0, "tag");
 
     // The next conversation reads what was accepted, and what was declined only as declined.
     let script = [calls(&[call("read_context", &json!({}))]), text("I know.")].concat();
@@ -342,7 +209,7 @@ fn an_exploration_from_within_begins_where_the_conversation_stands_and_comes_bac
     terminal.wait("warmth shift");
     terminal.say("/explore light=\"brighter\"");
     terminal.wait("[yes/no]");
-    terminal.write("yes\r");
+    terminal.say("yes");
     terminal.wait("branch_b_light");
     terminal.say("more");
     terminal.wait("warmth shift");
@@ -364,4 +231,80 @@ fn an_exploration_from_within_begins_where_the_conversation_stands_and_comes_bac
     let (_, explored) = talks.transcript(0);
     let first_edit = talk.iter().filter(|line| line["kind"] == "snapshot_created").nth(1).unwrap();
     assert_eq!(explored[0]["baseline"], first_edit["commit"], "it begins where the conversation stood");
+}
+
+/// Answers by command, long after the session, to those of a conversation and of an unattended one.
+#[test]
+fn what_was_made_of_proposals_stands_in_the_transcripts_of_both_kinds_of_sessions() {
+    let talks = Talks::new();
+    let propose = |what: &str| {
+        let taste = json!({ "text": format!("Prefers {what} evenings."), "category": "appearance" });
+        let note = json!({ "text": format!("The cup stays {what}.") });
+        [call("propose_taste_update", &taste), call("propose_notes_update", &note)]
+    };
+    let [taste, note] = propose("warm");
+    let close = call("end_conversation", &json!({ "summary": "Warmer." }));
+    let over = call("end_conversation", &json!({ "certain": true }));
+    let script = [calls(&[warmth(12), over]), calls(&[taste, note, close])].concat();
+    let script = talks.script("talk.toml", &script);
+    let said =
+        ["chat", &talks.photo, "-m", "warmer, and that is all", "--provider", "script", "--model", &script];
+    assert_eq!(talks.run(&said).1, 0);
+    let [taste, note] = propose("cool");
+    let judged = json!({ "branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "So." });
+    let script = [
+        crate::support::confirm(&["tone"]),
+        calls(&[call("branch", &json!({ "name": "branch_b_tone" })), exposure(), taste, note]),
+        calls(&[call("record_judgment", &judged)]),
+        calls(&[call("end_mode_b_session", &json!({ "session_summary": "Done." }))]),
+    ]
+    .concat();
+    let script = talks.script("alone.toml", &script);
+    let alone = [
+        "run-mode-b",
+        &talks.photo,
+        "--vector",
+        "tone=brighter",
+        "--budget",
+        "time=20h,iterations=20,branches=1",
+        "--yes",
+        "--provider",
+        "script",
+        "--model",
+        &script,
+    ];
+    assert_eq!(talks.run(&alone).1, 0);
+    let (open, _) = talks.run(&["proposals", "list", &talks.photo]);
+    let id = |at: usize| open[at]["id"].as_str().unwrap().to_owned();
+    assert_eq!(open.as_array().unwrap().len(), 4, "{open}");
+
+    assert_eq!(talks.run(&["proposals", "edit", &id(0), "Prefers quiet evenings."]).1, 0);
+    assert_eq!(talks.run(&["proposals", "decline", &id(1), "--reason", "not here"]).1, 0);
+    // A kill before the transcript had its line: the next answer of the session adds it.
+    assert_eq!(talks.run(&["proposals", "decline", &id(2), "--reason", "not mine"]).1, 0);
+    let (folder, before) = talks.transcript(0);
+    let path = folder.join("transcript.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let end = text.trim_end().rfind('\n').unwrap() + 1;
+    std::fs::write(&path, &text[..end]).unwrap();
+    assert_eq!(talks.run(&["proposals", "accept", "--session", "last"]).1, 0);
+
+    let answers = |at: usize| -> Vec<(String, Value)> {
+        let (_, lines) = talks.transcript(at);
+        let told = lines.iter().filter(|line| line["kind"] == "proposal_answered");
+        told.map(|line| (line["id"].as_str().unwrap().to_owned(), line["status"].clone())).collect()
+    };
+    let of_talk = [
+        (id(0), json!({ "accepted": { "edited": "Prefers quiet evenings." } })),
+        (id(1), json!({ "declined": { "reason": "not here" } })),
+    ];
+    assert_eq!(answers(1), of_talk);
+    let of_other =
+        [(id(2), json!({ "declined": { "reason": "not mine" } })), (id(3), json!({ "accepted": {} }))];
+    assert_eq!(answers(0), of_other);
+    assert_eq!(before.last().unwrap()["kind"], "proposal_answered");
+    assert_eq!(talks.run(&["fsck", &talks.photo]).1, 0);
+    let (list, _) = talks.run(&["mode-b", "list", &talks.photo]);
+    assert!(list.as_array().unwrap().iter().all(|one| one["outcome"] == "completed"), "{list}");
+    assert_eq!(talks.run(&["mode-b", "replay", "last"]).1, 0, "the answers are not the session's own");
 }

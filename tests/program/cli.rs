@@ -684,7 +684,7 @@ fn twice(home: &Home, signal: rustix::process::Signal) {
     until("model_intent", "\"turn\":2");
     let list = home.ok(&["mode-b", "list"]);
     assert!(list.lines().next().is_some_and(|l| l.contains("running")), "{list}");
-    assert!(home.fails(4, &["apply", "cup", "exposure", "ev=0.1"]).contains("Mode B session"));
+    assert!(home.fails(4, &["apply", "cup", "exposure", "ev=0.1"]).contains("(session "));
     send();
     assert!(until("wrap_up", "").contains("asked to stop"), "{signal:?} wraps up");
     send();

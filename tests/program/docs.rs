@@ -111,6 +111,7 @@ fn every_test_behind_a_guarantee_is_there() {
         ("docs/reliability.md", 30),
         ("docs/adr/0025-differences.md", 40),
         ("docs/adr/0026-dialects.md", 20),
+        ("docs/adr/0027-conversations.md", 16),
     ] {
         let words = text(page);
         let named: Vec<&str> = words

@@ -13,14 +13,18 @@ mod browser;
 mod chat_stub;
 #[path = "../support/home.rs"]
 mod home;
+#[path = "../support/nats.rs"]
+mod nats;
 #[path = "../support/mod.rs"]
 mod support;
+mod talks;
 
 mod api;
 mod architecture;
 mod bad_disk;
 mod bad_input;
 mod chat;
+mod chat_cuts;
 mod cli;
 mod cup;
 mod demo;
@@ -31,7 +35,9 @@ mod floods;
 mod fuzz_corpus;
 mod help;
 mod http_proxy;
+mod machines_lost;
 mod made_pages;
+mod many_machines;
 mod overnight;
 mod pages;
 mod prune;

@@ -23,7 +23,7 @@ use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::json;
 
 /// A home, with renders that all tests of this file share.
-struct Home(tempfile::TempDir);
+pub struct Home(tempfile::TempDir);
 
 /// What darktable does to the demo's raw by default, asked once.
 static UNTOUCHED: LazyLock<Untouched> = LazyLock::new(|| {
@@ -36,7 +36,7 @@ static UNTOUCHED: LazyLock<Untouched> = LazyLock::new(|| {
 
 impl Home {
     /// With these photos in its library, which differ by a byte.
-    fn new(photos: &[&str]) -> Self {
+    pub fn new(photos: &[&str]) -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         let ask = |_: &Path| Ok(UNTOUCHED.clone());
         for (number, name) in photos.iter().enumerate() {
@@ -50,15 +50,15 @@ impl Home {
         home
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         std::fs::write(self.path(name), bytes).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("--library").arg(self.path("photos")).args(args);
         home::settle(&mut command, self.0.path());
@@ -70,42 +70,42 @@ impl Home {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub fn run(&self, args: &[&str]) -> Output {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap()
     }
 
-    fn status(&self, args: &[&str]) -> i32 {
+    pub fn status(&self, args: &[&str]) -> i32 {
         let output = self.run(args);
         output.status.code().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)))
     }
 
     /// Writes `plan.toml`: these caps, and scripted sessions.
-    fn plan(&self, caps: &str, sessions: &str) {
+    pub fn plan(&self, caps: &str, sessions: &str) {
         let defaults = "[defaults]\nprovider = \"script\"\nmodel = \"script.toml\"\npreview_size = 256\n\
                         budget = \"time=5m,iterations=12,branches=1\"\nvectors = [\"tone=lift the shadows\"]\n";
         self.write("plan.toml", format!("[budget]\n{caps}\n\n{defaults}\n{sessions}"));
     }
 
-    fn overnight(&self, more: &[&str]) -> i32 {
+    pub fn overnight(&self, more: &[&str]) -> i32 {
         let plan = self.path("plan.toml");
         self.status(&[&["overnight", plan.to_str().unwrap()], more].concat())
     }
 
-    fn begin(&self) -> Child {
+    pub fn begin(&self) -> Child {
         let plan = self.path("plan.toml");
         self.command(&["overnight", plan.to_str().unwrap()]).spawn().unwrap()
     }
 
-    fn library(&self) -> Library {
+    pub fn library(&self) -> Library {
         Library::new(self.path("photos"))
     }
 
-    fn batch(&self) -> Option<Batch> {
+    pub fn batch(&self) -> Option<Batch> {
         record::find(&self.library(), "last").ok()
     }
 
     /// The sessions that were begun, by place, each id once.
-    fn begun(&self) -> Vec<(usize, String)> {
+    pub fn begun(&self) -> Vec<(usize, String)> {
         let mut begun: Vec<(usize, String)> = Vec::new();
         for stamped in self.batch().unwrap().entries {
             if let Entry::Started { place, session, .. } = stamped.entry
@@ -117,7 +117,7 @@ impl Home {
         begun
     }
 
-    fn outcomes(&self) -> Vec<(usize, Outcome)> {
+    pub fn outcomes(&self) -> Vec<(usize, Outcome)> {
         let ended = |stamped: record::Stamped| match stamped.entry {
             Entry::Ended { place, outcome, .. } => Some((place, outcome)),
             _ => None,
@@ -126,7 +126,7 @@ impl Home {
     }
 
     /// All branches of all photos with their commits.
-    fn branches(&self) -> Vec<String> {
+    pub fn branches(&self) -> Vec<String> {
         let library = self.library();
         let mut all = Vec::new();
         for id in library.photos().unwrap() {
@@ -137,12 +137,12 @@ impl Home {
         all
     }
 
-    fn report(&self, name: &str) -> String {
+    pub fn report(&self, name: &str) -> String {
         std::fs::read_to_string(self.batch().unwrap().folder.join(name)).unwrap()
     }
 
     /// Waits until something holds.
-    fn wait(&self, what: &str, holds: impl Fn() -> bool) {
+    pub fn wait(&self, what: &str, holds: impl Fn() -> bool) {
         let started = Instant::now();
         while !holds() {
             assert!(started.elapsed() < Duration::from_secs(60), "{what} did not come about");
@@ -151,7 +151,7 @@ impl Home {
     }
 
     /// Whether the session at `place` is about to wait for its model's last but one reply: its branch is edited.
-    fn edited(&self, place: usize) -> bool {
+    pub fn edited(&self, place: usize) -> bool {
         let Some(batch) = self.batch() else { return false };
         let Some(Some((photo, id, _))) = batch.tracks().get(place).map(|track| track.session.clone()) else {
             return false;
@@ -163,7 +163,7 @@ impl Home {
 }
 
 /// A session that lifts the shadows and judges that, with these words; before the judgment it waits.
-fn script(words: &str, pause_ms: u64) -> String {
+pub fn script(words: &str, pause_ms: u64) -> String {
     let judgment = format!(
         r#"{{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "{words}", "key_moves": ["shadows_lift"]}}"#
     );

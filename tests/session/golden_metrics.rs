@@ -92,6 +92,7 @@ fn played(scenario: Scenario, script: &str) -> Case {
         redactor: Redactor::default(),
         stop: Stop::default(),
         traces: None,
+        mirror: None,
     };
     let plan = start::plan(&setup, &scenario.request("mode_b/system", 0)).unwrap();
     let mut session = start::start(setup, plan).unwrap();

@@ -88,7 +88,7 @@ async fn ask(
         seed: Some(7),
         blobs,
         time_left: None,
-        on_progress: &|_| {},
+        on_progress: &|_, _| {},
     };
     provider.attempt(permit(), &request).await
 }
@@ -490,6 +490,7 @@ async fn progress_is_told_while_the_reply_comes() {
     let stub = ChatStub::start(vec![StubReply::text("one two three four")]);
     let provider = openai(&stub.url());
     let most = AtomicUsize::new(0);
+    let seen = std::sync::Mutex::new(Vec::new());
     let request = ModelRequest {
         model: "m",
         system: "s",
@@ -501,12 +502,15 @@ async fn progress_is_told_while_the_reply_comes() {
         seed: None,
         blobs: &Pictures::default(),
         time_left: None,
-        on_progress: &|n| {
+        on_progress: &|n, text| {
             most.fetch_max(n, Ordering::SeqCst);
+            seen.lock().unwrap().push(text.to_owned());
         },
     };
     provider.attempt(permit(), &request).await.unwrap();
     assert_eq!(most.load(Ordering::SeqCst), "one two three four".len());
+    let seen = seen.into_inner().unwrap();
+    assert!(seen.is_sorted() && seen.last().unwrap() == "one two three four", "{seen:?}");
 }
 
 #[tokio::test]

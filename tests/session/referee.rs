@@ -238,7 +238,7 @@ async fn a_pair_is_asked_in_both_orders_over_a_wire() {
         };
         let asked = referee.request(&question).unwrap();
         let model = &referee.provider().info().model;
-        let request = asked.request(model, "s1-referee", Some(7), &blobs, &|_| {});
+        let request = asked.request(model, "s1-referee", Some(7), &blobs, &|_, _| {});
         let reply = referee.provider().attempt(permits::permit(), &request).await.unwrap();
         assert!(!String::from_utf8_lossy(&reply.raw).contains(KEY));
         match referee.read(&question, &reply).map_err(|e| e.to_string())? {

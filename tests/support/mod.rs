@@ -116,6 +116,7 @@ impl Studio {
             redactor: Redactor::default(),
             stop: Stop::default(),
             traces: None,
+            mirror: None,
         }
     }
 

@@ -13,12 +13,13 @@ use crate::conversation::ToolResult;
 use crate::launch::DEFAULT_SEED;
 use crate::review::{count, line};
 use crate::session::driver::Session;
-use crate::session::listing;
 use crate::session::start::Request;
+use crate::session::{listing, talk};
 use crate::tools;
 use crate::transcript::Vector;
 use base::error::Fault;
-use base::ids::PhotoId;
+use base::ids::{PhotoId, SessionId};
+use engine::photo::Workspace;
 
 const COMMANDS: &str = "\
 /look [x0,y0,x1,y1]      render where you stand, or a part of it (0 to 1)
@@ -45,13 +46,10 @@ pub fn perform(
     words: &[String],
     shown: &Shown<'_>,
 ) -> Result<Option<Ended>, Failure> {
-    let call = |session: &mut Session, tool: &str, arguments: Value| -> Result<ToolResult, Failure> {
+    let call = |session: &mut Session, tool: &str, arguments: Value| -> Result<(), Failure> {
         let result = session.by_hand(tool, &arguments, shown).map_err(|e| Failure::from(Fault::from(&e)))?;
         shown.print(&told(&result));
-        if let Some(picture) = result.images.last() {
-            shown.print(&format!("  the picture: {}", session.blobs.path(&picture.sha256).display()));
-        }
-        Ok(result)
+        show(app, session, &result, shown, command)
     };
     let first = words.first().map(String::as_str);
     match command {
@@ -88,7 +86,16 @@ pub fn perform(
             }
         }
         "log" => {
-            call(session, "log", json!({}))?;
+            let result =
+                session.by_hand("log", &json!({}), shown).map_err(|e| Failure::from(Fault::from(&e)))?;
+            let commits = data(&result).get_mut("commits").map(Value::take).unwrap_or_default();
+            let row = |commit: &Value| {
+                let text = |field: &str| line(commit.get(field).and_then(Value::as_str).unwrap_or_default());
+                let short: String = text("commit").chars().take(12).collect();
+                format!("  {short}  {}  {}", text("op"), text("label")).trim_end().to_owned()
+            };
+            let rows: Vec<String> = commits.as_array().into_iter().flatten().map(row).collect();
+            shown.print(&if rows.is_empty() { told(&result) } else { rows.join("\n") });
         }
         "branch" => {
             call(session, "get_state", json!({}))?;
@@ -118,8 +125,9 @@ pub fn perform(
                 "Explore {} from here, unattended, within {EXPLORE} each? [yes/no]",
                 count(vectors.len() as u64, "direction")
             );
-            let yes = app.output.ask(&question).unwrap_or_default();
+            let yes = shown.ask(&question).unwrap_or_default();
             if matches!(yes.to_lowercase().as_str(), "y" | "yes") {
+                session.hand_over(words, shown).map_err(|e| Failure::from(Fault::from(&e)))?;
                 return Ok(Some(Ended::Explore(vectors, from)));
             }
         }
@@ -142,11 +150,26 @@ pub fn look(
     if numbers || result.is_error {
         shown.print(&told(&result));
     }
-    if let Some(picture) = result.images.last() {
-        let file = session.folder.join("preview.jpg");
+    show(app, session, &result, shown, "preview")
+}
+
+/// The pictures of a result, as files of this name in the session's folder: their paths always, themselves where the
+/// terminal can show them.
+fn show(
+    app: &App,
+    session: &Session,
+    result: &ToolResult,
+    shown: &Shown<'_>,
+    name: &str,
+) -> Result<(), Failure> {
+    let several = result.images.len() > 1;
+    for (number, picture) in (1..).zip(&result.images) {
+        let name = if several { format!("{name}_{number}.jpg") } else { format!("{name}.jpg") };
+        let file = session.folder.join(name);
         let blob = session.blobs.path(&picture.sha256);
         std::fs::copy(&blob, &file).map_err(|e| Failure::file("write", &file, &e))?;
-        shown.print(&format!("  the picture: {}", file.display()));
+        let which = if several { line(&picture.caption) } else { "the picture".to_owned() };
+        shown.print(&format!("  {which}: {}", file.display()));
         images::show_one(app, &file)?;
     }
     Ok(())
@@ -183,6 +206,7 @@ fn told(result: &ToolResult) -> String {
 fn flatten(name: &str, value: &Value, rows: &mut Vec<String>) {
     match value {
         Value::Null => {}
+        Value::String(text) if text.is_empty() => {}
         Value::Object(fields) => fields.iter().for_each(|(field, value)| {
             let full = if name.is_empty() { field.clone() } else { format!("{name} {field}") };
             flatten(&full, value, rows);
@@ -228,17 +252,49 @@ pub fn explore(
         proposes: true,
         seed: DEFAULT_SEED,
     };
+    let began = jiff::Timestamp::now();
     run::run_request(app, app.photo(photo)?, &args.choice.choice(DEFAULT_SEED), request)?;
-    let last = listing::of_photo(&app.photo(photo)?)?.into_iter().next();
-    let made = last.map(|id| listing::read(&app.photo(photo)?, &id).map_err(Failure::from)).transpose()?;
-    let rows = made.iter().flat_map(|session| &session.state.branches).map(|branch| {
+    explored(&app.photo(photo)?, began).map(|(told, _)| told)
+}
+
+/// What came of an exploration that a conversation was cut off in, for the model; `None` if there was none.
+pub fn explored_before(
+    app: &App,
+    workspace: &Workspace,
+    session: &listing::Session,
+) -> Result<Option<String>, Failure> {
+    let Some(began) = talk::handed_over(&session.lines) else { return Ok(None) };
+    let (told, open) = explored(workspace, began)?;
+    if let Some(id) = open {
+        app.output.remark(&format!(
+            "the exploration was cut off; `chemigram run-mode-b --resume {}` goes on with it",
+            id.short()
+        ));
+    }
+    Ok(Some(told))
+}
+
+/// What came of an exploration, for the model; and its id, where it was cut off.
+fn explored(workspace: &Workspace, began: jiff::Timestamp) -> Result<(String, Option<SessionId>), Failure> {
+    let newest = listing::of_photo(workspace)?.into_iter().next();
+    let newest = newest.map(|id| listing::read(workspace, &id)).transpose()?;
+    let after = |session: &listing::Session| {
+        !session.state.talks() && session.lines.first().is_some_and(|line| line.t >= began)
+    };
+    let Some(made) = newest.filter(after) else {
+        return Ok(("An exploration that the photographer began did not take place.".into(), None));
+    };
+    let rows = made.state.branches.iter().map(|branch| {
         let score =
             branch.judgment.as_ref().map_or("not scored".into(), |j| format!("score {}", j.judged_score));
         format!("{} ({score})", branch.name)
     });
     let rows: Vec<String> = rows.collect();
-    Ok(format!(
-        "The photographer had directions explored from here. Branches made: {}. They can be compared with `compare`.",
-        rows.join(", ")
-    ))
+    let cut = made.state.end.is_none();
+    let told = format!(
+        "The photographer had directions explored from here{}. Branches made: {}. They can be compared with `compare`.",
+        if cut { ", which was cut off" } else { "" },
+        if rows.is_empty() { "none".to_owned() } else { rows.join(", ") },
+    );
+    Ok((told, cut.then_some(made.id)))
 }

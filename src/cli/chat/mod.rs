@@ -2,38 +2,36 @@
 
 mod commands;
 mod ending;
+mod input;
+mod shown;
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use indicatif::ProgressBar;
-use rustyline::error::ReadlineError;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
-use super::output::Output;
 use super::progress::Watch;
 use super::run::{self, ChoiceArgs};
 use super::setup::{App, optional_text};
-use crate::budget::{Budget, Ledger};
-use crate::conversation::Message;
+use crate::budget::Budget;
 use crate::launch::{DEFAULT_SEED, Overrides, Runner, SessionSpec};
-use crate::review::{plain, wrap};
-use crate::session::driver::{Host, Session, Turn};
+use crate::review::plain;
+use crate::session::driver::{Session, Turn};
 use crate::session::listing;
 use crate::session::opinion::Referee;
 use crate::session::start::Request;
-use crate::session::state::State;
 use crate::session::{SessionError, talk};
-use crate::transcript::{Event, Line, Mode, SessionEnd, Vector};
+use crate::transcript::{Mode, SessionEnd, Vector};
 use base::clock::Stop;
 use base::error::{ErrorCode, Fault};
 use base::ids::{PhotoId, SessionId};
 use darktable::proxy;
 use engine::photo::Workspace;
+
+use input::{Doing, Input, Signals, Typed};
+use shown::Shown;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -78,146 +76,9 @@ pub struct ChatArgs {
     preview_size: u32,
     #[command(flatten)]
     choice: ChoiceArgs,
-}
-
-/// What a person types.
-enum Typed {
-    Words(String),
-    /// A command with its words.
-    Command(String, Vec<String>),
-    /// Nothing, or an interrupted line.
-    Nothing,
-    /// The end of the input.
-    Leave,
-}
-
-/// Where lines come from: a terminal with editing and a history, or a pipe.
-enum Input {
-    Terminal(Box<rustyline::DefaultEditor>),
-    Pipe,
-}
-
-impl Input {
-    fn new() -> Self {
-        if std::io::stdin().is_terminal()
-            && let Ok(editor) = rustyline::DefaultEditor::new()
-        {
-            return Self::Terminal(Box::new(editor));
-        }
-        Self::Pipe
-    }
-
-    fn read(&mut self) -> Typed {
-        let read = match self {
-            Self::Terminal(editor) => match editor.readline("> ") {
-                Ok(read) => {
-                    let _ = editor.add_history_entry(read.trim());
-                    read
-                }
-                Err(ReadlineError::Interrupted) => return Typed::Nothing,
-                Err(_) => return Typed::Leave,
-            },
-            Self::Pipe => {
-                let mut read = String::new();
-                match std::io::stdin().read_line(&mut read) {
-                    Ok(bytes) if bytes > 0 => read,
-                    _ => return Typed::Leave,
-                }
-            }
-        };
-        let read = read.trim();
-        match read.strip_prefix('/') {
-            Some(command) => match shlex::split(command) {
-                Some(words) if !words.is_empty() => {
-                    let mut words = words.into_iter();
-                    Typed::Command(words.next().unwrap_or_default(), words.collect())
-                }
-                _ => Typed::Words(read.to_owned()),
-            },
-            None if read.is_empty() => Typed::Nothing,
-            None => Typed::Words(read.to_owned()),
-        }
-    }
-}
-
-/// Shows a conversation as it goes: what the model says and edits.
-struct Shown<'a> {
-    watch: Watch<'a>,
-    bar: ProgressBar,
-    output: Output,
-}
-
-impl Shown<'_> {
-    fn print(&self, text: &str) {
-        if !self.output.json {
-            self.bar.suspend(|| self.output.text(text));
-        }
-    }
-
-    /// A text of the model or for the person, wrapped.
-    fn words(&self, text: &str) {
-        let width = self.output.style().width;
-        let rows: Vec<String> = plain(text).lines().flat_map(|row| wrap(row, width)).collect();
-        self.print(&rows.join("\n"));
-    }
-}
-
-impl Host for Shown<'_> {
-    fn line(&self, event: &Line, state: &State, ledger: &Ledger) {
-        if let Event::ModelReply { message: Message::Assistant { text, .. }, .. } = &event.event
-            && !text.trim().is_empty()
-        {
-            self.words(text.trim());
-        }
-        self.watch.line(event, state, ledger);
-    }
-
-    fn busy(&self, what: &str) {
-        self.watch.busy(what);
-    }
-
-    fn streaming(&self, amount: usize) {
-        self.watch.streaming(amount);
-    }
-
-    fn answer(&self, question: &str) -> Option<String> {
-        self.watch.answer(question)
-    }
-}
-
-/// Ctrl-C stops a reply; a closed terminal or a request to end leaves the conversation, which can be resumed.
-fn listen(stop: Stop, replying: std::sync::Arc<AtomicBool>) -> Result<(), Failure> {
-    let handler = |kind| {
-        signal(kind).map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot handle signals: {e}")))
-    };
-    let mut interrupt = handler(SignalKind::interrupt())?;
-    let mut terminate = handler(SignalKind::terminate())?;
-    let mut hangup = handler(SignalKind::hangup())?;
-    let settings = rustix::termios::tcgetattr(std::io::stdin()).ok();
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {
-                    if replying.load(Ordering::SeqCst) {
-                        stop.soft.cancel();
-                        continue;
-                    }
-                }
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-            }
-            // Everything that happened is on the disk. A line that is being typed has the terminal in raw mode.
-            if let Some(settings) = &settings {
-                let _ = rustix::termios::tcsetattr(
-                    std::io::stdin(),
-                    rustix::termios::OptionalActions::Now,
-                    settings,
-                );
-            }
-            std::process::exit(ErrorCode::Interrupted.exit_status().into());
-        }
-    });
-    Ok(())
+    /// The model that goes on if the first one fails for good, within the same budget
+    #[arg(long, value_name = "PROVIDER[:MODEL]")]
+    fallback: Option<String>,
 }
 
 /// How a conversation was left.
@@ -230,114 +91,154 @@ enum Ended {
 
 pub fn chat(app: &App, args: &ChatArgs) -> Result<u8, Failure> {
     let message = optional_text(args.message.as_ref())?;
-    let mut input = Input::new();
-    let mut resume = args.resume.clone();
+    let (input, signals) = (Mutex::new(Input::new()), Signals::listen()?);
+    let mut resume = match args.resume.as_deref() {
+        Some("last") => Some(last(app)?.1.to_string()),
+        named => named.map(str::to_owned),
+    };
     let mut news = None;
+    if let Some(part) = &resume {
+        let (workspace, id) = app.session(part)?;
+        let session = listing::read(&workspace, &id)?;
+        if let Some(end) = session.state.end.as_ref().filter(|_| session.state.talks())
+            && message.is_none()
+            && ending::waits(&workspace, &id)?
+        {
+            // It was cut off at its last questions.
+            return finish(app, &id, end, &input);
+        }
+        news = commands::explored_before(app, &workspace, &session)?;
+    }
     loop {
-        let (session, ended) =
-            one_run(app, args, resume.as_deref(), news.take(), message.as_deref(), &mut input)?;
+        let talk = Talk { app, args, input: &input, signals: &signals };
+        let (session, ended) = talk.run(resume.as_deref(), news.take(), message.as_deref())?;
         let (workspace, id) = app.session(session.as_str())?;
         match ended {
             Ended::Explore(vectors, from) => {
-                let told = commands::explore(app, args, workspace.id(), vectors, &from);
+                let explore = || commands::explore(app, args, workspace.id(), vectors, &from);
+                let told = signals.during(Doing::Exploring, explore);
                 news = Some(told.unwrap_or_else(|failure| {
                     app.output.remark(&format!("the exploration failed: {}", failure.message()));
                     "An exploration that the photographer began failed.".into()
                 }));
                 resume = Some(id.to_string());
+                if !signals.over() {
+                    continue;
+                }
+                app.output.remark(&format!("left; go on with `chemigram chat --resume {}`", id.short()));
+                return Ok(ErrorCode::Interrupted.exit_status());
             }
             Ended::Left => {
                 app.output.remark(&format!("left; go on with `chemigram chat --resume {}`", id.short()));
                 return Ok(0);
             }
-            Ended::Over(end) => {
-                ending::look_back(app, &id, &mut input)?;
-                ending::closing(app, &id, &end)?;
-                return Ok(end.outcome.exit_status(true));
-            }
+            Ended::Over(end) => return finish(app, &id, &end, &input),
         }
     }
 }
 
-/// Talks until the person leaves, ends it or explores.
-fn one_run(
-    app: &App,
-    args: &ChatArgs,
-    resume: Option<&str>,
-    news: Option<String>,
-    message: Option<&str>,
-    input: &mut Input,
-) -> Result<(SessionId, Ended), Failure> {
-    let runner = Runner::new()?;
-    let (stop, replying) = (Stop::default(), std::sync::Arc::new(AtomicBool::new(false)));
-    let watch = Watch::new(&app.output, message.is_none());
-    let first = resume.is_none();
-    runner.block_on(async { listen(stop.clone(), replying.clone()) })?;
-    let mut session = begin(app, args, resume, stop)?;
-    let id = session.state.start.session.clone();
-    let bar = watch.bar();
-    let shown = Shown { watch, bar, output: app.output.clone() };
-    if let Some(news) = news {
-        session.tell(&news, &shown)?;
-    } else if message.is_none() {
-        opening(&session, &shown, first);
-    }
-    let advance = |session: &mut Session| {
-        shown.watch.start();
-        replying.store(true, Ordering::SeqCst);
-        let turn = runner.block_on(session.advance(&shown));
-        replying.store(false, Ordering::SeqCst);
-        shown.watch.finish();
-        turn
-    };
-    let cut_short = |error: SessionError| {
-        let remedy = format!("go on with `chemigram chat --resume {}`", id.short());
-        Failure::from(Fault::from(&error)).remedy(remedy)
-    };
-    let mut once = message.map(str::to_owned);
-    let said_once = once.is_some();
-    let mut looked = None;
-    loop {
-        match advance(&mut session).map_err(cut_short)? {
-            Turn::Over(end) => return Ok((id.clone(), Ended::Over(end))),
-            Turn::Person => {}
+/// The last questions of a conversation that is over, and what came of it.
+fn finish(app: &App, id: &SessionId, end: &SessionEnd, input: &Mutex<Input>) -> Result<u8, Failure> {
+    ending::look_back(app, id, &mut input.lock().unwrap_or_else(PoisonError::into_inner))?;
+    ending::closing(app, id, end)?;
+    Ok(end.outcome.exit_status(true))
+}
+
+/// A conversation at the terminal.
+struct Talk<'a> {
+    app: &'a App,
+    args: &'a ChatArgs,
+    input: &'a Mutex<Input>,
+    signals: &'a Signals,
+}
+
+impl Talk<'_> {
+    /// Talks until the person leaves, ends it or explores.
+    fn run(
+        &self,
+        resume: Option<&str>,
+        news: Option<String>,
+        message: Option<&str>,
+    ) -> Result<(SessionId, Ended), Failure> {
+        let (app, signals) = (self.app, self.signals);
+        let (runner, stop) = (Runner::new()?, Stop::default());
+        let watch = Watch::new(&app.output, false);
+        signals.stops(&stop);
+        let mut session = begin(app, self.args, resume, stop)?;
+        let id = session.state.start.session.clone();
+        let shown = Shown::new(watch, &app.output, message.is_none().then_some((self.input, signals)));
+        let work = |work: &mut dyn FnMut()| signals.during(Doing::Working, work);
+        if let Some(news) = news {
+            session.tell(&news, &shown)?;
+        } else if message.is_none() {
+            opening(&session, &shown, resume.is_none());
         }
-        let failed = session.state.given_up().map(str::to_owned);
-        if once.is_none() && looked.as_ref() != Some(&session.state.head.commit) {
-            looked = Some(session.state.head.commit.clone());
-            commands::look(app, &mut session, &json!({}), &shown, false)
-                .unwrap_or_else(|failure| shown.print(failure.message()));
-        }
-        if let Some(once) = once.take() {
-            session.say(&once, &shown).map_err(cut_short)?;
-            continue;
-        }
-        if said_once {
-            if let Some(why) = failed {
-                return Err(Failure::new(ErrorCode::ProviderError, why)
-                    .remedy(format!("go on with `chemigram chat --resume {}`", id.short())));
+        let cut_short = |error: SessionError| {
+            let remedy = format!("go on with `chemigram chat --resume {}`", id.short());
+            Failure::from(Fault::from(&error)).remedy(remedy)
+        };
+        let mut once = message.map(str::to_owned);
+        let said_once = once.is_some();
+        let mut looked = None;
+        loop {
+            shown.watch.start();
+            let turn = signals.during(Doing::Working, || runner.block_on(session.advance(&shown)));
+            shown.watch.finish();
+            match turn.map_err(cut_short)? {
+                Turn::Over(end) => return Ok((id.clone(), Ended::Over(end))),
+                Turn::Person => {}
             }
-            return Ok((id.clone(), Ended::Left));
-        }
-        if let Some(why) = failed {
-            shown.print(&format!("no reply: {}. Say something to try again.", plain(&why)));
-        }
-        if let Some(cap) = session.state.cap {
-            shown.print(&format!("{}. /budget SPEC adds to it, /done ends the conversation.", cap.words()));
-        }
-        match input.read() {
-            Typed::Nothing => {}
-            Typed::Leave => return Ok((id.clone(), Ended::Left)),
-            Typed::Words(words) => session.say(&words, &shown).map_err(cut_short)?,
-            Typed::Command(command, words) => {
-                match commands::perform(app, &mut session, &command, &words, &shown) {
-                    Ok(None) => {}
-                    Ok(Some(ended)) => return Ok((id.clone(), ended)),
-                    // What cannot be done is said; what cannot be written down ends it.
-                    Err(failure) => {
-                        shown.print(&format!("{}: {}", command, failure.message()));
-                        if let Some(help) = failure.help() {
-                            shown.print(&format!("  {help}"));
+            let failed = session.state.given_up().map(str::to_owned);
+            if once.is_none() && looked.as_ref() != Some(&session.state.head.commit) {
+                looked = Some(session.state.head.commit.clone());
+                let mut look = || {
+                    commands::look(app, &mut session, &json!({}), &shown, false)
+                        .unwrap_or_else(|failure| shown.print(failure.message()));
+                };
+                work(&mut look);
+            }
+            if let Some(once) = once.take() {
+                session.say(&once, &shown).map_err(cut_short)?;
+                continue;
+            }
+            if said_once {
+                let left = || format!("go on with `chemigram chat --resume {}`", id.short());
+                if let Some(why) = failed {
+                    return Err(Failure::new(ErrorCode::ProviderError, why).remedy(left()));
+                }
+                if session.stop.soft.is_cancelled() {
+                    return Err(Failure::new(ErrorCode::Interrupted, "the reply was stopped").remedy(left()));
+                }
+                return Ok((id.clone(), Ended::Left));
+            }
+            if let Some(why) = failed {
+                shown.print(&format!("no reply: {}. Say something to try again.", plain(&why)));
+            }
+            if let Some(cap) = session.state.cap {
+                shown.print(&format!(
+                    "{}. /budget SPEC adds to it, /done ends the conversation.",
+                    cap.words()
+                ));
+            }
+            let typed = self.input.lock().unwrap_or_else(PoisonError::into_inner).read();
+            match typed {
+                Typed::Nothing => {}
+                Typed::Leave => return Ok((id.clone(), Ended::Left)),
+                Typed::Words(words) => session.say(&words, &shown).map_err(cut_short)?,
+                Typed::Command(command, words) => {
+                    let mut done = Ok(None);
+                    let mut perform =
+                        || done = commands::perform(app, &mut session, &command, &words, &shown);
+                    work(&mut perform);
+                    match done {
+                        Ok(None) => {}
+                        Ok(Some(ended)) => return Ok((id.clone(), ended)),
+                        // What cannot be done is said; what cannot be written down ends it.
+                        Err(failure) => {
+                            shown.print(&format!("{}: {}", command, failure.message()));
+                            if let Some(help) = failure.help() {
+                                shown.print(&format!("  {help}"));
+                            }
                         }
                     }
                 }
@@ -350,14 +251,15 @@ fn one_run(
 fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result<Session, Failure> {
     let launcher = args.choice.launcher(app, args.prompts.as_ref())?;
     if let Some(part) = resume {
-        let (workspace, id) = if part == "last" { last(app)? } else { app.session(part)? };
+        let (workspace, id) = app.session(part)?;
         let session = listing::read(&workspace, &id)?;
         if session.state.start.mode != Mode::ModeA {
             return Err(Failure::input(format!("session {} is no conversation", id.short()))
                 .remedy(format!("resume it with `chemigram run-mode-b --resume {}`", id.short())));
         }
         let provider = args.choice.connect(&launcher, &run::resumed(app, &args.choice, &session, None))?;
-        let overrides = Overrides { provider: Some(provider), ..Overrides::default() };
+        let fallback = launcher.fallback(args.fallback.as_deref(), session.state.start.seed)?;
+        let overrides = Overrides { provider: Some(provider), fallback, ..Overrides::default() };
         return Ok(launcher.resume(workspace, &session, overrides, stop)?);
     }
     let photo = args.photo.as_ref().ok_or_else(|| Failure::input("no photo is named"))?;
@@ -381,7 +283,7 @@ fn begin(app: &App, args: &ChatArgs, resume: Option<&str>, stop: Stop) -> Result
         request,
         protocol: None,
         provider,
-        fallback: None,
+        fallback: launcher.fallback(args.fallback.as_deref(), DEFAULT_SEED)?,
         referee: Referee::Nobody,
         proxy: proxy::Choice::Off,
         renderers: 1,

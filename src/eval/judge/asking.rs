@@ -268,7 +268,7 @@ impl Asking<'_> {
         let seq = permit.seq();
         let request = ModelRequest {
             max_output_tokens: bound.max_output_tokens,
-            ..asked.request(&info.model, "judge", Some(1), &self.blobs, &|_| {})
+            ..asked.request(&info.model, "judge", Some(1), &self.blobs, &|_, _| {})
         };
         let deadline = self.gate.deadline();
         let (came, charge) =

@@ -129,6 +129,9 @@ impl Reading {
             }
             Some("error") => return Step::Failed(value.clone()),
             // The items come whole at their end; until then their letters are signs of life.
+            Some("response.output_text.delta") => {
+                draft.foretell(value["delta"].as_str().unwrap_or_default());
+            }
             Some(kind) if kind.ends_with(".delta") => {
                 draft.alive(value["delta"].as_str().map_or(0, str::len));
             }

@@ -53,7 +53,7 @@ fn shown(max_edge: u32, place: ImagePlace) -> Vec<(String, (u32, u32))> {
         seed: None,
         blobs: &One(bytes),
         time_left: None,
-        on_progress: &|_| {},
+        on_progress: &|_, _| {},
     };
     let body: Value = serde_json::from_slice(&request_body(&config, &request).unwrap()).unwrap();
     assert_eq!(request_body(&config, &request).unwrap(), request_body(&config, &request).unwrap());

@@ -558,7 +558,7 @@ async fn an_attempt_is_free_and_says_who_answered() {
         seed: Option::None,
         blobs: &None,
         time_left: Option::None,
-        on_progress: &|_| {},
+        on_progress: &|_, _| {},
     };
     let reply = explorer.attempt(crate::gate::permit(), &request).await.unwrap();
     assert_eq!(reply.finish, Finish::ToolCalls);

@@ -111,7 +111,7 @@ fn understood(dialect: Dialect, pieces: &[&[u8]]) -> (Result<Option<String>, Cla
         seed: None,
         blobs: &NoBlobs,
         time_left: None,
-        on_progress: &|_| {},
+        on_progress: &|_, _| {},
     };
     let verdict = incoming.verdict();
     (verdict, incoming.draft.decode(&config, &request))

@@ -1,0 +1,578 @@
+//! The store of batches that many machines share: JetStream of a NATS server.
+//!
+//! | here | there |
+//! |---|---|
+//! | jobs that wait or run | a work queue, `PREFIX_jobs`; the lease of a job is its ack wait, renewed while it runs |
+//! | what happened to a job | one subject a job in the stream `PREFIX_journal`, each message with the sequence that it expects before it: who was overtaken is refused |
+//! | batches and their ledgers | keys in the bucket `PREFIX_keys`, changed by compare-and-swap |
+//! | raws, pictures, other files | the object store `PREFIX_objects`, by SHA-256 |
+//!
+//! Calls wait on the calling thread, whatever runs on it: the connection has a thread of its own.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::{CreateStreamErrorKind, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::object_store::{self, ObjectStore};
+use async_nats::jetstream::stream::{self, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream};
+use async_nats::jetstream::{self, AckKind, Context, kv};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use futures_util::{StreamExt as _, stream as futures};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::AsyncReadExt as _;
+
+pub mod address;
+pub mod errors;
+pub(crate) mod journal;
+pub(crate) mod parent;
+#[cfg(test)]
+mod tests;
+
+pub use address::Address;
+pub use errors::StoreError;
+
+use base::ids::Hash;
+
+/// How long the first connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the server may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How long a server that does not answer is tried again: it may be restarted meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Requests that are under way at once.
+const AT_ONCE: usize = 64;
+
+/// A connection to a store.
+pub struct Store {
+    address: Address,
+    runtime: tokio::runtime::Runtime,
+    context: Context,
+    jobs: Stream,
+    journal: Stream,
+    keys: kv::Store,
+    objects: ObjectStore,
+}
+
+/// A value with its revision, by which it is changed, and the time at which the server took it, in milliseconds since
+/// 1970.
+pub(crate) struct Versioned<T> {
+    pub value: T,
+    pub revision: u64,
+    pub at_ms: i64,
+}
+
+/// A job that was handed out. Dropped without an answer it is handed out again when its lease has run out.
+pub(crate) struct Claimed {
+    /// The job.
+    pub payload: Vec<u8>,
+    message: jetstream::Message,
+    renewal: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+impl Store {
+    /// Connects, and makes what is missing in the store.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn connect(address: &Address) -> Result<Self, StoreError> {
+        let builder = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let other = |doing: &str, reason: String| StoreError::Other {
+            address: address.to_string(),
+            doing: doing.to_owned(),
+            reason,
+        };
+        let runtime = builder().map_err(|e| other("connect", e.to_string()))?;
+        let at = address.clone();
+        let opened = wait(&runtime, async move { open(&at).await })?;
+        let (context, jobs, journal, keys, objects) = opened;
+        Ok(Self { address: address.clone(), runtime, context, jobs, journal, keys, objects })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    fn other(&self, doing: impl Into<String>, error: impl std::fmt::Display) -> StoreError {
+        refused(&self.address, doing, &error.to_string())
+    }
+
+    fn damaged(&self, what: impl Into<String>, error: impl std::fmt::Display) -> StoreError {
+        StoreError::Damaged {
+            address: self.address.to_string(),
+            what: what.into(),
+            reason: error.to_string(),
+        }
+    }
+
+    /// Tries until the server answers, or patience ends.
+    fn retried<T, E, F>(
+        &self,
+        doing: &str,
+        again: impl Fn(&E) -> bool,
+        mut one: impl FnMut() -> F,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: std::fmt::Debug + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let began = Instant::now();
+        loop {
+            match wait(&self.runtime, one()) {
+                Err(error) if again(&error) && began.elapsed() < PATIENCE => {
+                    tracing::debug!(?error, doing, "the store is asked again");
+                    std::thread::sleep(PAUSE);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    // Keys.
+
+    /// The value of a key.
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Versioned<T>>, StoreError> {
+        let entry = self.retried(
+            "read a key",
+            |_: &kv::EntryError| true,
+            || {
+                let (keys, key) = (self.keys.clone(), key.to_owned());
+                async move { keys.entry(key).await }
+            },
+        );
+        let entry = entry.map_err(|e| self.other(format!("read `{key}`"), e))?;
+        let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else {
+            return Ok(None);
+        };
+        let value = serde_json::from_slice(&entry.value).map_err(|e| self.damaged(format!("`{key}`"), e))?;
+        Ok(Some(Versioned { value, revision: entry.revision, at_ms: milliseconds(entry.created) }))
+    }
+
+    /// Makes a key; false if there is one.
+    pub(crate) fn create(&self, key: &str, value: &impl Serialize) -> Result<bool, StoreError> {
+        let value = bytes(value);
+        let again = |e: &kv::CreateError| {
+            !matches!(e.kind(), kv::CreateErrorKind::AlreadyExists) && !is_full(&words(e))
+        };
+        let made = self.retried("make a key", again, || {
+            let (keys, key, value) = (self.keys.clone(), key.to_owned(), value.clone());
+            async move { keys.create(key, value.into()).await }
+        });
+        match made {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == kv::CreateErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(self.other(format!("make `{key}`"), words(&e))),
+        }
+    }
+
+    /// Changes a key that has this revision; false if it has another by now.
+    pub(crate) fn swap(&self, key: &str, value: &impl Serialize, revision: u64) -> Result<bool, StoreError> {
+        let value = bytes(value);
+        // One that timed out may have been made: the caller reads the key again.
+        let (keys, name) = (self.keys.clone(), key.to_owned());
+        let swapped = wait(&self.runtime, async move { keys.update(name, value.into(), revision).await });
+        match swapped {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(false),
+            Err(e) if e.kind() == kv::UpdateErrorKind::TimedOut => Ok(false),
+            Err(e) => Err(self.other(format!("change `{key}`"), words(&e))),
+        }
+    }
+
+    /// Deletes a key.
+    pub(crate) fn delete(&self, key: &str) -> Result<(), StoreError> {
+        let deleted = self.retried(
+            "delete a key",
+            |_: &kv::PurgeError| true,
+            || {
+                let (keys, key) = (self.keys.clone(), key.to_owned());
+                async move { keys.purge(key).await }
+            },
+        );
+        deleted.map_err(|e| self.other(format!("delete `{key}`"), e))
+    }
+
+    /// The keys that begin so.
+    pub(crate) fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let keys = self.keys.clone();
+        let listed = wait(&self.runtime, async move {
+            let mut listed = keys.keys().await.map_err(|e| e.to_string())?;
+            let mut names = Vec::new();
+            while let Some(name) = listed.next().await {
+                names.push(name.map_err(|e| e.to_string())?);
+            }
+            Ok::<_, String>(names)
+        });
+        let mut names = listed.map_err(|e| self.other("list the keys", e))?;
+        names.retain(|name| name.starts_with(prefix));
+        names.sort();
+        Ok(names)
+    }
+
+    // Objects.
+
+    /// Stores bytes under their SHA-256, unless they are there.
+    pub(crate) fn put(&self, content: &[u8]) -> Result<Hash, StoreError> {
+        let hash = Hash::of(content);
+        self.put_from(&hash, || Ok(content.to_vec()))?;
+        Ok(hash)
+    }
+
+    /// Stores a file of this SHA-256, unless it is there.
+    pub(crate) fn put_file(&self, hash: &Hash, path: &Path) -> Result<(), StoreError> {
+        self.put_from(hash, || {
+            std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+        })
+    }
+
+    fn put_from(
+        &self,
+        hash: &Hash,
+        content: impl FnOnce() -> Result<Vec<u8>, String>,
+    ) -> Result<(), StoreError> {
+        let (objects, name) = (self.objects.clone(), hash.to_string());
+        if wait(&self.runtime, async move { objects.info(name).await }).is_ok_and(|info| !info.deleted) {
+            return Ok(());
+        }
+        let content = content().map_err(|e| self.other("store an object", e))?;
+        let content = std::sync::Arc::<[u8]>::from(content);
+        let put = self.retried(
+            "store an object",
+            |e: &object_store::PutError| !is_full(&words(e)),
+            || {
+                let (objects, name, content) = (self.objects.clone(), hash.to_string(), content.clone());
+                async move { objects.put(name.as_str(), &mut &*content).await }
+            },
+        );
+        put.map(drop).map_err(|e| self.other("store an object", words(&e)))
+    }
+
+    /// An object, checked against its SHA-256.
+    pub(crate) fn fetch(&self, hash: &Hash) -> Result<Vec<u8>, StoreError> {
+        let fetched = self.retried(
+            "fetch an object",
+            |e: &String| !e.contains("not found"),
+            || {
+                let (objects, name) = (self.objects.clone(), hash.to_string());
+                async move {
+                    let mut object = objects.get(name).await.map_err(|e| words(&e))?;
+                    let mut content = Vec::new();
+                    let read = tokio::time::timeout(PATIENCE, object.read_to_end(&mut content)).await;
+                    read.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+                    Ok(content)
+                }
+            },
+        );
+        let content = fetched.map_err(|e| self.other(format!("fetch the object {hash}"), e))?;
+        if Hash::of(&content) != *hash {
+            return Err(self.damaged(format!("the object {hash}"), "its bytes have another SHA-256"));
+        }
+        Ok(content)
+    }
+
+    // The queue.
+
+    /// Queues a job once: `name` is what it is known by for two minutes.
+    pub(crate) fn queue(&self, group: &str, name: &str, job: &impl Serialize) -> Result<(), StoreError> {
+        let (subject, payload) = (format!("{}.jobs.{group}", self.address.prefix), bytes(job));
+        self.publish(subject, payload, name, None).map(drop)
+    }
+
+    /// The consumer that hands out the jobs of a group; their lease is what it was made with.
+    pub(crate) fn consumer(&self, group: &str, lease: Duration) -> Result<PullConsumer, StoreError> {
+        let config = pull::Config {
+            durable_name: Some(format!("workers_{group}")),
+            filter_subject: format!("{}.jobs.{group}", self.address.prefix),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: lease,
+            max_ack_pending: 100_000,
+            ..pull::Config::default()
+        };
+        let made = self.retried(
+            "make a consumer",
+            |_: &String| true,
+            || {
+                let (jobs, config) = (self.jobs.clone(), config.clone());
+                async move { jobs.create_consumer(config).await.map_err(|e| words(&e)) }
+            },
+        );
+        made.map_err(|e| self.other("wait for jobs", e))
+    }
+
+    /// The next job, if one comes within `patience`. Its lease is renewed until it is dropped.
+    pub(crate) fn next_job(
+        &self,
+        consumer: &PullConsumer,
+        patience: Duration,
+        lease: Duration,
+    ) -> Result<Option<Claimed>, StoreError> {
+        let consumer = consumer.clone();
+        let handed = wait(&self.runtime, async move {
+            let batch = consumer.batch().max_messages(1).expires(patience).messages().await;
+            let mut batch = batch.map_err(|e| e.to_string())?;
+            batch.next().await.transpose().map_err(|e| e.to_string())
+        });
+        let Some(message) = handed.map_err(|e| self.other("wait for jobs", e))? else { return Ok(None) };
+        let renewed = message.clone();
+        let renewal = self.runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(lease / 4).await;
+                let _ = renewed.ack_with(AckKind::Progress).await;
+            }
+        });
+        Ok(Some(Claimed { payload: message.payload.to_vec(), message, renewal }))
+    }
+
+    /// Whether no job waits or is worked on.
+    pub(crate) fn is_empty(&self, consumer: &PullConsumer) -> Result<bool, StoreError> {
+        let mut consumer = consumer.clone();
+        let info = wait(&self.runtime, async move { consumer.info().await.cloned().map_err(|e| words(&e)) });
+        let info = info.map_err(|e| self.other("look at the queue", e))?;
+        Ok(info.num_pending == 0 && info.num_ack_pending == 0)
+    }
+
+    /// Takes a job off the queue.
+    pub(crate) fn done(&self, claimed: &Claimed) {
+        let message = claimed.message.clone();
+        // One that is handed out again because this was not heard is found to be over.
+        if let Err(error) = wait(&self.runtime, async move { message.double_ack().await }) {
+            tracing::debug!(%error, "a job was not taken off the queue");
+        }
+    }
+
+    /// Gives a job back, to be handed out again after a while.
+    pub(crate) fn give_back(&self, claimed: &Claimed, after: Duration) {
+        claimed.renewal.abort();
+        let message = claimed.message.clone();
+        let answer = AckKind::Nak(Some(after));
+        if let Err(error) = wait(&self.runtime, async move { message.ack_with(answer).await }) {
+            tracing::debug!(%error, "a job was not given back");
+        }
+        let client = self.context.client();
+        let _ = wait(&self.runtime, async move { client.flush().await });
+    }
+
+    // Publishing.
+
+    /// Publishes a message once, `name` being what it is known by; with `expected`, only if the last message on the
+    /// subject has that sequence.
+    fn publish(
+        &self,
+        subject: String,
+        payload: Vec<u8>,
+        name: &str,
+        expected: Option<u64>,
+    ) -> Result<u64, StoreError> {
+        let again = |error: &(PublishErrorKind, String)| {
+            !matches!(error.0, PublishErrorKind::WrongLastSequence | PublishErrorKind::MaxPayloadExceeded)
+                && !is_full(&error.1)
+        };
+        let published = self.retried("publish", again, || {
+            let (context, subject, payload) = (self.context.clone(), subject.clone(), payload.clone());
+            let message = PublishMessage::build().payload(payload.into()).message_id(name);
+            let message = match expected {
+                Some(sequence) => message.expected_last_subject_sequence(sequence),
+                None => message,
+            };
+            async move {
+                let kind = |e: jetstream::context::PublishError| (e.kind(), words(&e));
+                context.send_publish(subject, message).await.map_err(kind)?.await.map_err(kind)
+            }
+        });
+        match published {
+            Ok(ack) => Ok(ack.sequence),
+            Err((PublishErrorKind::WrongLastSequence, _)) => Err(StoreError::Fenced),
+            Err((_, reason)) => Err(self.other("publish", reason)),
+        }
+    }
+}
+
+/// Waits for a future on the connection's own thread.
+fn wait<T: Send + 'static>(
+    runtime: &tokio::runtime::Runtime,
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let (send, receive) = mpsc::sync_channel(1);
+    runtime.spawn(async move {
+        let _ = send.send(future.await);
+    });
+    match receive.recv() {
+        Ok(value) => value,
+        // The task panicked: so does whoever waits for it, which ends one job.
+        #[allow(clippy::panic, reason = "a defect in a task is a defect of its caller")]
+        Err(_) => panic!("a task of the store ended without a result"),
+    }
+}
+
+type Opened = (Context, Stream, Stream, kv::Store, ObjectStore);
+
+async fn open(address: &Address) -> Result<Opened, StoreError> {
+    let client = connect(address).await?;
+    if let Some(reason) = without_jetstream(&client).await {
+        return Err(StoreError::NoJetStream { address: address.to_string(), reason });
+    }
+    let mut context = jetstream::new(client);
+    context.set_timeout(ANSWER);
+    let (prefix, replicas) = (&address.prefix, address.replicas);
+    let made = |what: &str, reason: &str| refused(address, format!("make its {what}"), reason);
+    let jobs = stream::Config {
+        name: format!("{prefix}_jobs"),
+        subjects: vec![format!("{prefix}.jobs.*")],
+        retention: RetentionPolicy::WorkQueue,
+        discard: DiscardPolicy::New,
+        num_replicas: replicas,
+        ..stream::Config::default()
+    };
+    let jobs = stream(&context, jobs).await.map_err(|e| made("queue", &e))?;
+    let journal = stream::Config {
+        name: format!("{prefix}_journal"),
+        subjects: vec![format!("{prefix}.journal.*")],
+        discard: DiscardPolicy::New,
+        num_replicas: replicas,
+        ..stream::Config::default()
+    };
+    let journal = stream(&context, journal).await.map_err(|e| made("journal", &e))?;
+    let bucket = format!("{prefix}_keys");
+    // As the client makes it, which first asks what an older server does not say.
+    let keys = stream::Config {
+        name: format!("KV_{bucket}"),
+        subjects: vec![format!("$KV.{bucket}.>")],
+        max_messages_per_subject: 1,
+        discard: DiscardPolicy::New,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        num_replicas: replicas,
+        ..stream::Config::default()
+    };
+    stream(&context, keys).await.map_err(|e| made("keys", &e))?;
+    let keys = context.get_key_value(&bucket).await.map_err(|e| made("keys", &words(&e)))?;
+    let bucket = format!("{prefix}_objects");
+    let objects = match context.get_object_store(&bucket).await {
+        Ok(objects) => objects,
+        Err(_) => {
+            let config =
+                object_store::Config { bucket, num_replicas: replicas, ..object_store::Config::default() };
+            context.create_object_store(config).await.map_err(|e| made("object store", &words(&e)))?
+        }
+    };
+    Ok((context, jobs, journal, keys, objects))
+}
+
+/// Why JetStream cannot be used, if it cannot. The client's own question does not understand the answer of every server
+/// that will do.
+async fn without_jetstream(client: &Client) -> Option<String> {
+    match client.request("$JS.API.INFO", "".into()).await {
+        // Nobody listens there.
+        Err(error) => Some(words(&error)),
+        Ok(answer) => {
+            let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+            let refused = answer.get("error")?.get("description");
+            Some(refused.and_then(|text| text.as_str()).unwrap_or("it is not enabled").to_owned())
+        }
+    }
+}
+
+async fn stream(context: &Context, config: stream::Config) -> Result<Stream, String> {
+    match context.create_stream(config.clone()).await {
+        Ok(stream) => Ok(stream),
+        // It was made with other settings: those of whoever made it hold.
+        Err(e) if matches!(e.kind(), CreateStreamErrorKind::JetStream(_)) => {
+            context.get_stream(&config.name).await.map_err(|_| words(&e))
+        }
+        Err(e) => Err(words(&e)),
+    }
+}
+
+async fn connect(address: &Address) -> Result<Client, StoreError> {
+    let unusable = |reason: String| StoreError::Credentials { address: address.to_string(), reason };
+    let mut options = ConnectOptions::new().name("chemigram").connection_timeout(CONNECT);
+    if let Some(path) = &address.creds {
+        let read = options.credentials_file(path).await;
+        options = read.map_err(|e| unusable(format!("{}: {e}", path.display())))?;
+    }
+    if let Some(path) = &address.nkey {
+        let seed = std::fs::read_to_string(path).map_err(|e| unusable(format!("{}: {e}", path.display())))?;
+        options = options.nkey(seed.trim().to_owned());
+    }
+    if let Some((user, password)) = &address.user {
+        options = options.user_and_password(user.clone(), password.clone());
+    }
+    if address.tls {
+        options = options.require_tls(true);
+    }
+    for path in address.ca.iter().chain(address.own.iter().flat_map(|(cert, key)| [cert, key])) {
+        std::fs::metadata(path).map_err(|e| unusable(format!("{}: {e}", path.display())))?;
+    }
+    if let Some(path) = &address.ca {
+        options = options.add_root_certificates(path.clone());
+    }
+    if let Some((cert, key)) = &address.own {
+        options = options.add_client_certificate(cert.clone(), key.clone());
+    }
+    let connected = tokio::time::timeout(CONNECT * 2, options.connect(address.server.as_str())).await;
+    let unreachable = |reason: String| StoreError::Unreachable { address: address.to_string(), reason };
+    connected.map_err(|_| unreachable("no answer".into()))?.map_err(|e| match e.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+            StoreError::Refused { address: address.to_string(), reason: words(&e) }
+        }
+        _ => unreachable(words(&e)),
+    })
+}
+
+fn refused(address: &Address, doing: impl Into<String>, reason: &str) -> StoreError {
+    let (address, reason) = (address.to_string(), reason.to_owned());
+    if is_full(&reason) {
+        return StoreError::Full { address, reason };
+    }
+    StoreError::Other { address, doing: doing.into(), reason }
+}
+
+/// Whether a refusal says that no more fits: the words of the server, whose codes the client does not pass on.
+fn is_full(reason: &str) -> bool {
+    [
+        "insufficient",
+        "maximum bytes exceeded",
+        "resource limits exceeded",
+        "maximum messages exceeded",
+        "no space",
+    ]
+    .iter()
+    .any(|words| reason.contains(words))
+}
+
+/// An error with its causes.
+fn words(error: &dyn std::error::Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn bytes(value: &impl Serialize) -> Vec<u8> {
+    // What is written here are structures of text and numbers.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn milliseconds(time: async_nats::datetime::DateTime) -> i64 {
+    i64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
+}

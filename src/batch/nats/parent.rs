@@ -1,0 +1,140 @@
+//! The ledger of a batch that many machines share: one key, changed by compare-and-swap.
+//!
+//! A job reserves the most that its session may spend when it is first claimed, and keeps that until it is over,
+//! through every claim: its attempts are one session. So what a vanished machine was given is charged in full until
+//! the transcript says what was spent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::ids::Hash;
+use serde::{Deserialize, Serialize};
+
+use super::{Store, StoreError};
+use crate::budget::{Amounts, Budget, Ledger, Reserve};
+
+/// What a batch has spent and reserved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Parent {
+    /// What jobs that are over have spent.
+    pub settled: Amounts,
+    /// What each job that was claimed and is not over may spend.
+    pub reserved: BTreeMap<Hash, Reservation>,
+    /// The places of jobs that are settled: settling one twice is once.
+    #[serde(default)]
+    pub over: u64,
+}
+
+/// What a job may spend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reservation {
+    /// The budget of its session.
+    pub budget: Budget,
+    /// The most that this is, of what the batch counts.
+    pub most: Amounts,
+}
+
+impl Parent {
+    /// The same as a ledger under the caps of the batch.
+    pub fn ledger(&self, caps: Budget) -> Ledger {
+        let mut ledger = Ledger::new(caps, Reserve::default());
+        ledger.reserve(u64::MAX, self.settled);
+        ledger.settle(u64::MAX, self.settled);
+        for (number, reservation) in (0..).zip(self.reserved.values()) {
+            ledger.reserve(number, reservation.most);
+        }
+        ledger
+    }
+}
+
+/// What came of a reservation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reserved {
+    /// The job has one, now or from before: the budget of its session.
+    Has(Budget),
+    /// What others reserved may come back.
+    Wait,
+    /// It will never fit: why.
+    Never(String),
+}
+
+impl Store {
+    /// The ledger of a batch.
+    pub(crate) fn parent(&self, batch: &str) -> Result<Parent, StoreError> {
+        Ok(self.get(&key(batch))?.map(|stored| stored.value).unwrap_or_default())
+    }
+
+    /// Makes the ledger of a batch, if it has none.
+    pub(crate) fn make_parent(&self, batch: &str) -> Result<(), StoreError> {
+        self.create(&key(batch), &Parent::default()).map(drop)
+    }
+
+    /// Deletes the ledger of a batch.
+    pub(crate) fn forget_parent(&self, batch: &str) -> Result<(), StoreError> {
+        self.delete(&key(batch))
+    }
+
+    /// Reserves what `decide` says, by the ledger as it is, for a job that has nothing reserved.
+    pub(crate) fn reserve(
+        &self,
+        batch: &str,
+        job: &Hash,
+        caps: &Budget,
+        decide: impl Fn(&Ledger) -> Result<Reservation, String>,
+    ) -> Result<Reserved, StoreError> {
+        self.changed(batch, |parent| {
+            if let Some(kept) = parent.reserved.get(job) {
+                return Err(Reserved::Has(kept.budget.clone()));
+            }
+            let ledger = parent.ledger(caps.clone());
+            match decide(&ledger) {
+                Ok(wanted) if ledger.admit(&wanted.most, Duration::ZERO).is_ok() => {
+                    let budget = wanted.budget.clone();
+                    parent.reserved.insert(job.clone(), wanted);
+                    Ok(Reserved::Has(budget))
+                }
+                _ if !parent.reserved.is_empty() => Err(Reserved::Wait),
+                Ok(_) => Err(Reserved::Never("the budget of the batch has nothing left for it".into())),
+                Err(why) => Err(Reserved::Never(why)),
+            }
+        })
+    }
+
+    /// Settles a job that is over to what it spent; a second time does nothing.
+    pub(crate) fn settle(&self, batch: &str, job: &Hash, spent: Amounts) -> Result<(), StoreError> {
+        self.changed(batch, |parent| match parent.reserved.remove(job) {
+            Some(_) => {
+                parent.settled = parent.settled.plus(spent);
+                parent.over += 1;
+                Ok(())
+            }
+            None => Err(()),
+        })
+    }
+
+    /// Changes the ledger until nobody else has changed it meanwhile; an `Err` of `change` leaves it as it is.
+    fn changed<T>(&self, batch: &str, change: impl Fn(&mut Parent) -> Result<T, T>) -> Result<T, StoreError> {
+        let began = std::time::Instant::now();
+        loop {
+            let Some(stored) = self.get::<Parent>(&key(batch))? else {
+                return Err(self.damaged(format!("the ledger of the batch {batch}"), "it is gone"));
+            };
+            let mut parent = stored.value;
+            match change(&mut parent) {
+                Err(unchanged) => return Ok(unchanged),
+                Ok(changed) => {
+                    if self.swap(&key(batch), &parent, stored.revision)? {
+                        return Ok(changed);
+                    }
+                }
+            }
+            if began.elapsed() > super::PATIENCE {
+                return Err(self.other("change the ledger", "others change it all the time"));
+            }
+        }
+    }
+}
+
+fn key(batch: &str) -> String {
+    format!("ledger.{batch}")
+}

@@ -1,0 +1,207 @@
+//! Puts a batch into a store: once, however often it is done.
+
+use std::path::Path;
+
+use super::{FORMAT, Head, Job, Offer, Pack, Requirements, content, head_key, open_key, packed, unknown};
+use crate::batch::changes::{Change, Watched};
+use crate::batch::nats::journal::{Message, What};
+use crate::batch::nats::{Store, StoreError};
+use crate::launch::{self, Launcher};
+use crate::overnight::record::{Batch, PlannedSession};
+use base::error::{ErrorCode, Fault};
+use base::ids::Hash;
+use engine::photo::Library;
+
+/// The file in a batch's folder that says in which store it is.
+const WHERE: &str = "store.json";
+
+/// Where a batch is worked on.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Elsewhere {
+    /// The store, without credentials.
+    pub store: String,
+    /// Its name there.
+    pub batch: String,
+}
+
+impl Elsewhere {
+    /// Where a batch of the library is worked on; `None` if that is here.
+    pub fn of(batch: &Batch) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(batch.folder.join(WHERE)).ok()?).ok()
+    }
+
+    fn write(&self, folder: &Path) -> Result<(), Fault> {
+        let path = folder.join(WHERE);
+        let text = serde_json::to_vec_pretty(self).unwrap_or_default();
+        base::durable::write(&path, &text).map_err(|e| launch::refused("write", &path, &e))
+    }
+}
+
+/// The sessions of a plan as any machine can run them: each on a photo of the library, into which raws that are named
+/// by their files are taken now.
+pub fn portable(
+    launcher: &Launcher,
+    library: &Library,
+    sessions: Vec<PlannedSession>,
+) -> Result<Vec<PlannedSession>, Fault> {
+    let each = sessions.into_iter().map(|mut planned| {
+        if matches!(planned.provider.as_str(), "manual" | "script")
+            && !Path::new(&planned.model).is_absolute()
+        {
+            let message = format!("provider `{}` works with files of this machine", planned.provider);
+            return Err(Fault::new(ErrorCode::InvalidInput, message)
+                .with("remedy", "name its folder or file by a path that all workers have"));
+        }
+        let known = library.find_raw(&planned.sha256).map_err(|e| Fault::from(&e))?;
+        let workspace = match (known, &planned.raw) {
+            (Some(id), _) => launcher.photo(library, &id)?,
+            (None, Some(raw)) => launcher.add(library, raw, planned.brief.clone())?,
+            (None, None) => {
+                let message = format!("`{}` is no longer in the library", planned.photo);
+                return Err(Fault::new(ErrorCode::NotFound, message));
+            }
+        };
+        planned.photo = workspace.id().to_string();
+        planned.raw = None;
+        Ok(planned)
+    });
+    each.collect()
+}
+
+/// Puts a batch into the store, or finds that the same plan is there and not over; its name there.
+pub fn submit(
+    store: &Store,
+    library: &Library,
+    tastes: &Path,
+    batch: &Batch,
+    requires: &Requirements,
+) -> Result<String, Fault> {
+    let told = |e: StoreError| Fault::from(&e);
+    if let Some(elsewhere) = Elsewhere::of(batch)
+        && elsewhere.store == store.address().to_string()
+        && store.get::<Head>(&head_key(&elsewhere.batch)).map_err(told)?.is_some()
+    {
+        return Ok(elsewhere.batch);
+    }
+    let record = &batch.record;
+    let short: String = record.sha256.to_string().chars().take(6).collect();
+    let wanted = format!("{}-{short}", record.name);
+    let key = open_key(&record.sha256);
+    store.create(&key, &wanted).map_err(told)?;
+    let name = store.get::<String>(&key).map_err(told)?.map_or(wanted, |open| open.value);
+    let elsewhere = Elsewhere { store: store.address().to_string(), batch: name.clone() };
+    // Another submitter may have died in the middle: everything is done again that is not there.
+    let tastes = pack(store, tastes)?;
+    let mut jobs = Vec::new();
+    for (place, planned) in record.sessions.iter().enumerate() {
+        let id = planned.photo.parse().map_err(|_| {
+            Fault::new(ErrorCode::NotFound, format!("`{}` is no photo of the library", planned.photo))
+        })?;
+        let workspace = library.open(&id).map_err(|e| Fault::from(&e))?;
+        workspace.refuse_another_raw().map_err(|e| Fault::from(&e))?;
+        let raw = workspace.raw();
+        store.put_file(&raw.sha256, &raw.path).map_err(told)?;
+        let protocol = planned.protocol.as_deref().filter(|named| launch::is_file(named));
+        let protocol = protocol.map(|named| launch::read_text(Path::new(named))).transpose()?;
+        jobs.push(Job {
+            format: FORMAT,
+            batch: name.clone(),
+            place,
+            planned: planned.clone(),
+            photo: id,
+            folder: pack(store, workspace.folder())?,
+            tastes: tastes.clone(),
+            protocol,
+        });
+    }
+    let texts: Vec<Vec<u8>> = jobs.iter().map(|job| serde_json::to_vec(job).unwrap_or_default()).collect();
+    let offer = Offer {
+        format: FORMAT,
+        plan: record.sha256.clone(),
+        begun: record.begun,
+        caps: record.caps.clone(),
+        requires: requires.clone(),
+        sessions: record.sessions.clone(),
+        jobs: texts.iter().map(Hash::of).collect(),
+    };
+    let head = Head {
+        offer: store.put(&serde_json::to_vec(&offer).unwrap_or_default()).map_err(told)?,
+        requires: requires.clone(),
+        jobs: jobs.len(),
+        cancelled: false,
+        over: false,
+    };
+    store.make_parent(&name).map_err(told)?;
+    if !store.create(&head_key(&name), &head).map_err(told)? {
+        // Somebody else's offer holds. If that is this one, and its submitter died, what is missing is queued now.
+        let theirs = store.get::<Head>(&head_key(&name)).map_err(told)?;
+        if theirs.is_none_or(|theirs| theirs.value.offer != head.offer) {
+            elsewhere.write(&batch.folder)?;
+            return Ok(name);
+        }
+    }
+    let group = requires.group();
+    let lasts = store.lasts(&offer.jobs).map_err(told)?;
+    for ((hash, job), last) in offer.jobs.iter().zip(&jobs).zip(lasts) {
+        if last.is_some() {
+            continue;
+        }
+        store.queue(&group, &hash.to_string(), job).map_err(told)?;
+        let queued = Message { epoch: 0, worker: String::new(), what: What::Queued };
+        match store.write(hash, &queued, 0) {
+            // A worker that was faster has written already.
+            Ok(_) | Err(StoreError::Fenced) => {}
+            Err(error) => return Err(told(error)),
+        }
+    }
+    elsewhere.write(&batch.folder)?;
+    Ok(name)
+}
+
+/// The files of a folder as an object: of a photo without its sessions and its previews.
+fn pack(store: &Store, folder: &Path) -> Result<Hash, Fault> {
+    let told = |e: StoreError| Fault::from(&e);
+    let mut changed = match Watched::new(folder).look() {
+        Ok(changed) => changed,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(e) => return Err(launch::refused("read", folder, &e)),
+    };
+    changed.retain(|one| !one.path.starts_with("sessions/") && !one.path.starts_with("previews/"));
+    let pack = Pack { files: packed(store, changed).map_err(told)? };
+    store.put(&serde_json::to_vec(&pack).unwrap_or_default()).map_err(told)
+}
+
+/// Cancels a batch: what runs wraps up, nothing more is started.
+pub fn cancel(store: &Store, batch: &str) -> Result<(), Fault> {
+    let told = |e: StoreError| Fault::from(&e);
+    loop {
+        let head = store.get::<Head>(&head_key(batch)).map_err(told)?.ok_or_else(|| unknown(store, batch))?;
+        let cancelled = Head { cancelled: true, ..head.value };
+        if store.swap(&head_key(batch), &cancelled, head.revision).map_err(told)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Says of a batch that everything of it was collected.
+pub(super) fn close(store: &Store, batch: &str, plan: &Hash) -> Result<(), Fault> {
+    let told = |e: StoreError| Fault::from(&e);
+    while let Some(head) = store.get::<Head>(&head_key(batch)).map_err(told)? {
+        let over = Head { over: true, ..head.value };
+        if store.swap(&head_key(batch), &over, head.revision).map_err(told)? {
+            break;
+        }
+    }
+    let open = store.get::<String>(&open_key(plan)).map_err(told)?;
+    if open.is_some_and(|open| open.value == batch) {
+        store.delete(&open_key(plan)).map_err(told)?;
+    }
+    Ok(())
+}
+
+/// The new bytes of a change as text.
+pub(super) fn text(store: &Store, change: &Change) -> Result<String, Fault> {
+    let bytes = content(store, change)?.unwrap_or_default();
+    String::from_utf8(bytes)
+        .map_err(|e| Fault::new(ErrorCode::VersioningError, format!("{}: {e}", change.path)))
+}
