@@ -419,8 +419,9 @@ impl Session {
             deadline = deadline.at_most(self.gate.ledger().wrap_up_time());
         }
         let expired = || {
-            let _ = self.halt();
-            deadline.expired()
+            // Whoever is there wants no look back that goes on behind a request to stop.
+            let halted = self.halt() != StopRequest::None;
+            deadline.expired() || halted && self.state.talks()
         };
         attempt(provider, paid, request, &self.gate, &self.blobs, expired).await
     }

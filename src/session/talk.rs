@@ -108,8 +108,9 @@ impl State {
         if self.phase == Phase::WrappingUp {
             let spoke_last = matches!(self.messages.last(), Some(Message::Assistant { .. }));
             return match &self.retry {
-                _ if self.ending.is_some() || spoke_last || self.wrap_up_replies >= ROUNDS => finish(""),
+                _ if self.ending.is_some() || spoke_last => finish(""),
                 _ if halted => finish("the look back was stopped"),
+                _ if self.wrap_up_replies >= ROUNDS => finish(""),
                 _ if late || self.cap.is_some() => finish("the budget ended before the look back"),
                 Some(Retry::GaveUp(why)) => finish(&format!("no look back: {why}")),
                 _ => self.model(),

@@ -308,3 +308,36 @@ fn what_was_made_of_proposals_stands_in_the_transcripts_of_both_kinds_of_session
     assert!(list.as_array().unwrap().iter().all(|one| one["outcome"] == "completed"), "{list}");
     assert_eq!(talks.run(&["mode-b", "replay", "last"]).1, 0, "the answers are not the session's own");
 }
+
+/// In a terminal with colours; and with a model that fails for good, for which another one goes on.
+#[test]
+fn pictures_are_shown_where_the_terminal_can_and_another_model_goes_on() {
+    let talks = Talks::new();
+    let fails = "[[reply]]\nfault = { class = \"quota\", status = 402, times = 9 }\n";
+    let script = talks.script("fails.toml", fails);
+    let colours = [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")];
+    let arguments =
+        [talks.photo.as_str(), "--provider", "script", "--model", &script, "--fallback", "explorer"];
+    let mut terminal = talks.open_as(&colours, &arguments);
+    let (path, block) = ("preview.jpg", "\u{1b}[38;2;");
+    terminal.wait(path);
+    terminal.wait(block);
+    terminal.say("a little warmer");
+    terminal.wait("explorer explorer-2 goes on");
+    terminal.wait("From the start");
+    terminal.say("/try exposure -0.5 0.5");
+    terminal.wait("try.jpg");
+    terminal.wait(block);
+    terminal.say("/compare baseline");
+    for side in ["a: baseline", "compare_1.jpg", block, "b: talk_1", "compare_2.jpg", block] {
+        terminal.wait(side);
+    }
+    terminal.say("/log");
+    terminal.wait("warmth shift=");
+    terminal.wait("> ");
+    terminal.write("\u{4}");
+    let (shown, status) = terminal.end();
+    assert_eq!(status, Some(0), "{shown}");
+    let log = shown.rsplit("/log").next().unwrap();
+    assert!(!log.contains("label:") && !log.contains("commits"), "{log}");
+}
