@@ -127,9 +127,7 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
 /// Sessions of the explorer: two photos, one of them twice.
 fn explore(home: &Home) {
     let session = |photo: &str, vector: &str| {
-        format!(
-            "[[session]]\nphoto = \"{photo}\"\nprovider = \"explorer\"\nmodel = \"explorer\"\nvectors = [\"{vector}\"]\n\n"
-        )
+        format!("[[session]]\nphoto = \"{photo}\"\nprovider = \"explorer\"\nvectors = [\"{vector}\"]\n\n")
     };
     let sessions = [
         session("cup", "tone=open the shadows"),
