@@ -307,8 +307,8 @@ impl Prepared {
     /// Plans a conversation; nothing is written.
     pub fn talk(self) -> Result<Launch, Fault> {
         let Self { setup, spec, .. } = self;
-        let plan = talk::plan(&setup, &spec.request).map_err(|e| Fault::from(&e))?;
-        Ok(Launch { setup, plan })
+        let plan = talk::plan(&setup, &spec.request).and_then(|plan| plan.with_fallback(spec.fallback));
+        Ok(Launch { plan: plan.map_err(|e| Fault::from(&e))?, setup })
     }
 }
 
