@@ -586,8 +586,9 @@ fn session(home: &Home) {
     // A transcript without its closing line was interrupted; a damaged one is named with its line.
     let file = home.path(&format!(".local/share/chemigram/photos/cup/sessions/mode_b/{id}/transcript.jsonl"));
     let whole = std::fs::read_to_string(&file).unwrap();
-    let cut = whole.trim_end().rsplit_once('\n').unwrap().0;
-    std::fs::write(&file, format!("{cut}\n")).unwrap();
+    let cut: String =
+        whole.split_inclusive('\n').take_while(|line| !line.contains("\"session_end\"")).collect();
+    std::fs::write(&file, cut).unwrap();
     let shown = home.ok(&["mode-b", "show", part]);
     assert!(shown.contains("interrupted") && shown.contains("--resume"), "{shown}");
     std::fs::write(&file, whole.replacen("Brighter", "Darker", 1)).unwrap();
