@@ -37,6 +37,8 @@ const STALE: Duration = Duration::from_secs(3600);
 const DIGITS: usize = 64;
 /// Bytes of pixels that are held in memory: eight pictures of 2048 by 1365.
 const HELD: usize = 64 << 20;
+/// Pictures that are held in memory, however small they are.
+const HELD_PICTURES: usize = 64;
 
 /// A folder of rendered pictures.
 #[derive(Clone, Debug)]
@@ -225,7 +227,8 @@ impl Held {
     fn put(&mut self, key: Hash, picture: Arc<Picture>, pixel_hash: Hash) {
         self.0.retain(|(held, ..)| *held != key);
         self.0.push_back((key, picture, pixel_hash));
-        while self.0.iter().map(|(_, picture, _)| picture.rgb.len()).sum::<usize>() > HELD {
+        let bytes = |held: &Self| held.0.iter().map(|(_, picture, _)| picture.rgb.len()).sum::<usize>();
+        while self.0.len() > HELD_PICTURES || bytes(self) > HELD {
             self.0.pop_front();
         }
     }
@@ -498,6 +501,12 @@ mod tests {
         assert_eq!(held.get(&key(3)).unwrap().0.rgb[0], 3);
         held.put(key(3), large(4), key(4));
         assert_eq!((held.0.len(), held.get(&key(3)).unwrap().1), (3, key(4)));
+        let small = Arc::new(Picture { width: 1, height: 1, rgb: vec![0; 3] });
+        for n in 4..=4 + HELD_PICTURES as u8 {
+            held.put(key(n), small.clone(), key(n));
+        }
+        assert_eq!(held.0.len(), HELD_PICTURES);
+        assert!(held.get(&key(4)).is_none() && held.get(&key(5)).is_some());
     }
 
     #[test]
