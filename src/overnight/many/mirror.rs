@@ -110,7 +110,11 @@ impl Published {
 fn announces(event: &Event) -> bool {
     matches!(
         event,
-        Event::ModelIntent(_) | Event::ToolCall(_) | Event::RenderIntent(_) | Event::RefereeIntent(_)
+        Event::ModelIntent(_)
+            | Event::CountIntent(_)
+            | Event::ToolCall(_)
+            | Event::RenderIntent(_)
+            | Event::RefereeIntent(_)
     )
 }
 
