@@ -292,8 +292,7 @@ impl Session {
 
     /// Waits until a limit of the provider has room again.
     async fn pace(&mut self, refill: Refill, host: &dyn Host) -> Result<(), SessionError> {
-        // In whole milliseconds, as clocks count.
-        let pause = Duration::from_millis(tools::millis(refill.pause).saturating_add(1));
+        let pause = refill.pause;
         let seconds = pause.as_secs_f64().ceil();
         let text = format!(
             "waiting {seconds} s: the provider has too few {} left for the next call until then",
