@@ -37,6 +37,7 @@ mod fuzz_corpus;
 mod help;
 mod http_proxy;
 mod machines_lost;
+mod machines_lost_at_random;
 mod made_pages;
 mod many_machines;
 mod overnight;

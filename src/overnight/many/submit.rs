@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{FORMAT, Head, Job, Offer, Pack, Requirements, content, head_key, open_key, packed, unknown};
+use super::{
+    FORMAT, Head, Job, Offer, Pack, Requirements, content, head_key, is_found_later, open_key, packed,
+    unknown,
+};
 use crate::batch::changes::{Change, Watched};
 use crate::batch::nats::journal::{Message, What};
 use crate::batch::nats::{Store, StoreError};
@@ -158,7 +161,7 @@ pub fn submit(
     Ok(name)
 }
 
-/// The files of a folder as an object: of a photo without its sessions and its previews.
+/// The files of a folder as an object: of a photo those that a later session finds.
 fn pack(store: &Store, folder: &Path) -> Result<Hash, Fault> {
     let told = |e: StoreError| Fault::from(&e);
     let mut changed = match Watched::new(folder).look() {
@@ -166,7 +169,7 @@ fn pack(store: &Store, folder: &Path) -> Result<Hash, Fault> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(launch::refused("read", folder, &e)),
     };
-    changed.retain(|one| !one.path.starts_with("sessions/") && !one.path.starts_with("previews/"));
+    changed.retain(|one| is_found_later(&one.path));
     let pack = Pack { files: packed(store, changed).map_err(told)? };
     store.put(&serde_json::to_vec(&pack).unwrap_or_default()).map_err(told)
 }

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::mirror::{End, Published};
-use super::{Head, Job, Offer, Pack, Requirements, apply, begun_key, changes_of, head_key, read, session_of};
+use super::{
+    Head, Job, Offer, Pack, Requirements, apply, begun_key, changes_of, head_key, is_found_later, read,
+    session_of,
+};
 use crate::batch::nats::journal::{Message, Stored, What};
 use crate::batch::nats::parent::{Reservation, Reserved};
 use crate::batch::nats::{Claimed, Store, StoreError};
@@ -510,10 +513,7 @@ impl Place {
         apply(store, &photo, &read::<Pack>(store, &job.folder)?.files)?;
         for earlier in earlier(task) {
             let history = store.history(&earlier).map_err(|e| Fault::from(&e))?;
-            // What others made of the photo, without how they came to it.
-            let edits = changes_of(&history).filter(|change| {
-                !change.path.starts_with("sessions/") && !change.path.starts_with("previews/")
-            });
+            let edits = changes_of(&history).filter(|change| is_found_later(&change.path));
             apply(store, &photo, edits)?;
         }
         apply(store, &photo, changes_of(history))?;
