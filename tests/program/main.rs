@@ -37,6 +37,7 @@ mod help;
 mod http_proxy;
 mod machines_lost;
 mod made_pages;
+mod many_cells;
 mod many_machines;
 mod overnight;
 mod pages;
