@@ -33,10 +33,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// A home with a golden set of so many scenarios, each with shadows that were opened by a known amount.
-struct Home(tempfile::TempDir);
+pub struct Home(tempfile::TempDir);
 
 impl Home {
-    fn new(scenarios: usize) -> Self {
+    pub fn new(scenarios: usize) -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         let set = home.path("golden_test");
         let raw = dng::demo_raw().unwrap();
@@ -84,7 +84,7 @@ values = {{ amount = {amount} }}
         home
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -105,7 +105,7 @@ values = {{ amount = {amount} }}
         (status.code().unwrap(), value)
     }
 
-    fn run(&self, arguments: &[&str]) -> (i32, Manifest) {
+    pub fn run(&self, arguments: &[&str]) -> (i32, Manifest) {
         let (status, value) = self.eval(&[&["run", "--golden", "golden_test"], arguments].concat());
         let folder = value["folder"].as_str().unwrap_or_else(|| panic!("{value:#}"));
         (status, Manifest::read(Path::new(folder)).unwrap())
