@@ -14,6 +14,7 @@ mod eval;
 mod eval_compare;
 pub mod eval_golden;
 mod eval_judge;
+mod eval_store;
 mod export;
 mod failure;
 mod goal;
@@ -207,7 +208,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Prune(args) => prune::prune(app, args),
         Verb::Schema { name } => done(schema::schema(app, name.as_deref())),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),
-        Verb::Doctor => doctor::doctor(app),
+        Verb::Doctor(args) => doctor::doctor(app, args.store.as_ref()),
         // Answered before the library is looked for.
         Verb::Completions { .. } | Verb::Man { .. } => Ok(0),
     }

@@ -123,7 +123,7 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
 }
 
 /// What keeps sessions from being recorded.
-fn elsewhere() -> Failure {
+pub fn elsewhere() -> Failure {
     Failure::input("sessions that run on other machines are not recorded")
         .remedy("leave out --record, or --store")
 }
