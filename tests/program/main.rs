@@ -19,6 +19,7 @@ mod nats;
 mod support;
 mod talks;
 
+mod agreement;
 mod api;
 mod architecture;
 mod bad_disk;
