@@ -53,3 +53,4 @@ mod traces;
 mod two_models;
 mod verbs;
 mod walk;
+mod worker_metrics;

@@ -126,14 +126,18 @@ impl Store {
 
     /// Settles a job that is over to what it spent; a second time does nothing.
     pub(crate) fn settle(&self, batch: &str, job: &Hash, spent: Amounts) -> Result<(), StoreError> {
-        self.changed(batch, |parent| match parent.reserved.remove(job) {
+        let first = self.changed(batch, |parent| match parent.reserved.remove(job) {
             Some(_) => {
                 parent.settled = parent.settled.plus(spent);
                 parent.over += 1;
-                Ok(())
+                Ok(true)
             }
-            None => Err(()),
-        })
+            None => Err(false),
+        })?;
+        if first {
+            crate::traces::metrics::settled(spent);
+        }
+        Ok(())
     }
 
     /// Changes the ledger until nobody else has changed it meanwhile; an `Err` of `change` leaves it as it is.
