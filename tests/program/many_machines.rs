@@ -2,7 +2,7 @@
 //! also when workers and the server are killed, and it is paid once.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::nats::Server;
@@ -17,7 +17,9 @@ use serde_json::Value;
 pub struct Studio {
     pub home: Home,
     pub server: Server,
-    _storage: tempfile::TempDir,
+    /// What follows the prefix in its address.
+    pub query: String,
+    pub storage: tempfile::TempDir,
     pub workers: Vec<Child>,
 }
 
@@ -34,20 +36,31 @@ impl Studio {
     pub fn new(photos: &[&str]) -> Self {
         let storage = tempfile::tempdir().unwrap();
         let server = Server::start(storage.path());
-        Self { home: Home::new(photos), server, _storage: storage, workers: Vec::new() }
+        Self::on(server, storage, photos)
+    }
+
+    /// On a server that was started before.
+    pub fn on(server: Server, storage: tempfile::TempDir, photos: &[&str]) -> Self {
+        Self { home: Home::new(photos), server, query: String::new(), storage, workers: Vec::new() }
     }
 
     pub fn address(&self) -> String {
-        self.server.address("studio")
+        self.server.address("studio") + &self.query
     }
 
     /// Starts a worker, which has no library.
     pub fn worker(&mut self, name: &str, more: &[&str]) {
+        self.worker_with(name, more, |_| {});
+    }
+
+    /// Starts one whose process is prepared by `prepare`.
+    pub fn worker_with(&mut self, name: &str, more: &[&str], prepare: impl FnOnce(&mut Command)) {
         let log = std::fs::File::create(self.home.path(&format!("{name}.log"))).unwrap();
         let place = self.home.path(&format!("{name}.home"));
         let mut command = self.home.command(&["worker", "--store", &self.address(), "--name", name]);
         command.arg("--home").arg(place).arg("--library").arg(self.home.path("nowhere"));
         command.args(["--lease", "3"]).args(more);
+        prepare(&mut command);
         self.workers.push(command.stderr(log).spawn().unwrap());
     }
 

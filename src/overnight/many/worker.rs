@@ -240,7 +240,10 @@ impl Worker<'_> {
             Err(fault) => match published.end() {
                 Some(End::Store(error)) => {
                     (self.remark)(&format!("{}: left: {error}", self.words(&task)));
-                    return Ok(Next::Leave);
+                    let full = matches!(error, StoreError::Full { .. });
+                    let released =
+                        full && published.release(&error.to_string(), failures, &self.stop.soft).is_ok();
+                    return Ok(if released { Next::Back(OUTAGE) } else { Next::Leave });
                 }
                 Some(End::Left) => (left_off(failures), Duration::ZERO),
                 None => {
