@@ -1,5 +1,5 @@
-//! What changes in the folder of a photo: the difference between one moment and the next, and how it is applied to
-//! another copy of the folder.
+//! What changes in the folder of a photo, or of a cell of an evaluation: the difference between one moment and the next,
+//! and how it is applied to another copy of the folder.
 //!
 //! Lists (`*.jsonl`) only grow, so that of them only the new end is taken. Everything else is taken whole. Links, the
 //! lock, and what can be made again or belongs to a person alone are left out.
@@ -15,8 +15,28 @@ use serde::{Deserialize, Serialize};
 use base::files;
 use base::ids::Hash;
 
-/// What is left out at the top of the folder.
+/// What is left out at the top of a photo's folder.
 const LEFT_OUT: [&str; 3] = ["raw", "exports", "lock"];
+
+/// What a folder holds, by which it is known where the folders of photos are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// A photo.
+    Photo,
+    /// A cell: the photo of each attempt, as `photos/ID`, `failed_1/ID`…
+    Cell,
+}
+
+impl Holds {
+    fn leaves_out(self, path: &str) -> bool {
+        let above = match self {
+            Self::Photo => 0,
+            Self::Cell => 2,
+        };
+        let name = Path::new(path).components().nth(above);
+        name.is_some_and(|name| LEFT_OUT.iter().any(|out| name.as_os_str() == std::ffi::OsStr::new(out)))
+    }
+}
 
 /// What one file was when it was last looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +49,7 @@ struct Seen {
 /// One change of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Change {
-    /// The file, from the photo's folder, its parts separated by `/`.
+    /// The file, from the folder, its parts separated by `/`.
     pub path: String,
     /// Where its new bytes begin; the file as it was before is kept up to there. `None` replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,6 +73,7 @@ pub(crate) enum Content {
 #[derive(Debug)]
 pub(crate) struct Watched {
     folder: PathBuf,
+    holds: Holds,
     seen: BTreeMap<String, Seen>,
 }
 
@@ -67,14 +88,14 @@ pub(crate) struct Changed {
 
 impl Watched {
     /// A folder of which nothing was seen yet.
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), seen: BTreeMap::new() }
+    pub fn new(folder: &Path, holds: Holds) -> Self {
+        Self { folder: folder.to_owned(), holds, seen: BTreeMap::new() }
     }
 
     /// What has changed since the last look, and takes it as seen.
     pub fn look(&mut self) -> io::Result<Vec<Changed>> {
         let mut now = BTreeMap::new();
-        walk(&self.folder, "", &mut now)?;
+        walk(&self.folder, self.holds, "", &mut now)?;
         let mut changed = Vec::new();
         for (path, seen) in &now {
             let before = self.seen.get(path);
@@ -101,11 +122,12 @@ impl Watched {
     }
 }
 
-fn walk(folder: &Path, within: &str, found: &mut BTreeMap<String, Seen>) -> io::Result<()> {
+fn walk(folder: &Path, holds: Holds, within: &str, found: &mut BTreeMap<String, Seen>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if within.is_empty() && LEFT_OUT.contains(&name.as_str()) {
+        let path = if within.is_empty() { name.clone() } else { format!("{within}/{name}") };
+        if holds.leaves_out(&path) {
             continue;
         }
         // A file that is being written goes away or gets its name in a moment.
@@ -114,9 +136,8 @@ fn walk(folder: &Path, within: &str, found: &mut BTreeMap<String, Seen>) -> io::
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => return Err(e),
         };
-        let path = if within.is_empty() { name.clone() } else { format!("{within}/{name}") };
         if meta.is_dir() {
-            walk(&entry.path(), &path, found)?;
+            walk(&entry.path(), holds, &path, found)?;
         } else if meta.is_file() && !name.starts_with('.') {
             let modified = (meta.mtime(), meta.mtime_nsec());
             found.insert(path, Seen { bytes: meta.len(), modified, inode: meta.ino() });
@@ -126,18 +147,14 @@ fn walk(folder: &Path, within: &str, found: &mut BTreeMap<String, Seen>) -> io::
 }
 
 /// Whether a change names a file within the folder, and none that is left out.
-pub(crate) fn is_inside(path: &str) -> bool {
-    let mut parts = Path::new(path).components();
-    let first = parts.clone().next();
-    let plain = parts.all(|part| matches!(part, Component::Normal(_)));
-    let left_out =
-        first.is_none_or(|first| LEFT_OUT.iter().any(|name| first.as_os_str() == std::ffi::OsStr::new(name)));
-    plain && !left_out
+pub(crate) fn is_inside(holds: Holds, path: &str) -> bool {
+    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    plain && !path.is_empty() && !holds.leaves_out(path)
 }
 
 /// Makes a change in a copy of the folder; `bytes` are those of its content.
-pub(crate) fn apply(folder: &Path, change: &Change, bytes: Option<&[u8]>) -> io::Result<()> {
-    if !is_inside(&change.path) {
+pub(crate) fn apply(folder: &Path, holds: Holds, change: &Change, bytes: Option<&[u8]>) -> io::Result<()> {
+    if !is_inside(holds, &change.path) {
         let message = format!("`{}` is not a file of a photo", change.path);
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
@@ -171,7 +188,7 @@ mod tests {
         let changed = from.look().unwrap();
         for one in &changed {
             let change = Change { path: one.path.clone(), at: one.at, content: None };
-            apply(to, &change, one.bytes.as_deref()).unwrap();
+            apply(to, Holds::Photo, &change, one.bytes.as_deref()).unwrap();
         }
         changed.into_iter().map(|one| format!("{}@{:?}", one.path, one.at)).collect()
     }
@@ -187,7 +204,7 @@ mod tests {
         for name in ["log.jsonl", "refs/main", "raw/cup.dng", "lock"] {
             write(name, "1\n");
         }
-        let mut watched = Watched::new(&one);
+        let mut watched = Watched::new(&one, Holds::Photo);
         assert_eq!(copy(&mut watched, &two), ["log.jsonl@None", "refs/main@None"]);
         assert!(copy(&mut watched, &two).is_empty());
         let mut log = OpenOptions::new().append(true).open(one.join("log.jsonl")).unwrap();
@@ -199,14 +216,32 @@ mod tests {
     }
 
     #[test]
+    fn the_raws_and_locks_of_all_attempts_at_a_cell_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        std::fs::create_dir_all(&two).unwrap();
+        for path in ["photos/raw/raw/a.dng", "photos/raw/refs/raw/x", "failed_1/lock/lock", "inputs.json"] {
+            let path = one.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "1").unwrap();
+        }
+        let mut watched = Watched::new(&one, Holds::Cell);
+        let changed: Vec<String> = watched.look().unwrap().into_iter().map(|one| one.path).collect();
+        assert_eq!(changed, ["inputs.json", "photos/raw/refs/raw/x"]);
+        for (path, inside) in [("photos//id/raw/x", false), ("photos/id/./lock", false), ("raw/x", true)] {
+            assert_eq!(is_inside(Holds::Cell, path), inside, "{path}");
+        }
+    }
+
+    #[test]
     fn no_change_leaves_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         for path in ["../x", "/etc/x", "a/../../x", "raw/x", "lock", ""] {
             let change = Change { path: path.into(), at: None, content: None };
-            assert!(apply(dir.path(), &change, Some(b"x")).is_err(), "{path}");
+            assert!(apply(dir.path(), Holds::Photo, &change, Some(b"x")).is_err(), "{path}");
         }
         let change = Change { path: "log.jsonl".into(), at: Some(5), content: None };
         std::fs::write(dir.path().join("log.jsonl"), "1\n").unwrap();
-        assert!(apply(dir.path(), &change, Some(b"x")).is_err(), "a hole");
+        assert!(apply(dir.path(), Holds::Photo, &change, Some(b"x")).is_err(), "a hole");
     }
 }

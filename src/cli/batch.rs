@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::doctor;
+use super::eval_store;
 use super::failure::Failure;
 use super::overnight::{Screen, announce};
 use super::progress;
@@ -126,24 +127,28 @@ pub fn worker(app: &App, args: &WorkerArgs) -> Result<u8, Failure> {
     })?;
     app.output
         .remark(&format!("worker {name}: waiting for sessions of {address}, darktable {}", here.darktable));
-    let worker = Worker {
-        launcher: &|| app.launcher(None).map_err(Fault::from),
-        runner: &runner,
-        store,
-        home,
-        name,
-        here,
-        lease: Duration::from_secs(args.lease),
-        stop: &stop,
-        until_empty: args.until_empty,
-        remark: &|text| app.output.remark(text),
-    };
-    worker.run(args.jobs.into())?;
+    let lease = Duration::from_secs(args.lease);
+    eval_store::evaluator(app, |evaluator| {
+        let worker = Worker {
+            evaluator,
+            launcher: &|| app.launcher(None).map_err(Fault::from),
+            runner: &runner,
+            store,
+            home,
+            name,
+            here,
+            lease,
+            stop: &stop,
+            until_empty: args.until_empty,
+            remark: &|text| app.output.remark(text),
+        };
+        worker.run(args.jobs.into())
+    })?;
     Ok(0)
 }
 
 /// What this machine is, proved by a picture.
-fn requirements(app: &App) -> Result<Requirements, Failure> {
+pub fn requirements(app: &App) -> Result<Requirements, Failure> {
     let darktable = app.darktable()?.version().to_owned();
     Ok(required(darktable, &doctor::render_tiny(app)?))
 }
@@ -212,7 +217,7 @@ pub fn batch(app: &App, verb: &BatchVerb) -> Result<u8, Failure> {
         },
         BatchVerb::Watch(arg) => match on(arg)? {
             Some((store, name)) => {
-                let batch = submitted(app, &name)?;
+                let batch = submitted(app, &store, &name)?;
                 let _lock = batch.lock()?;
                 follow(app, &store, &name, Batch::read(&batch.folder)?)
             }
@@ -230,7 +235,7 @@ pub fn batch(app: &App, verb: &BatchVerb) -> Result<u8, Failure> {
         BatchVerb::Report(arg) => {
             let batch = match on(arg)? {
                 Some((store, name)) => {
-                    let batch = submitted(app, &name)?;
+                    let batch = submitted(app, &store, &name)?;
                     let _lock = batch.lock()?;
                     let mut batch = Batch::read(&batch.folder)?;
                     collect::once(&store, &app.library, &name, &mut batch)?;
@@ -260,7 +265,9 @@ fn list_batches(app: &App, address: Option<&Address>) -> Result<(), Failure> {
         let lines = list::list(&Store::connect(address)?)?;
         return app.output.result(&lines, || {
             lines.iter().fold(String::new(), |mut text, line| {
-                let _ = writeln!(text, "{}  {:9}  {} sessions", line.name, line.state, line.jobs);
+                let of = line.evaluation.as_ref().map(|run| format!(" of the evaluation {run}"));
+                let of = of.unwrap_or_default();
+                let _ = writeln!(text, "{}  {:9}  {} sessions{of}", line.name, line.state, line.jobs);
                 text
             })
         });
@@ -311,12 +318,19 @@ fn words(state: &BatchState) -> String {
 }
 
 /// The batch of this library that was submitted under that name.
-fn submitted(app: &App, name: &str) -> Result<Batch, Failure> {
+fn submitted(app: &App, store: &Store, name: &str) -> Result<Batch, Failure> {
     for own in record::names(&app.library).iter().rev() {
         let batch = record::find(&app.library, own)?;
         if Elsewhere::of(&batch).is_some_and(|elsewhere| elsewhere.batch == name) {
             return Ok(batch);
         }
+    }
+    if let Some(run) = list::evaluation(store, name)? {
+        let message = format!("the batch {name} is of an evaluation");
+        return Err(Failure::new(ErrorCode::InvalidInput, message).remedy(format!(
+            "where it was submitted, `chemigram eval resume {run}` follows and collects it, and `chemigram eval report \
+             {run}` writes its report"
+        )));
     }
     let message = format!("the batch {name} was not submitted from this library");
     Err(Failure::new(ErrorCode::NotFound, message)

@@ -10,19 +10,23 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::batch::StoreArg;
 use super::eval_compare::{self, COMPARE_EXAMPLES, CompareArgs, ReportArgs};
 use super::eval_golden::{self, GoldenVerb};
 use super::eval_judge::{self, JUDGE_EXAMPLES, JudgeArgs};
+use super::eval_store;
 use super::failure::Failure;
 use super::progress;
 use super::setup::App;
 use super::signals;
+use crate::batch::nats::Store;
 use crate::budget::Budget;
 use crate::eval::agreement;
 use crate::eval::context::EvalContext;
 use crate::eval::golden::Golden;
 use crate::eval::judge::Judged;
 use crate::eval::manifest::{self, CellRecord, CellStatus, Checkout, Contestant, Manifest, RunRequest};
+use crate::eval::many::submit;
 use crate::eval::plan::{self, Plan};
 use crate::eval::run::{Progress, Running};
 use crate::eval::steering::FREE;
@@ -101,6 +105,8 @@ pub struct CommonArgs {
     /// Folder of raw files that are not next to their scenario
     #[arg(long, value_name = "DIR", env = "CHEMIGRAM_GOLDEN_RAWS_DIR", hide_env = true)]
     pub raws: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArg,
     #[command(flatten)]
     pub home: HomeArg,
 }
@@ -217,8 +223,12 @@ fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
         return dry_run(app, &plan).map(|()| 0);
     }
     app.output.remark(&announcement(&plan));
+    let store = args.common.store.store.as_ref().map(Store::connect).transpose()?;
     let folder = plan.begin(&context.home)?;
-    run_plan(app, &context, &mut plan, &folder, args.common.jobs)
+    match store {
+        Some(store) => eval_store::run(app, &context, &mut plan, &folder, &store),
+        None => run_plan(app, &context, &mut plan, &folder, args.common.jobs),
+    }
 }
 
 fn resume(app: &App, args: &ResumeArgs) -> Result<u8, Failure> {
@@ -233,7 +243,10 @@ fn resume(app: &App, args: &ResumeArgs) -> Result<u8, Failure> {
     let mut plan = plan::plan(&context, request, binary()?, None, Timestamp::now())?;
     plan.continues(begun)?;
     app.output.remark(&announcement(&plan));
-    run_plan(app, &context, &mut plan, &folder, args.common.jobs)
+    match submit::place(&folder, args.common.store.store.as_ref())? {
+        Some(address) => eval_store::run(app, &context, &mut plan, &folder, &Store::connect(&address)?),
+        None => run_plan(app, &context, &mut plan, &folder, args.common.jobs),
+    }
 }
 
 /// A protocol as the manifest names it: a file by its whole path, so that `resume` finds it from anywhere.
@@ -268,7 +281,7 @@ fn cost(text: &str) -> Result<u64, Failure> {
 }
 
 /// The hash of the running executable.
-fn binary() -> Result<Hash, Failure> {
+pub fn binary() -> Result<Hash, Failure> {
     let path = std::env::current_exe().map_err(|e| Failure::file("find", Path::new("chemigram"), &e))?;
     Ok(files::hash(&path).map_err(|e| Failure::file("read", &path, &e))?.0)
 }
@@ -288,18 +301,30 @@ fn checkout() -> Option<Checkout> {
 /// What the cells of a run share.
 fn context(app: &App, request: &RunRequest, common: &CommonArgs) -> Result<EvalContext, Failure> {
     let golden = Golden::load(&request.golden)?;
-    let mut launcher = app.launcher(request.prompt_folder.as_ref())?;
-    let mut protocols = BTreeMap::new();
+    let home = home(app, &common.home);
+    // Raws that are made of pictures are made once, and stay beside the sessions that read them.
+    let raws = Some(common.raws.clone().unwrap_or_else(|| home.join("raws")));
+    let mut context = shared(app, home, golden, raws, request.prompt_folder.as_ref())?;
     for named in request.protocols.iter().filter(|named| *named != FREE) {
-        protocols.insert(named.clone(), launcher.protocol(named, &[])?);
+        context.protocols.insert(named.clone(), context.launcher.protocol(named, &[])?);
     }
+    context.fallback.clone_from(&request.fallback);
+    Ok(context)
+}
+
+/// What the cells of a set share, without protocols and without a model that goes on.
+pub fn shared(
+    app: &App,
+    home: PathBuf,
+    golden: Golden,
+    raws: Option<PathBuf>,
+    prompts: Option<&PathBuf>,
+) -> Result<EvalContext, Failure> {
+    let mut launcher = app.launcher(prompts)?;
     // One darktable for all sessions and measurements.
     let renderer = app.steady_renderer()?;
     let shared = renderer.clone();
     launcher.renderer = Box::new(move || Ok(shared.clone()));
-    let home = home(app, &common.home);
-    // Raws that are made of pictures are made once, and stay beside the sessions that read them.
-    let raws = Some(common.raws.clone().unwrap_or_else(|| home.join("raws")));
     Ok(EvalContext {
         home,
         golden,
@@ -307,15 +332,15 @@ fn context(app: &App, request: &RunRequest, common: &CommonArgs) -> Result<EvalC
         launcher,
         renderer,
         ask: app.ask()?,
-        fallback: request.fallback.clone(),
-        protocols,
+        fallback: None,
+        protocols: BTreeMap::new(),
         vocabulary_files: app.vocabulary_files(),
         defaults: Mutex::default(),
     })
 }
 
 /// Runs the open cells of a run, with its progress, its signals and its summary.
-fn run_plan(
+pub fn run_plan(
     app: &App,
     context: &EvalContext,
     plan: &mut Plan,
@@ -346,9 +371,14 @@ fn run_plan(
     let ran = plan.run(&running);
     bar.finish_and_clear();
     ran?;
+    summed_up(app, plan, folder, stop.soft.is_cancelled())
+}
+
+/// Says what came of a run; its status.
+pub fn summed_up(app: &App, plan: &Plan, folder: &Path, stopped: bool) -> Result<u8, Failure> {
     let manifest = &plan.manifest;
     app.output.result(&summary(manifest, folder), || described(manifest, folder))?;
-    status(app, manifest, stop.soft.is_cancelled())
+    status(app, manifest, stopped)
 }
 
 /// The status of a run, and the reason for it where it is not 0.
@@ -371,7 +401,7 @@ fn status(app: &App, manifest: &Manifest, stopped: bool) -> Result<u8, Failure> 
 }
 
 /// The line while sessions run.
-fn doing(progress: &Progress) -> String {
+pub fn doing(progress: &Progress) -> String {
     let mut text = format!("{} of {}", progress.settled, progress.total);
     if progress.cost_micro_usd > 0 {
         let _ = write!(text, ", {}", usd(progress.cost_micro_usd));
@@ -385,7 +415,7 @@ fn doing(progress: &Progress) -> String {
 }
 
 /// The line about a cell that has ended.
-fn ended(progress: &Progress, cell: &CellRecord) -> String {
+pub fn ended(progress: &Progress, cell: &CellRecord) -> String {
     let what = match &cell.status {
         CellStatus::Done(done) => {
             let seconds = done.wall_ms.div_ceil(1000);

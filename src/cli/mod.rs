@@ -14,6 +14,7 @@ mod eval;
 mod eval_compare;
 pub mod eval_golden;
 mod eval_judge;
+mod eval_store;
 mod export;
 mod failure;
 mod goal;

@@ -106,6 +106,22 @@ impl Inputs {
         }
     }
 
+    /// What its session may spend.
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The names of what differs in `other`.
+    pub(super) fn differing(&self, other: &Self) -> Vec<String> {
+        let fields = |inputs: &Self| match serde_json::to_value(inputs) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        };
+        let (own, other) = (fields(self), fields(other));
+        let names: BTreeSet<&String> = own.keys().chain(other.keys()).collect();
+        names.into_iter().filter(|name| own.get(*name) != other.get(*name)).cloned().collect()
+    }
+
     /// The key.
     pub fn key(&self) -> Hash {
         Hash::of(serde_json::to_vec(self).unwrap_or_default())
@@ -322,10 +338,7 @@ impl Job<'_> {
     }
 
     fn stage(&self) -> Result<Workspace, Fault> {
-        let library = Library::new(self.folder().join("photos"));
-        let ask = |raw: &Path| self.context.defaults(raw);
-        let raws = self.context.raws.as_deref();
-        self.scenario.stage(&library, &self.folder().join("tastes"), raws, &ask).map_err(|e| Fault::from(&e))
+        stage(self.context, self.scenario, &self.cell.key)
     }
 
     /// Connects the contestant; a baseline is a script in the folder of the cell.
@@ -341,43 +354,116 @@ impl Job<'_> {
 
     /// Puts the library of a failed attempt aside.
     fn set_aside(&self) -> Result<(), Fault> {
-        let folder = self.folder();
-        let free = (1..).map(|n| folder.join(format!("failed_{n}"))).find(|path| !path.exists());
-        let free = free.unwrap_or_else(|| folder.join("failed"));
-        std::fs::rename(folder.join("photos"), &free).map_err(|e| io("set aside", &free, &e))
+        set_aside(&self.folder())
     }
 
     fn note(&self, fault: &Fault, spent: Amounts) {
-        let at = jiff::Timestamp::now();
-        let failure = Failure { code: fault.code, message: fault.message.clone(), spent, at };
-        let line = json!(failure).to_string();
-        // The failure itself is reported; a note that cannot be written changes nothing.
-        let _ = durable::append_line(&self.folder().join("failures.jsonl"), &line);
+        note(&self.folder(), fault, spent);
     }
 
     /// The status of a cell whose run panicked.
     pub fn panicked(&self, fault: &Fault) -> CellStatus {
-        let session = workspace(&self.context.home, self.cell).and_then(|workspace| {
-            let id = listing::of_photo(&workspace).ok()?.into_iter().next()?;
-            listing::read(&workspace, &id).ok()
-        });
-        // What was running may have been paid for.
-        let spent = session.as_ref().map(|session| session.ledger.settled().plus(session.ledger.reserved()));
-        self.note(fault, spent.unwrap_or_default());
-        // What is counted now would be counted again if the session continued. One that has ended waits to be measured,
-        // and is not paid again.
-        if session.is_some_and(|session| session.state.end.is_none()) {
-            // Best effort: what was spent is recorded.
-            let _ = self.set_aside();
-        }
-        CellStatus::Failed { failures: self.failures() }
+        given_up(&self.context.home, &self.cell.key, &self.cell.scenario, fault)
     }
 
     fn failures(&self) -> Vec<Failure> {
-        let text =
-            files::read(&self.folder().join("failures.jsonl"), files::LARGEST_LIST).unwrap_or_default();
-        text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+        failures(&self.folder())
     }
+}
+
+/// Makes the photo of a cell, or opens it if it is there.
+pub(super) fn stage(context: &EvalContext, scenario: &Scenario, key: &Hash) -> Result<Workspace, Fault> {
+    let folder = folder(&context.home, key);
+    let library = Library::new(folder.join("photos"));
+    let ask = |raw: &Path| context.defaults(raw);
+    let raws = context.raws.as_deref();
+    scenario.stage(&library, &folder.join("tastes"), raws, &ask).map_err(|e| Fault::from(&e))
+}
+
+fn set_aside(folder: &Path) -> Result<(), Fault> {
+    let free = (1..).map(|n| folder.join(format!("failed_{n}"))).find(|path| !path.exists());
+    let free = free.unwrap_or_else(|| folder.join("failed"));
+    std::fs::rename(folder.join("photos"), &free).map_err(|e| io("set aside", &free, &e))
+}
+
+fn note(folder: &Path, fault: &Fault, spent: Amounts) {
+    let at = jiff::Timestamp::now();
+    let failure = Failure { code: fault.code, message: fault.message.clone(), spent, at };
+    let line = json!(failure).to_string();
+    // The failure itself is reported; a note that cannot be written changes nothing.
+    let _ = durable::append_line(&folder.join("failures.jsonl"), &line);
+}
+
+/// The status of a cell that ended without a result: by a panic, or by the loss of its workers.
+pub(super) fn given_up(home: &Path, key: &Hash, scenario: &str, fault: &Fault) -> CellStatus {
+    let folder = folder(home, key);
+    let session = sessions_of(&folder.join("photos"), scenario).into_iter().next();
+    // What was running may have been paid for.
+    let spent = session.as_ref().map(|session| session.ledger.settled().plus(session.ledger.reserved()));
+    note(&folder, fault, spent.unwrap_or_default());
+    // What is counted now would be counted again if the session continued. One that has ended waits to be measured,
+    // and is not paid again.
+    if session.is_some_and(|session| session.state.end.is_none()) {
+        // Best effort: what was spent is recorded.
+        let _ = set_aside(&folder);
+    }
+    CellStatus::Failed { failures: failures(&folder) }
+}
+
+/// The failed attempts at a cell.
+pub(super) fn failures(folder: &Path) -> Vec<Failure> {
+    let text = files::read(&folder.join("failures.jsonl"), files::LARGEST_LIST).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// The libraries of a cell: that of its session, and those of failed attempts.
+fn libraries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = |name: &str| name == "photos" || name.starts_with("failed");
+    let entries = entries.filter(|entry| entry.file_name().to_str().is_some_and(named));
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+/// The sessions on a scenario's photo that can be read.
+fn sessions_of(library: &Path, scenario: &str) -> Vec<listing::Session> {
+    let workspace = scenario.parse().ok().and_then(|id| Library::new(library.to_owned()).open(&id).ok());
+    let Some(workspace) = workspace else { return Vec::new() };
+    let ids = listing::of_photo(&workspace).unwrap_or_default();
+    ids.iter().filter_map(|id| listing::read(&workspace, id).ok()).collect()
+}
+
+fn sum(libraries: impl Iterator<Item = PathBuf>, scenario: &str) -> Amounts {
+    let sessions = libraries.flat_map(|library| sessions_of(&library, scenario));
+    let each = sessions.map(|session| session.ledger.settled().plus(session.ledger.reserved()));
+    each.fold(Amounts::default(), Amounts::plus)
+}
+
+/// What all sessions of a cell have spent by their transcripts, what is open at its worst case.
+pub(crate) fn spent(folder: &Path, scenario: &str) -> Amounts {
+    sum(libraries(folder).into_iter(), scenario)
+}
+
+/// What those of failed attempts have spent.
+pub(crate) fn spent_before(folder: &Path, scenario: &str) -> Amounts {
+    sum(libraries(folder).into_iter().filter(|library| !library.ends_with("photos")), scenario)
+}
+
+/// Links the photos of all attempts to the raw, where that is missing.
+pub(crate) fn link_raws(folder: &Path, scenario: &str, raw: &Path) -> Result<(), Fault> {
+    let raw = std::fs::canonicalize(raw).map_err(|e| io("find", raw, &e))?;
+    for library in libraries(folder) {
+        let opened = scenario.parse().ok().and_then(|id| Library::new(library).open(&id).ok());
+        let Some(workspace) = opened else { continue };
+        let link = workspace.folder().join("raw").join(&workspace.photo().raw.name);
+        if link.symlink_metadata().is_ok() {
+            continue;
+        }
+        if let Some(parent) = link.parent() {
+            std::fs::create_dir_all(parent).map_err(|e| io("make", parent, &e))?;
+        }
+        std::os::unix::fs::symlink(&raw, &link).map_err(|e| io("link", &link, &e))?;
+    }
+    Ok(())
 }
 
 /// What a cell has when its turn comes.

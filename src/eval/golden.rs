@@ -258,6 +258,18 @@ impl Golden {
         Ok(Self { folder: folder.to_owned(), manifest, sha256, scenarios })
     }
 
+    /// One scenario of a set, of which nothing else need be there.
+    pub(super) fn part(folder: &Path, id: &str) -> Result<Self, GoldenError> {
+        let (manifest, sha256) = manifest(folder)?;
+        let scenario = Scenario::load(&folder.join(id))?;
+        let file = format!("{id}/{SCENARIO_FILE}");
+        if manifest.files.get(&file) != Some(&scenario.sha256) {
+            let findings = vec![Finding { file, problem: Problem::Changed }];
+            return Err(GoldenError::Changed { version: manifest.version, findings });
+        }
+        Ok(Self { folder: folder.to_owned(), manifest, sha256, scenarios: vec![scenario] })
+    }
+
     /// Freezes a folder of scenarios as it is now: writes its manifest. The weights are the primary metric
     /// alone unless given.
     pub fn freeze(

@@ -7,7 +7,7 @@
 //!
 //! A [`plan`] says which [`cells`] a [`run`] has, each an ordinary session, recorded in a [`manifest`]; [`compare`]
 //! tells two of its arms apart, as far as [`stats`] allow; [`report`] shows it all on one page. Its sessions run
-//! freely or as a protocol says: [`steering`].
+//! freely or as a protocol says: [`steering`]; and on this machine, or on [`many`].
 
 pub mod agreement;
 pub mod baselines;
@@ -20,6 +20,7 @@ pub mod golden;
 pub mod history;
 pub mod judge;
 pub mod manifest;
+pub mod many;
 pub mod metrics;
 pub mod plan;
 pub mod recipe;

@@ -27,7 +27,7 @@ use base::error::Fault;
 mod tests;
 
 /// So many failed cells in a row, and the fault is not the cells'.
-const MOST_FAILED_IN_A_ROW: usize = 3;
+pub(super) const MOST_FAILED_IN_A_ROW: usize = 3;
 /// The time of a run without a time cap, in seconds.
 const FOREVER: u64 = 1 << 40;
 

@@ -32,24 +32,19 @@ use darktable::dng;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// A home with a golden set of so many scenarios, each with shadows that were opened by a known amount.
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new(scenarios: usize) -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
-        let set = home.path("golden_test");
-        let raw = dng::demo_raw().unwrap();
-        std::fs::create_dir_all(set.join("raws")).unwrap();
-        std::fs::write(set.join("raws/demo.dng"), &raw).unwrap();
-        let sha256 = Hash::of(&raw);
-        for n in 1..=scenarios {
-            let id = format!("00{n}_shadows");
-            let amount = 0.4 + 0.3 * n as f64;
-            let folder = set.join(&id);
-            std::fs::create_dir_all(&folder).unwrap();
-            let text = format!(
-                r#"
+/// A golden set of so many scenarios, each with shadows that were opened by a known amount.
+pub fn golden_set(set: &Path, scenarios: usize) {
+    let raw = dng::demo_raw().unwrap();
+    std::fs::create_dir_all(set.join("raws")).unwrap();
+    std::fs::write(set.join("raws/demo.dng"), &raw).unwrap();
+    let sha256 = Hash::of(&raw);
+    for n in 1..=scenarios {
+        let id = format!("00{n}_shadows");
+        let amount = 0.4 + 0.3 * n as f64;
+        let folder = set.join(&id);
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!(
+            r#"
 [metadata]
 id = "{id}"
 title = "A dark cup"
@@ -76,11 +71,20 @@ direction = "open the shadows"
 move = "shadows_lift"
 values = {{ amount = {amount} }}
 "#
-            );
-            std::fs::write(folder.join("scenario.toml"), text).unwrap();
-        }
-        let today = "2026-11-22".parse().unwrap();
-        Golden::freeze(&set, "recovery", [].into(), "for a test", today).unwrap();
+        );
+        std::fs::write(folder.join("scenario.toml"), text).unwrap();
+    }
+    let today = "2026-11-22".parse().unwrap();
+    Golden::freeze(set, "recovery", [].into(), "for a test", today).unwrap();
+}
+
+/// A home with such a set.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(scenarios: usize) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        golden_set(&home.path("golden_test"), scenarios);
         home
     }
 
@@ -161,7 +165,7 @@ fn sessions(run: &Manifest) -> Vec<(String, String, String, String, f64)> {
 }
 
 /// A manifest without names, times and what only tells of them.
-fn but_for_times(run: &Manifest) -> Value {
+pub fn but_for_times(run: &Manifest) -> Value {
     let mut value = serde_json::to_value(run).unwrap();
     for name in ["run", "begun", "ended", "seconds"] {
         value[name] = Value::Null;

@@ -39,6 +39,7 @@ mod http_proxy;
 mod machines_lost;
 mod machines_lost_at_random;
 mod made_pages;
+mod many_cells;
 mod many_machines;
 mod overnight;
 mod pages;

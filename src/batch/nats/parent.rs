@@ -1,8 +1,9 @@
 //! The ledger of a batch that many machines share: one key, changed by compare-and-swap.
 //!
 //! A job reserves the most that its session may spend when it is first claimed, and keeps that until it is over,
-//! through every claim: its attempts are one session. So what a vanished machine was given is charged in full until
-//! the transcript says what was spent.
+//! through every claim: what is cut goes on as the same session. So what a vanished machine was given is charged in full
+//! until the transcript says what was spent. A cell of an evaluation, which may begin another session where one failed,
+//! reserves that one too before it begins.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -101,6 +102,29 @@ impl Store {
                 Ok(_) => Err(Reserved::Never("the budget of the batch has nothing left for it".into())),
                 Err(why) => Err(Reserved::Never(why)),
             }
+        })
+    }
+
+    /// Raises what a job has reserved to at least `most`; false if the batch has not that much left.
+    pub(crate) fn raise(
+        &self,
+        batch: &str,
+        job: &Hash,
+        caps: &Budget,
+        most: Amounts,
+    ) -> Result<bool, StoreError> {
+        self.changed(batch, |parent| {
+            let ledger = parent.ledger(caps.clone());
+            let Some(kept) = parent.reserved.get_mut(job) else { return Err(false) };
+            let more = most.minus(kept.most);
+            if more == Amounts::default() {
+                return Err(true);
+            }
+            if ledger.admit(&more, Duration::ZERO).is_err() {
+                return Err(false);
+            }
+            kept.most = kept.most.plus(more);
+            Ok(true)
         })
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Head, Offer, changes_of, content, head_key, read, session_of, submit, unknown};
-use crate::batch::changes::{self, Change};
+use crate::batch::changes::{self, Change, Holds};
 use crate::batch::nats::journal::{Stored, What};
 use crate::batch::nats::{Store, StoreError};
 use crate::launch;
@@ -193,7 +193,7 @@ impl Collector<'_> {
             let own = ["objects/", "sessions/mode_b/", "previews/"];
             if own.iter().any(|own| change.path.starts_with(own)) {
                 let bytes = content(self.store, change)?;
-                changes::apply(folder, change, bytes.as_deref())
+                changes::apply(folder, Holds::Photo, change, bytes.as_deref())
                     .map_err(|e| launch::refused("write", &folder.join(&change.path), &e))?;
             } else if change.path.ends_with(".jsonl") && !change.path.contains('/') {
                 self.append(folder, change)?;

@@ -18,6 +18,9 @@ pub struct BatchLine {
     pub state: &'static str,
     /// Sessions.
     pub jobs: usize,
+    /// The run, if it is an evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<String>,
 }
 
 /// A batch of a store.
@@ -27,6 +30,9 @@ pub struct BatchState {
     pub name: String,
     /// `open`, `cancelled` or `over`.
     pub state: &'static str,
+    /// The run, if it is an evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<String>,
     /// What it asks of workers.
     pub requires: Requirements,
     /// What it may spend.
@@ -42,7 +48,7 @@ pub struct BatchState {
 /// A job of a batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobState {
-    /// The photo.
+    /// The photo, or what the cell of an evaluation is called.
     pub photo: String,
     /// `waiting`, `claimed`, `ended`, `failed` or `not begun`.
     pub state: &'static str,
@@ -71,7 +77,8 @@ pub fn list(store: &Store) -> Result<Vec<BatchLine>, Fault> {
     for key in store.keys("batch.").map_err(told)? {
         let Some(head) = store.get::<Head>(&key).map_err(told)? else { continue };
         let name = key.trim_start_matches("batch.").to_owned();
-        lines.push(BatchLine { name, state: state(&head.value), jobs: head.value.jobs });
+        let (state, Head { jobs, evaluation, .. }) = (state(&head.value), head.value);
+        lines.push(BatchLine { name, state, jobs, evaluation });
     }
     Ok(lines)
 }
@@ -97,9 +104,10 @@ pub fn show(store: &Store, name: &str) -> Result<BatchState, Fault> {
     let offer: Offer = read(store, &head.offer)?;
     let parent = store.parent(name).map_err(told)?;
     let lasts = store.lasts(&offer.jobs).map_err(told)?;
-    let jobs = offer.sessions.iter().zip(lasts).map(|(planned, last)| {
+    let photos = offer.sessions.iter().map(|planned| &planned.photo);
+    let jobs = photos.chain(&offer.cells).zip(lasts).map(|(photo, last)| {
         let mut job = JobState {
-            photo: planned.photo.clone(),
+            photo: photo.clone(),
             state: "waiting",
             worker: String::new(),
             claims: 0,
@@ -122,12 +130,19 @@ pub fn show(store: &Store, name: &str) -> Result<BatchState, Fault> {
     Ok(BatchState {
         name: name.to_owned(),
         state: state(&head),
+        evaluation: head.evaluation,
         jobs: jobs.collect(),
         requires: head.requires,
         caps: offer.caps,
         spent: parent.settled,
         reserved,
     })
+}
+
+/// The run of a batch that is an evaluation.
+pub fn evaluation(store: &Store, name: &str) -> Result<Option<String>, Fault> {
+    let head = store.get::<Head>(&head_key(name)).map_err(|e| Fault::from(&e))?;
+    Ok(head.and_then(|head| head.value.evaluation))
 }
 
 /// Deletes a batch from a store; what was collected of it stays. Objects stay: other batches may have them.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::packed;
-use crate::batch::changes::Watched;
+use crate::batch::changes::{Holds, Watched};
 use crate::batch::nats::journal::{Message, What};
 use crate::batch::nats::{Store, StoreError};
 use crate::transcript::{Event, Mirror};
@@ -64,8 +64,8 @@ impl Published {
     }
 
     /// Publishes from now on what changes in this folder, which is as the store has it.
-    pub fn watch(&self, folder: &Path) -> io::Result<()> {
-        let mut watched = Watched::new(folder);
+    pub fn watch(&self, folder: &Path, holds: Holds) -> io::Result<()> {
+        let mut watched = Watched::new(folder, holds);
         watched.look()?;
         self.state().watched = Some(watched);
         Ok(())

@@ -6,7 +6,7 @@
 //! watch  ◀── what happened to each job ◀─────┘      collect: into the library of whoever submitted it
 //! ```
 //!
-//! A job is one session. What decides its outcome is in the job, the photo's folder and the batch; where it runs does
+//! A job is one session of a plan, or one [`Cell`] of an evaluation. What decides its outcome is in the job, the photo's folder and the batch; where it runs does
 //! not. The state of a job is the last message about it, and the folder of its photo is what all messages together
 //! say, so that any worker goes on where another was lost.
 
@@ -15,14 +15,16 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::changes::{self, Change, Changed, Content};
+use crate::batch::changes::{self, Change, Changed, Content, Holds};
 use crate::batch::nats::journal::{Stored, What};
 use crate::batch::nats::{Store, StoreError};
+use crate::eval::many::Cell;
 use crate::overnight::plan::Caps;
 use crate::overnight::record::PlannedSession;
 use base::error::{ErrorCode, Fault};
 use base::ids::{Hash, PhotoId, SessionId};
 
+mod cells;
 pub mod collect;
 pub mod list;
 mod mirror;
@@ -30,7 +32,7 @@ pub mod submit;
 pub mod worker;
 
 /// The version of what is stored.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 /// The most text of one file that a message holds, in bytes; more is an object.
 const INLINE: usize = 16 << 10;
 /// The most text that a message holds.
@@ -87,8 +89,12 @@ pub(crate) struct Offer {
     pub begun: Timestamp,
     pub caps: Caps,
     pub requires: Requirements,
+    /// Its sessions, if it is a plan of many photos.
     pub sessions: Vec<PlannedSession>,
-    /// The name of each session's job.
+    /// What its cells are called, if it is an evaluation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<String>,
+    /// The name of each one's job.
     pub jobs: Vec<Hash>,
 }
 
@@ -101,6 +107,9 @@ pub(crate) struct Head {
     pub requires: Requirements,
     /// Sessions.
     pub jobs: usize,
+    /// The run, if it is an evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<String>,
     /// Whether somebody cancelled it.
     #[serde(default)]
     pub cancelled: bool,
@@ -109,13 +118,28 @@ pub(crate) struct Head {
     pub over: bool,
 }
 
-/// One session of a batch: everything that decides its outcome. The hash of this is its name.
+/// One job of a batch: everything that decides its outcome. The hash of this is its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub format: u32,
     pub batch: String,
-    /// Its place in the plan, from 0.
+    /// Its place in the batch, from 0.
     pub place: usize,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// What a job is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Work {
+    Session(Box<PhotoSession>),
+    Cell(Box<Cell>),
+}
+
+/// A session of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PhotoSession {
     pub planned: PlannedSession,
     /// The photo.
     pub photo: PhotoId,
@@ -130,11 +154,11 @@ pub(crate) struct Job {
 
 /// The files of a folder, as an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Pack {
-    files: Vec<Change>,
+pub(crate) struct Pack {
+    pub files: Vec<Change>,
 }
 
-fn head_key(batch: &str) -> String {
+pub(crate) fn head_key(batch: &str) -> String {
     format!("batch.{batch}")
 }
 
@@ -148,7 +172,7 @@ fn open_key(plan: &Hash) -> String {
     format!("open.{plan}")
 }
 
-fn read<T: serde::de::DeserializeOwned>(store: &Store, object: &Hash) -> Result<T, Fault> {
+pub(crate) fn read<T: serde::de::DeserializeOwned>(store: &Store, object: &Hash) -> Result<T, Fault> {
     let bytes = store.fetch(object).map_err(|e| Fault::from(&e))?;
     let damaged = |e: serde_json::Error| StoreError::Damaged {
         address: store.address().to_string(),
@@ -159,7 +183,7 @@ fn read<T: serde::de::DeserializeOwned>(store: &Store, object: &Hash) -> Result<
 }
 
 /// Changed files as a message holds them: short text as it is, everything else as objects, which are stored first.
-fn packed(store: &Store, changed: Vec<Changed>) -> Result<Vec<Change>, StoreError> {
+pub(crate) fn packed(store: &Store, changed: Vec<Changed>) -> Result<Vec<Change>, StoreError> {
     let mut room = MESSAGE;
     let mut changes = Vec::new();
     for Changed { path, at, bytes } in changed {
@@ -178,7 +202,7 @@ fn packed(store: &Store, changed: Vec<Changed>) -> Result<Vec<Change>, StoreErro
 }
 
 /// The new bytes of a change; `None` if the file is gone.
-fn content(store: &Store, change: &Change) -> Result<Option<Vec<u8>>, Fault> {
+pub(crate) fn content(store: &Store, change: &Change) -> Result<Option<Vec<u8>>, Fault> {
     Ok(match &change.content {
         None => None,
         Some(Content::Text(text)) => Some(text.clone().into_bytes()),
@@ -186,22 +210,30 @@ fn content(store: &Store, change: &Change) -> Result<Option<Vec<u8>>, Fault> {
     })
 }
 
+/// The files of a folder as an object.
+pub(crate) fn pack(store: &Store, files: Vec<Changed>) -> Result<Hash, Fault> {
+    let told = |e: StoreError| Fault::from(&e);
+    let pack = Pack { files: packed(store, files).map_err(told)? };
+    store.put(&serde_json::to_vec(&pack).unwrap_or_default()).map_err(told)
+}
+
 /// Makes changes in a copy of the folder.
-fn apply<'a>(
+pub(crate) fn apply<'a>(
     store: &Store,
     folder: &Path,
+    holds: Holds,
     changes: impl IntoIterator<Item = &'a Change>,
 ) -> Result<(), Fault> {
     for change in changes {
         let bytes = content(store, change)?;
-        changes::apply(folder, change, bytes.as_deref())
+        changes::apply(folder, holds, change, bytes.as_deref())
             .map_err(|e| crate::launch::refused("write", &folder.join(&change.path), &e))?;
     }
     Ok(())
 }
 
 /// The changes of the folder of a photo that the messages of a job tell, oldest first.
-fn changes_of(history: &[Stored]) -> impl Iterator<Item = &Change> {
+pub(crate) fn changes_of(history: &[Stored]) -> impl Iterator<Item = &Change> {
     history.iter().flat_map(|stored| match &stored.message.what {
         What::Changed { changes } => changes.as_slice(),
         _ => &[],
@@ -223,7 +255,7 @@ fn session_of(history: &[Stored]) -> Option<SessionId> {
 }
 
 /// A batch that the store does not have.
-fn unknown(store: &Store, batch: &str) -> Fault {
+pub(crate) fn unknown(store: &Store, batch: &str) -> Fault {
     Fault::new(ErrorCode::NotFound, format!("the store {} has no batch `{batch}`", store.address()))
         .with("remedy", "list them with `chemigram batch list --store ADDRESS`")
 }

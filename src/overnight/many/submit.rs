@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::{
-    FORMAT, Head, Job, Offer, Pack, Requirements, content, head_key, is_found_later, open_key, packed,
+    FORMAT, Head, Job, Offer, PhotoSession, Requirements, Work, content, head_key, is_found_later, open_key,
     unknown,
 };
-use crate::batch::changes::{Change, Watched};
+use crate::batch::changes::{Change, Holds, Watched};
 use crate::batch::nats::journal::{Message, What};
 use crate::batch::nats::{Store, StoreError};
 use crate::launch::{self, Launcher};
@@ -30,10 +30,24 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// Where a batch of the library is worked on; `None` if that is here.
     pub fn of(batch: &Batch) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(batch.folder.join(WHERE)).ok()?).ok()
+        Self::within(&batch.folder)
     }
 
-    fn write(&self, folder: &Path) -> Result<(), Fault> {
+    /// The same of a batch in this folder, or of an evaluation's run.
+    pub(crate) fn within(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(folder.join(WHERE)).ok()?).ok()
+    }
+
+    /// Nothing is worked on elsewhere any more.
+    pub(crate) fn forget(folder: &Path) -> Result<(), Fault> {
+        let path = folder.join(WHERE);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(launch::refused("remove", &path, &e)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), Fault> {
         let path = folder.join(WHERE);
         let text = serde_json::to_vec_pretty(self).unwrap_or_default();
         base::durable::write(&path, &text).map_err(|e| launch::refused("write", &path, &e))
@@ -110,14 +124,15 @@ pub fn submit(
             format: FORMAT,
             batch: name.clone(),
             place,
-            planned: planned.clone(),
-            photo: id,
-            folder: pack(store, workspace.folder())?,
-            tastes: tastes.clone(),
-            protocol,
+            work: Work::Session(Box::new(PhotoSession {
+                planned: planned.clone(),
+                photo: id,
+                folder: pack(store, workspace.folder())?,
+                tastes: tastes.clone(),
+                protocol,
+            })),
         });
     }
-    let texts: Vec<Vec<u8>> = jobs.iter().map(|job| serde_json::to_vec(job).unwrap_or_default()).collect();
     let offer = Offer {
         format: FORMAT,
         plan: record.sha256.clone(),
@@ -125,27 +140,47 @@ pub fn submit(
         caps: record.caps.clone(),
         requires: requires.clone(),
         sessions: record.sessions.clone(),
-        jobs: texts.iter().map(Hash::of).collect(),
+        cells: Vec::new(),
+        jobs: names(&jobs),
     };
+    put(store, &name, &offer, None, &jobs)?;
+    elsewhere.write(&batch.folder)?;
+    Ok(name)
+}
+
+/// What each job is known by.
+pub(crate) fn names(jobs: &[Job]) -> Vec<Hash> {
+    jobs.iter().map(|job| Hash::of(serde_json::to_vec(job).unwrap_or_default())).collect()
+}
+
+/// Makes a batch and queues its jobs, all that is not there yet. One that is there and is another stays as it is.
+pub(crate) fn put(
+    store: &Store,
+    name: &str,
+    offer: &Offer,
+    evaluation: Option<String>,
+    jobs: &[Job],
+) -> Result<(), Fault> {
+    let told = |e: StoreError| Fault::from(&e);
     let head = Head {
-        offer: store.put(&serde_json::to_vec(&offer).unwrap_or_default()).map_err(told)?,
-        requires: requires.clone(),
+        offer: store.put(&serde_json::to_vec(offer).unwrap_or_default()).map_err(told)?,
+        requires: offer.requires.clone(),
         jobs: jobs.len(),
+        evaluation,
         cancelled: false,
         over: false,
     };
-    store.make_parent(&name).map_err(told)?;
-    if !store.create(&head_key(&name), &head).map_err(told)? {
+    store.make_parent(name).map_err(told)?;
+    if !store.create(&head_key(name), &head).map_err(told)? {
         // Somebody else's offer holds. If that is this one, and its submitter died, what is missing is queued now.
-        let theirs = store.get::<Head>(&head_key(&name)).map_err(told)?;
+        let theirs = store.get::<Head>(&head_key(name)).map_err(told)?;
         if theirs.is_none_or(|theirs| theirs.value.offer != head.offer) {
-            elsewhere.write(&batch.folder)?;
-            return Ok(name);
+            return Ok(());
         }
     }
-    let group = requires.group();
+    let group = offer.requires.group();
     let lasts = store.lasts(&offer.jobs).map_err(told)?;
-    for ((hash, job), last) in offer.jobs.iter().zip(&jobs).zip(lasts) {
+    for ((hash, job), last) in offer.jobs.iter().zip(jobs).zip(lasts) {
         if last.is_some() {
             continue;
         }
@@ -157,21 +192,18 @@ pub fn submit(
             Err(error) => return Err(told(error)),
         }
     }
-    elsewhere.write(&batch.folder)?;
-    Ok(name)
+    Ok(())
 }
 
 /// The files of a folder as an object: of a photo those that a later session finds.
 fn pack(store: &Store, folder: &Path) -> Result<Hash, Fault> {
-    let told = |e: StoreError| Fault::from(&e);
-    let mut changed = match Watched::new(folder).look() {
+    let mut changed = match Watched::new(folder, Holds::Photo).look() {
         Ok(changed) => changed,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(launch::refused("read", folder, &e)),
     };
     changed.retain(|one| is_found_later(&one.path));
-    let pack = Pack { files: packed(store, changed).map_err(told)? };
-    store.put(&serde_json::to_vec(&pack).unwrap_or_default()).map_err(told)
+    super::pack(store, changed)
 }
 
 /// Cancels a batch: what runs wraps up, nothing more is started.
@@ -187,7 +219,7 @@ pub fn cancel(store: &Store, batch: &str) -> Result<(), Fault> {
 }
 
 /// Says of a batch that everything of it was collected.
-pub(super) fn close(store: &Store, batch: &str, plan: &Hash) -> Result<(), Fault> {
+pub(crate) fn close(store: &Store, batch: &str, plan: &Hash) -> Result<(), Fault> {
     let told = |e: StoreError| Fault::from(&e);
     while let Some(head) = store.get::<Head>(&head_key(batch)).map_err(told)? {
         let over = Head { over: true, ..head.value };

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::mirror::{End, Published};
 use super::{
-    Head, Job, Offer, Pack, Requirements, apply, begun_key, changes_of, head_key, is_found_later, read,
-    session_of,
+    Head, Job, Offer, Pack, PhotoSession, Requirements, Work, apply, begun_key, changes_of, head_key,
+    is_found_later, read, session_of,
 };
+use crate::batch::changes::Holds;
 use crate::batch::nats::journal::{Message, Stored, What};
 use crate::batch::nats::parent::{Reservation, Reserved};
 use crate::batch::nats::{Claimed, Store, StoreError};
 use crate::budget::{Amounts, Budget, Ledger};
+use crate::eval::many::Evaluator;
 use crate::launch::{self, Launcher, Overrides, Runner};
 use crate::overnight::run::failed;
 use crate::overnight::{resolve, share};
@@ -42,6 +44,8 @@ const AROUND: Duration = Duration::from_secs(30);
 pub struct Worker<'a> {
     /// Makes what sessions are made with; each has its own.
     pub launcher: &'a (dyn Fn() -> Result<Launcher, Fault> + Sync),
+    /// Makes what cells of evaluations are made with.
+    pub evaluator: Evaluator<'a>,
     /// Where sessions run.
     pub runner: &'a Runner,
     /// The store.
@@ -73,10 +77,10 @@ enum Next {
 }
 
 /// A job that was handed out, and what is known of it.
-struct Task {
-    job: Job,
-    name: Hash,
-    offer: Offer,
+pub(super) struct Task {
+    pub job: Job,
+    pub name: Hash,
+    pub offer: Offer,
     last: Option<Stored>,
 }
 
@@ -203,8 +207,10 @@ impl Worker<'_> {
             };
             return self.give_up(&task, &fault);
         }
-        let planned = &task.job.planned;
-        let decide = |ledger: &Ledger| decided(planned, ledger);
+        let decide = |ledger: &Ledger| match &task.job.work {
+            Work::Session(own) => decided(&own.planned, ledger),
+            Work::Cell(cell) => Ok(cell.reservation()),
+        };
         let caps = task.offer.caps.budget();
         let budget = match store.reserve(&task.job.batch, &task.name, &caps, decide).map_err(told)? {
             Reserved::Has(budget) => budget,
@@ -231,9 +237,12 @@ impl Worker<'_> {
             sequence,
             self.stop.soft.clone(),
         ));
-        let what = match share::in_time(budget, left) {
-            Ok(budget) => self.session(&task, budget, left, failures, &published),
-            Err(why) => Ok((What::NotBegun { why }, Duration::ZERO)),
+        let what = match &task.job.work {
+            Work::Session(own) => match share::in_time(budget, left) {
+                Ok(budget) => self.session(&task, own, budget, left, failures, &published),
+                Err(why) => Ok((What::NotBegun { why }, Duration::ZERO)),
+            },
+            Work::Cell(cell) => self.cell(&task, cell, left, failures, &published),
         };
         let (what, after) = match what {
             Ok(ended) => ended,
@@ -264,7 +273,11 @@ impl Worker<'_> {
     }
 
     fn words(&self, task: &Task) -> String {
-        format!("{} {}. {}", task.job.batch, task.job.place + 1, task.job.photo)
+        let what = match &task.job.work {
+            Work::Session(own) => own.photo.to_string(),
+            Work::Cell(cell) => cell.called(),
+        };
+        format!("{} {}. {what}", task.job.batch, task.job.place + 1)
     }
 
     /// How often in a row a job was lost, and how often it failed, by its last claim.
@@ -313,17 +326,22 @@ impl Worker<'_> {
 
     /// Ends a job that is not worked on any more, with what its transcript says that it spent.
     fn give_up(&self, task: &Task, fault: &Fault) -> Result<Next, Fault> {
-        let history = self.store.history(&task.name).map_err(|e| Fault::from(&e))?;
-        let spent = match session_of(&history) {
-            Some(id) => {
-                let place = Place::make(self, task, &history)?;
-                place
-                    .spent(task, &id)
-                    .unwrap_or_else(|| share::most(&task.job.planned.budget, task.job.planned.free))
+        let spent = match &task.job.work {
+            Work::Session(own) => {
+                let all = || share::most(&own.planned.budget, own.planned.free);
+                self.spent(task, own)?.map_or_else(Amounts::default, |spent| spent.unwrap_or_else(all))
             }
-            None => Amounts::default(),
+            Work::Cell(cell) => self.cell_spent(task, cell)?,
         };
         self.end(task, failed_with(fault, spent))
+    }
+
+    /// What the session of a job has spent by its transcript, if it has one; `None` within if that cannot be read.
+    fn spent(&self, task: &Task, own: &PhotoSession) -> Result<Option<Option<Amounts>>, Fault> {
+        let history = self.store.history(&task.name).map_err(|e| Fault::from(&e))?;
+        let Some(id) = session_of(&history) else { return Ok(None) };
+        let place = Place::make(self, task, own, &history)?;
+        Ok(Some(place.spent(own, &id)))
     }
 
     /// A first failure is tried once more, by whoever claims the job next.
@@ -331,11 +349,10 @@ impl Worker<'_> {
         if failures == 0 {
             return (What::Released { why: fault.to_string(), failures: 1 }, SOON);
         }
-        let history = self.store.history(&task.name).unwrap_or_default();
-        let spent = session_of(&history).and_then(|id| {
-            let place = Place::make(self, task, &history).ok()?;
-            place.spent(task, &id)
-        });
+        let spent = match &task.job.work {
+            Work::Session(own) => self.spent(task, own).ok().flatten().flatten(),
+            Work::Cell(cell) => self.cell_spent(task, cell).ok(),
+        };
         (failed_with(fault, spent.unwrap_or_default()), Duration::ZERO)
     }
 
@@ -344,21 +361,23 @@ impl Worker<'_> {
     fn session(
         &self,
         task: &Task,
+        own: &PhotoSession,
         budget: Budget,
         left: Option<Duration>,
         failures: u32,
         published: &Arc<Published>,
     ) -> Result<(What, Duration), Fault> {
         let history = self.store.history(&task.name).map_err(|e| Fault::from(&e))?;
-        let place = Place::make(self, task, &history)?;
+        let place = Place::make(self, task, own, &history)?;
         let mut launcher = (self.launcher)()?;
         launcher.tastes = place.tastes.clone();
         launcher.mirror = Some(published.clone());
-        let workspace = place.workspace(task)?;
-        published.watch(workspace.folder()).map_err(|e| launch::refused("read", workspace.folder(), &e))?;
+        let workspace = place.workspace(own)?;
+        let watched = published.watch(workspace.folder(), Holds::Photo);
+        watched.map_err(|e| launch::refused("read", workspace.folder(), &e))?;
         let (id, mut session, until) = match session_of(&history) {
             None => {
-                let planned = place.planned(task)?;
+                let planned = place.planned(own)?;
                 let launch = resolve::launch(&launcher, &planned, workspace.clone(), budget)?;
                 (launch.plan.start.session.clone(), launch.start()?, None)
             }
@@ -436,8 +455,10 @@ fn decided(
 
 /// The jobs on the same photo that come before this one.
 fn earlier(task: &Task) -> Vec<Hash> {
+    // Each cell has a copy of its own.
+    let Work::Session(own) = &task.job.work else { return Vec::new() };
     let before = task.offer.sessions.iter().zip(&task.offer.jobs).take(task.job.place);
-    let same = before.filter(|(planned, _)| planned.sha256 == task.job.planned.sha256);
+    let same = before.filter(|(planned, _)| planned.sha256 == own.planned.sha256);
     same.map(|(_, job)| job.clone()).collect()
 }
 
@@ -448,11 +469,11 @@ fn ended(id: &SessionId, read: &listing::Session, cut: bool) -> What {
 }
 
 /// What is said of a job whose worker was asked to end.
-fn left_off(failures: u32) -> What {
+pub(super) fn left_off(failures: u32) -> What {
     What::Released { why: "its worker ended".into(), failures }
 }
 
-fn failed_with(fault: &Fault, spent: Amounts) -> What {
+pub(super) fn failed_with(fault: &Fault, spent: Amounts) -> What {
     What::Failed { code: fault.code, message: fault.message.clone(), remedy: fault.remedy(), spent }
 }
 
@@ -498,25 +519,25 @@ struct Place {
 
 impl Place {
     /// Makes the folder of the job's photo as the messages say that it is.
-    fn make(worker: &Worker<'_>, task: &Task, history: &[Stored]) -> Result<Self, Fault> {
-        let (store, job) = (&worker.store, &task.job);
+    fn make(worker: &Worker<'_>, task: &Task, job: &PhotoSession, history: &[Stored]) -> Result<Self, Fault> {
+        let store = &worker.store;
         let refused = |path: &Path, e: &std::io::Error| launch::refused("write", path, e);
         let folder = tempfile::Builder::new().prefix("job-").tempdir_in(&worker.home);
         let folder = folder.map_err(|e| refused(&worker.home, &e))?;
         let tastes = folder.path().join("tastes");
         std::fs::create_dir_all(&tastes).map_err(|e| refused(&tastes, &e))?;
-        apply(store, &tastes, &read::<Pack>(store, &job.tastes)?.files)?;
+        apply(store, &tastes, Holds::Photo, &read::<Pack>(store, &job.tastes)?.files)?;
         let library = Library::new(folder.path().join("photos"));
         let photo = library.folder(&job.photo);
         let raw = photo.join("raw");
         std::fs::create_dir_all(&raw).map_err(|e| refused(&raw, &e))?;
-        apply(store, &photo, &read::<Pack>(store, &job.folder)?.files)?;
+        apply(store, &photo, Holds::Photo, &read::<Pack>(store, &job.folder)?.files)?;
         for earlier in earlier(task) {
             let history = store.history(&earlier).map_err(|e| Fault::from(&e))?;
             let edits = changes_of(&history).filter(|change| is_found_later(&change.path));
-            apply(store, &photo, edits)?;
+            apply(store, &photo, Holds::Photo, edits)?;
         }
-        apply(store, &photo, changes_of(history))?;
+        apply(store, &photo, Holds::Photo, changes_of(history))?;
         let workspace = library.open(&job.photo).map_err(|e| Fault::from(&e))?;
         let record = &workspace.photo().raw;
         let cached = worker.raw(&record.sha256, &record.name)?;
@@ -525,14 +546,14 @@ impl Place {
         Ok(Self { folder, library, tastes })
     }
 
-    fn workspace(&self, task: &Task) -> Result<Workspace, Fault> {
-        self.library.open(&task.job.photo).map_err(|e| Fault::from(&e))
+    fn workspace(&self, own: &PhotoSession) -> Result<Workspace, Fault> {
+        self.library.open(&own.photo).map_err(|e| Fault::from(&e))
     }
 
     /// What its session is, with the protocol in a file of its own.
-    fn planned(&self, task: &Task) -> Result<crate::overnight::record::PlannedSession, Fault> {
-        let mut planned = task.job.planned.clone();
-        if let (Some(text), Some(named)) = (&task.job.protocol, &planned.protocol) {
+    fn planned(&self, own: &PhotoSession) -> Result<crate::overnight::record::PlannedSession, Fault> {
+        let mut planned = own.planned.clone();
+        if let (Some(text), Some(named)) = (&own.protocol, &planned.protocol) {
             let name = Path::new(named).file_name().unwrap_or_else(|| "protocol.toml".as_ref());
             let path = self.folder.path().join(name);
             std::fs::write(&path, text).map_err(|e| launch::refused("write", &path, &e))?;
@@ -542,15 +563,15 @@ impl Place {
     }
 
     /// What a session has spent, by its transcript.
-    fn spent(&self, task: &Task, id: &SessionId) -> Option<Amounts> {
-        let read = listing::read(&self.workspace(task).ok()?, id).ok()?;
+    fn spent(&self, own: &PhotoSession, id: &SessionId) -> Option<Amounts> {
+        let read = listing::read(&self.workspace(own).ok()?, id).ok()?;
         Some(read.ledger.settled().plus(read.ledger.reserved()))
     }
 }
 
 impl Worker<'_> {
     /// A raw of the store, fetched once.
-    fn raw(&self, sha256: &Hash, name: &str) -> Result<PathBuf, Fault> {
+    pub(super) fn raw(&self, sha256: &Hash, name: &str) -> Result<PathBuf, Fault> {
         let folder = self.home.join("raws").join(sha256.to_string());
         let path = folder.join(name);
         if !path.exists() {
