@@ -37,7 +37,7 @@ format: rust
 
 lint: format
 	@# `--all-targets` leaves out the benches that run only by name.
-	$(CARGO) clippy --all-targets --bench soak --bench pages --locked -- -D warnings
+	$(CARGO) clippy --all-targets --bench soak --bench pages --bench many --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null 2>&1; then \
 		echo 'cargo deny --locked check bans licenses sources'; \
 		cargo deny --locked check bans licenses sources; \

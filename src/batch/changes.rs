@@ -78,6 +78,7 @@ pub(crate) struct Watched {
 }
 
 /// A file that has changed, with its new bytes.
+#[derive(Clone)]
 pub(crate) struct Changed {
     pub path: String,
     pub at: Option<u64>,

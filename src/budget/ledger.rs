@@ -296,11 +296,13 @@ impl Ledger {
         self.budget.limit(cap).map(|limit| limit.saturating_sub(gone))
     }
 
-    pub(crate) fn reserve(&mut self, seq: u64, amounts: Amounts) {
+    /// Reserves what an effect, or a job of a batch, may use: the one that is known by this number.
+    pub fn reserve(&mut self, seq: u64, amounts: Amounts) {
         self.open.insert(seq, amounts);
     }
 
-    pub(crate) fn settle(&mut self, seq: u64, amounts: Amounts) {
+    /// Takes a reservation back, and counts what was used instead; without one it does nothing.
+    pub fn settle(&mut self, seq: u64, amounts: Amounts) {
         // A reservation that a resume has already charged in full is not charged again.
         if self.open.remove(&seq).is_some() {
             self.settled = self.settled.plus(amounts);

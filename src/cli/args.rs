@@ -6,7 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::balance::{self, GreyCardArgs};
-use super::batch::{BATCH_EXAMPLES, BatchVerb, WORKER_EXAMPLES, WorkerArgs};
+use super::batch::{BATCH_EXAMPLES, BatchVerb, StoreArg, WORKER_EXAMPLES, WorkerArgs};
 use super::chat::{self, ChatArgs};
 use super::complete;
 use super::eval::EvalVerb;
@@ -453,8 +453,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: CacheVerb,
     },
-    /// Check that everything a session needs is installed
-    Doctor,
+    /// Check that everything a session needs is installed; with a store, that batches can use it
+    Doctor(StoreArg),
     /// Print the JSON Schema of what commands print with --json
     #[command(
         after_help = "Example:\n  chemigram schema review > review.schema.json\n\nWithout a name it lists them."

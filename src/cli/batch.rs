@@ -150,9 +150,13 @@ pub fn worker(app: &App, args: &WorkerArgs) -> Result<u8, Failure> {
 /// What this machine is, proved by a picture.
 pub fn requirements(app: &App) -> Result<Requirements, Failure> {
     let darktable = app.darktable()?.version().to_owned();
-    let Picture { width, height, rgb } = doctor::render_tiny(app)?;
-    let pixels = [&width.to_le_bytes()[..], &height.to_le_bytes()[..], &rgb].concat();
-    Ok(Requirements::here(darktable, Hash::of(pixels)))
+    Ok(required(darktable, &doctor::render_tiny(app)?))
+}
+
+/// What a batch asks for that is submitted where darktable has this version and develops the tiny raw so.
+pub(super) fn required(darktable: String, Picture { width, height, rgb }: &Picture) -> Requirements {
+    let pixels = [&width.to_le_bytes()[..], &height.to_le_bytes()[..], rgb].concat();
+    Requirements::here(darktable, Hash::of(pixels))
 }
 
 /// Submits a batch to a store, or finds it there, follows it, and writes its report.

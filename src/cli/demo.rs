@@ -64,7 +64,7 @@ pub fn demo(app: &App, args: &DemoArgs) -> Result<u8, Failure> {
         proposes: true,
     };
     let choice = Choice { provider: "explorer".into(), seed: args.seed, ..Choice::default() };
-    let status = run_request(&demo, workspace, &choice, request)?;
+    let status = run_request(&demo, &demo.launcher(None)?, workspace, (&choice, None), request)?;
     say(format!(
         "\nTo look at the pictures and compare them:\n  chemigram review --library {0}\n\
          Before you run the commands above, select the demo's library:\n  export CHEMIGRAM_LIBRARY={0}\n\

@@ -6,10 +6,14 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::json;
 
+use super::batch;
 use super::failure::Failure;
 use super::setup::{App, interactive_deadline};
+use crate::batch::nats::checkup::checkup;
+use crate::batch::nats::{Address, Store};
+use crate::overnight::many::{Requirements, list};
 use crate::review::line;
-use base::error::{Coded as _, ErrorCode};
+use base::error::{Coded as _, ErrorCode, Fault};
 use base::ids::Hash;
 use darktable::dng::{DngOptions, write_dng};
 use darktable::probe::{self, Doctor};
@@ -27,13 +31,18 @@ struct Check {
     remedy: Option<String>,
 }
 
-/// Looks at everything; the status is 6 when something needed is missing.
-pub fn doctor(app: &App) -> Result<u8, Failure> {
+/// Looks at everything; the status is 6 when something needed is missing here, else that of what is wrong with the
+/// store.
+pub fn doctor(app: &App, store: Option<&Address>) -> Result<u8, Failure> {
     let darktable = probe::doctor(app.isolation, &interactive_deadline());
     let mut checks = vec![of_darktable(&darktable)];
     checks.extend(of_sandbox(&darktable, app.isolation == Isolation::Required));
+    let mut requirements = None;
     if darktable.supported {
-        checks.push(test_render(app));
+        let (check, picture) = test_render(app);
+        checks.push(check);
+        let version = darktable.version.clone();
+        requirements = picture.zip(version).map(|(picture, version)| batch::required(version, &picture));
     }
     for (what, folder) in app.folders.written() {
         checks.push(writable(what, folder));
@@ -41,7 +50,16 @@ pub fn doctor(app: &App) -> Result<u8, Failure> {
     checks.push(writable("library", app.library.root()));
     checks.push(moves(app));
     checks.extend(providers(app));
-    let well = checks.iter().all(|check| check.ok || !check.needed);
+    let mut status = 0;
+    if !checks.iter().all(|check| check.ok || !check.needed) {
+        status = ErrorCode::DarktableError.exit_status();
+    }
+    if let Some(address) = store {
+        let (found, wrong) = of_store(address, requirements.as_ref());
+        checks.extend(found);
+        status = if status == 0 { wrong.map_or(0, ErrorCode::exit_status) } else { status };
+    }
+    let well = status == 0;
     let result = json!({ "well": well, "checks": checks, "darktable": darktable });
     app.output.result(&result, || {
         let mut text = String::new();
@@ -56,14 +74,59 @@ pub fn doctor(app: &App) -> Result<u8, Failure> {
                 text.push_str(&format!("  {:22}  → {}\n", "", line(remedy)));
             }
         }
-        text.push_str(if well {
-            "\nEverything needed is installed.\n"
-        } else {
-            "\nSomething needed is missing.\n"
+        text.push_str(match (well, store) {
+            (true, None) => "\nEverything needed is installed.\n",
+            (true, Some(_)) => "\nEverything needed is installed, and the store can be used.\n",
+            (false, None) => "\nSomething needed is missing.\n",
+            (false, Some(_)) => "\nSomething needed is missing, or the store cannot be used.\n",
         });
         text
     })?;
-    Ok(if well { 0 } else { ErrorCode::DarktableError.exit_status() })
+    Ok(status)
+}
+
+/// Tries the store, and says what its batches ask of this machine; the code of what makes it unusable.
+fn of_store(address: &Address, here: Option<&Requirements>) -> (Vec<Check>, Option<ErrorCode>) {
+    let (steps, store) = checkup(address);
+    let wrong = steps.iter().find(|step| !step.bearable).and_then(|step| step.wrong);
+    let each = steps.into_iter().map(|step| Check {
+        what: format!("store {}", step.what),
+        ok: step.wrong.is_none(),
+        needed: !step.bearable,
+        found: step.found,
+        remedy: step.remedy,
+    });
+    let mut checks: Vec<Check> = each.collect();
+    checks.extend(store.map(|store| of_batches(&store, here)));
+    (checks, wrong)
+}
+
+fn of_batches(store: &Store, here: Option<&Requirements>) -> Check {
+    let (ok, found, remedy) = match asked(store, here) {
+        Ok((all, open, declined)) if declined.is_empty() => {
+            (true, format!("{all}, {open} of them open"), None)
+        }
+        Ok((all, open, declined)) => {
+            let found = format!("{all}, {open} of them open; a worker here declines {}", declined.join("; "));
+            (false, found, Some("use the versions that they were submitted with".to_owned()))
+        }
+        Err(fault) => (false, fault.message.clone(), fault.remedy()),
+    };
+    Check { what: "store batches".into(), ok, needed: false, found, remedy }
+}
+
+/// How many batches there are, how many are open, and what of these cannot be worked on here.
+fn asked(store: &Store, here: Option<&Requirements>) -> Result<(usize, usize, Vec<String>), Fault> {
+    let (all, mut open, mut declined) = (list::list(store)?, 0, Vec::new());
+    for line in all.iter().filter(|line| line.state == "open") {
+        open += 1;
+        let asks = list::show(store, &line.name)?.requires;
+        let differences = here.map_or_else(String::new, |here| asks.differences(here));
+        if !differences.is_empty() {
+            declined.push(format!("{}: {differences}", line.name));
+        }
+    }
+    Ok((all.len(), open, declined))
 }
 
 fn of_darktable(doctor: &Doctor) -> Check {
@@ -101,11 +164,11 @@ fn of_sandbox(doctor: &Doctor, needed: bool) -> Option<Check> {
     })
 }
 
-/// Develops a tiny raw, around the cache.
-fn test_render(app: &App) -> Check {
+/// Develops a tiny raw, around the cache; with the picture, if there is one.
+fn test_render(app: &App) -> (Check, Option<Picture>) {
     let started = Instant::now();
     let outcome = render_tiny(app);
-    let (ok, found, remedy) = match outcome {
+    let (ok, found, remedy) = match &outcome {
         Ok(picture) => {
             let seconds = started.elapsed().as_secs_f64();
             (
@@ -119,7 +182,7 @@ fn test_render(app: &App) -> Check {
         }
         Err(failure) => (false, failure.message().to_owned(), failure.help()),
     };
-    Check { what: "test render".into(), ok, needed: true, found, remedy }
+    (Check { what: "test render".into(), ok, needed: true, found, remedy }, outcome.ok())
 }
 
 /// A tiny raw, as darktable develops it here.

@@ -208,7 +208,7 @@ fn dispatch(app: &App, verb: &Verb) -> Result<u8, Failure> {
         Verb::Prune(args) => prune::prune(app, args),
         Verb::Schema { name } => done(schema::schema(app, name.as_deref())),
         Verb::Cache { verb } => done(stores::cache(app, *verb)),
-        Verb::Doctor => doctor::doctor(app),
+        Verb::Doctor(args) => doctor::doctor(app, args.store.as_ref()),
         // Answered before the library is looked for.
         Verb::Completions { .. } | Verb::Man { .. } => Ok(0),
     }

@@ -346,16 +346,16 @@ fn remarks(app: &App, plan: &Plan) {
 /// Runs a session that needs no arguments and no person.
 pub fn run_request(
     app: &App,
+    launcher: &Launcher,
     workspace: Workspace,
-    choice: &Choice,
+    (choice, fallback): (&Choice, Option<&str>),
     request: Request,
 ) -> Result<u8, Failure> {
-    let launcher = app.launcher(None)?;
     let spec = SessionSpec {
+        fallback: launcher.fallback(fallback, request.seed)?,
         request,
         protocol: None,
         provider: launcher.connect(choice)?,
-        fallback: None,
         referee: Referee::Nobody,
         proxy: proxy::Choice::Off,
         renderers: 1,

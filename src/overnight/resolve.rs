@@ -8,6 +8,7 @@ use crate::launch::{self, DEFAULT_PROVIDER, DEFAULT_SEED, Launch, Launcher, Sess
 use crate::overnight::plan::{self, Draft, Mistake, Wanted};
 use crate::overnight::record::PlannedSession;
 use crate::provider::{Choice, ModelInfo};
+use crate::session::estimate::Estimate;
 use crate::session::pricing;
 use crate::session::protocols::ProtocolSource;
 use crate::session::start::Request;
@@ -76,6 +77,25 @@ pub(super) fn launch(
         tastes: None,
     };
     launcher.prepare(workspace, spec, Stop::default())?.plan()
+}
+
+/// What a session will use if it makes all its iterations; `None` on a photo that is not in the library yet. One with a
+/// model that is free costs nothing.
+///
+/// # Errors
+/// The session cannot be planned.
+pub fn estimate(
+    launcher: &Launcher,
+    library: &Library,
+    session: &PlannedSession,
+) -> Result<Option<Estimate>, Fault> {
+    let known = library.find_raw(&session.sha256).map_err(|e| Fault::from(&e))?;
+    let Some(id) = known else { return Ok(None) };
+    let planned = launch(launcher, session, launcher.photo(library, &id)?, session.budget.clone())?;
+    let info = planned.setup.provider.info();
+    let estimate = Estimate::of(info, &planned.plan);
+    let free = Estimate { cost_micro_usd: Some(0), uncached_micro_usd: Some(0), ..estimate };
+    Ok(Some(if info.free { free } else { estimate }))
 }
 
 /// Resolves the sessions of a plan one by one, and collects what is wrong with them.

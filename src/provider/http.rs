@@ -11,18 +11,21 @@ use tokio::time::timeout;
 
 use super::cassette::{self, Lost, Player, Recorder};
 use super::classify::{self, Classification};
-use super::dialect::{Reading, Step, WireConfig, count_body, request_body};
-use super::json;
+use super::dialect::{Reading, WireConfig, count_body, request_body};
 use super::limits::{self, RateLimit, Refill};
 use super::profile::{Dialect, Profile, SetupError};
-use super::reply::Draft;
-use super::sse::{EVENT, Sse};
 use super::{
     Attempt, Count, FaultClass, Message, ModelInfo, ModelReply, ModelRequest, Provider, ProviderFault, Usage,
 };
 use crate::gate::{ModelCall, Permit, TokenCount};
 use base::clock::{Clock, SystemClock};
 use base::redact::Redactor;
+
+use incoming::Incoming;
+use patience::Patience;
+
+mod incoming;
+mod patience;
 
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -185,7 +188,7 @@ impl HttpModel {
         let limit = Duration::from_secs(self.config.wire.first_byte_seconds);
         let post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let answer = match timeout(limit, post.send()).await {
-            Err(_) => Err(self.silent(limit)),
+            Err(_) => Err(self.lost(format!("sent nothing for {limit:?}"))),
             Ok(answer) => answer.map_err(|e| self.transport(&e)),
         };
         if let (Tape::Recording(recorder), Some(number), Err(fault)) = (&self.tape, number, &answer) {
@@ -208,7 +211,7 @@ impl HttpModel {
         let streams = status.is_success()
             && head.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"));
         let reading = Reading::new(self.config.dialect);
-        let mut incoming = Incoming { sse: streams.then(Sse::default), reading, ..Incoming::default() };
+        let mut incoming = Incoming::new(streams, reading);
         let mut end = self.read(answer, &mut incoming, started, request.on_progress).await;
         if let (Tape::Recording(recorder), Some(number)) = (&self.tape, recorded) {
             let (head, fault) = (Some((status.as_u16(), &head)), end.as_ref().err());
@@ -297,21 +300,20 @@ impl HttpModel {
         started: Instant,
         on_progress: &(dyn Fn(usize, &str) + Send + Sync),
     ) -> Result<(), ProviderFault> {
-        let first = Duration::from_secs(self.config.wire.first_byte_seconds);
-        let idle = Duration::from_secs(self.config.wire.idle_seconds);
+        let wire = &self.config.wire;
+        let mut patience = Patience::new(started, wire.first_byte_seconds, wire.idle_seconds);
         loop {
-            let (limit, whole) = match incoming.first_byte {
-                None => (first.saturating_sub(started.elapsed()), first),
-                Some(_) => (idle, idle),
-            };
-            let piece = timeout(limit, answer.chunk()).await.map_err(|_| self.silent(whole))?;
+            let piece = timeout(patience.left(Instant::now()), answer.chunk()).await;
+            let piece = piece.map_err(|_| self.lost(patience.words(Instant::now())))?;
             let Some(piece) = piece.map_err(|e| self.transport(&e))? else { return Ok(()) };
             incoming.first_byte.get_or_insert_with(|| started.elapsed());
             if incoming.raw.len() + piece.len() > BODY {
                 let message = format!("the body has more than {BODY} bytes");
                 return Err(self.fault(FaultClass::Garbage, message));
             }
+            let before = incoming.events;
             self.apart(incoming, move |incoming| incoming.push(&piece)).await?;
+            patience.came(Instant::now(), incoming.events > before);
             let text = self.redactor.clean(incoming.draft.text().to_owned());
             on_progress(incoming.draft.size(), &text);
             if incoming.ended() {
@@ -385,8 +387,8 @@ impl HttpModel {
         }
     }
 
-    fn silent(&self, limit: Duration) -> ProviderFault {
-        self.fault(FaultClass::Transport, format!("{} sent nothing for {limit:?}", self.url.authority()))
+    fn lost(&self, why: String) -> ProviderFault {
+        self.fault(FaultClass::Transport, format!("{} {why}", self.url.authority()))
     }
 
     fn transport(&self, error: &reqwest::Error) -> ProviderFault {
@@ -482,120 +484,6 @@ fn counts_at(url: &reqwest::Url, dialect: Dialect) -> Option<reqwest::Url> {
     let mut url = url.clone();
     url.path_segments_mut().ok()?.push(end);
     Some(url)
-}
-
-/// A body as it arrives.
-#[derive(Default)]
-struct Incoming {
-    raw: Vec<u8>,
-    first_byte: Option<Duration>,
-    /// The splitter, if the body is an event stream.
-    sse: Option<Sse>,
-    draft: Draft,
-    reading: Reading,
-    /// `[DONE]` was seen.
-    done: bool,
-    error: Option<Classification>,
-    /// The server itself sent an error.
-    reported_error: bool,
-    note: Option<String>,
-}
-
-impl Incoming {
-    fn push(&mut self, piece: &[u8]) {
-        self.raw.extend_from_slice(piece);
-        for payload in self.sse.as_mut().map(|sse| sse.push(piece)).unwrap_or_default() {
-            self.take(&payload);
-        }
-        if self.sse.as_ref().is_some_and(Sse::too_long) && !self.ended() {
-            self.garbage(format!("an event of the stream has more than {EVENT} bytes"));
-        }
-    }
-
-    fn ended(&self) -> bool {
-        self.done || self.error.is_some()
-    }
-
-    /// Takes the end of the body. A body that is not what its content type says is read as what it is.
-    fn finish(&mut self) {
-        let bare = self.raw.trim_ascii_start();
-        let json = bare.starts_with(b"{") || bare.starts_with(b"[");
-        let events = [&b"data:"[..], b"event:", b":"].iter().any(|mark| bare.starts_with(mark));
-        match self.sse.take() {
-            Some(sse) if !json || self.ended() || self.draft.any_choice() => {
-                for payload in sse.end() {
-                    self.take(&payload);
-                }
-            }
-            None if events => {
-                let mut sse = Sse::default();
-                let payloads = sse.push(&self.raw);
-                for payload in payloads.into_iter().chain(sse.end()) {
-                    self.take(&payload);
-                }
-            }
-            _ => {
-                // One whole body: with its end it has all it needs.
-                self.done = true;
-                let raw = std::mem::take(&mut self.raw);
-                match json::parse(&raw) {
-                    Ok(value) => self.take_value(&String::from_utf8_lossy(&raw), &value),
-                    Err(why) => self.garbage(format!("the body {why}")),
-                }
-                self.raw = raw;
-            }
-        }
-    }
-
-    fn take(&mut self, payload: &str) {
-        if self.ended() {
-            return;
-        }
-        if payload.trim() == "[DONE]" {
-            self.done = true;
-            return;
-        }
-        match json::parse(payload.as_bytes()) {
-            Ok(value) => self.take_value(payload, &value),
-            Err(why) => self.garbage(format!("an event of the stream {why}")),
-        }
-    }
-
-    fn take_value(&mut self, text: &str, value: &Value) {
-        match self.reading.take(text, value, &mut self.draft) {
-            Step::Failed(holder) => {
-                self.error = Some(classify::in_body(&holder));
-                self.reported_error = true;
-            }
-            Step::Done => self.done = true,
-            Step::More => {}
-        }
-        if let (None, Some(excess)) = (&self.error, self.draft.excess()) {
-            self.garbage(excess.to_owned());
-        }
-    }
-
-    fn garbage(&mut self, message: String) {
-        self.error = Some(Classification { class: FaultClass::Garbage, message, retry_after: None });
-    }
-
-    /// Whether this is a reply, perhaps with a note, or why it is not.
-    fn verdict(&self) -> Result<Option<String>, Classification> {
-        let fault =
-            |class, message: &str| Classification { class, message: message.to_owned(), retry_after: None };
-        if let Some(error) = &self.error {
-            return Err(error.clone());
-        }
-        match (self.draft.finish_reason(), self.done) {
-            (Some("error"), _) => Err(fault(FaultClass::Transient, "the provider ended the reply early")),
-            (None, false) => Err(fault(FaultClass::Transport, "the stream ended early")),
-            _ if !self.draft.any_choice() => {
-                Err(fault(FaultClass::Garbage, "the body is JSON but holds no reply"))
-            }
-            (None, true) => Ok(Some("the reply gave no finish reason".to_owned())),
-            (Some(_), _) => Ok(None),
-        }
-    }
 }
 
 /// The HTTP client: no redirects (a key must not travel to another host), no retries of its own (each

@@ -271,9 +271,9 @@ pub struct Wire {
     /// Whether the server counts the input tokens of a request for nothing: Messages at `/messages/count_tokens`,
     /// Responses at `/responses/input_tokens`.
     pub count_tokens: bool,
-    /// Seconds to wait for the first byte of the body.
+    /// Seconds to wait for the first event of a reply; four times as many while a server keeps the connection alive.
     pub first_byte_seconds: u64,
-    /// Seconds of silence after it.
+    /// The same for each further one.
     pub idle_seconds: u64,
     /// More headers. Not for keys: files are no place for them.
     #[serde(skip_serializing)]

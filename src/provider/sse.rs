@@ -45,6 +45,12 @@ impl Sse {
         self.too_long
     }
 
+    /// The bytes of an event that is not complete.
+    pub fn held(&self) -> usize {
+        let data = self.line.starts_with(b"data:") || self.line.starts_with(b"{");
+        self.data.len() + if data { self.line.len() } else { 0 }
+    }
+
     /// Takes the end of the stream: a last line without its end counts.
     pub fn end(mut self) -> Vec<String> {
         let mut payloads = Vec::new();

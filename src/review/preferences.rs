@@ -179,48 +179,10 @@ mod tests {
     }
 
     /// Sessions with a warm branch and a bright one, and the picks of a page: always the warm one, or either by chance.
-    fn picked(warm: impl Fn(u64) -> bool) -> Vec<Preference> {
-        use crate::review::picks::{self, PhotoPicks, Pick, Verdict};
-        use crate::session::rig::{self, Rig, begin, request, run};
-        const SCRIPT: &str = r#"
-[[reply]]
-calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "warm", restated = "Warm." }, { name = "light", restated = "Bright." }] } }]
-[[reply]]
-calls = [{ name = "branch", arguments = { name = "WARM" } }, { name = "apply_primitive", arguments = { primitive_name = "warmth", parameter_values = { shift = 20 } } }, { name = "record_judgment", arguments = { branch = "WARM", judged_score = 3, judged_reasoning = "Warm." } }]
-[[reply]]
-calls = [{ name = "branch", arguments = { name = "LIGHT" } }, { name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.4 } } }, { name = "record_judgment", arguments = { branch = "LIGHT", judged_score = 4, judged_reasoning = "Bright." } }]
-[[reply]]
-calls = [{ name = "end_mode_b_session", arguments = { session_summary = "Two." } }]
-"#;
-        let rig = Rig::new();
+    fn picked(warm: impl Fn(usize) -> bool) -> Vec<Preference> {
+        let rig = crate::session::rig::Rig::new();
         for number in 0..20 {
-            let names = |name: &str| match number {
-                0 => format!("branch_b_{name}"),
-                n => format!("branch_b_{name}_{}", n + 1),
-            };
-            let script = SCRIPT.replace("WARM", &names("warm")).replace("LIGHT", &names("light"));
-            let asked = request("time=20h,iterations=30,branches=2", &["warm", "light"]);
-            let mut session = begin(rig.setup(&script), &asked).unwrap();
-            run(&mut session).unwrap();
-            let branch = session.state.branches[usize::from(!warm(number))].clone();
-            let pick = Pick {
-                branch: branch.name,
-                commit: branch.tip,
-                verdict: Some(Verdict::Pick),
-                stars: None,
-                note: String::new(),
-                blind: true,
-            };
-            let (start, picks) = (&session.state.start, vec![pick]);
-            let of_session = PhotoPicks {
-                photo: start.photo.clone(),
-                session: start.session.clone(),
-                baseline: start.baseline.clone(),
-                picks,
-            };
-            drop(session.photo);
-            let workspace = rig::photo(&rig.library);
-            assert_eq!(picks::import(&workspace, &of_session, jiff::Timestamp::UNIX_EPOCH).unwrap(), 1);
+            rig.picked(number, usize::from(!warm(number)));
         }
         let choices = of_library(&Library::new(&rig.library)).unwrap();
         assert_eq!(choices.len(), 20);

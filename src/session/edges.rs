@@ -1,16 +1,18 @@
 //! Sessions at their edges: a cap that fires between two pictures, a defect of the program itself, and a secret that
 //! a person wrote down.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::conversation::Usage;
 use crate::provider::ProviderFault;
+use crate::session::model_call::{alone, sleep_until};
 use crate::session::rig::{self, Rig, Sums, begin, request, run};
 use crate::session::start::{self, Request, Resume, Setup};
 use crate::transcript::{self, Event, FaultClass, Line, Outcome};
-use base::clock::{Deadline, ManualClock};
+use base::clock::{Clock, Deadline, ManualClock};
 use base::error::ErrorCode;
 use base::redact::Redactor;
 use darktable::render::{Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
@@ -170,4 +172,34 @@ fn a_provider_that_fails_as_the_work_ends_is_asked_again_for_the_judgments() {
     };
     assert_eq!(pause(10), Some(Duration::from_secs(10)), "there is time for the judgments");
     assert_eq!(pause(51), None);
+}
+
+#[test]
+fn a_wait_ends_at_a_deadline_that_is_no_whole_millisecond_away() {
+    /// A clock on which whoever waits has waited at once.
+    #[derive(Debug, Default)]
+    struct Skipping(ManualClock);
+    impl Clock for Skipping {
+        fn monotonic(&self) -> Duration {
+            self.0.monotonic()
+        }
+        fn wall(&self) -> jiff::Timestamp {
+            self.0.wall()
+        }
+        fn skip(&self, by: Duration) -> bool {
+            self.0.advance(by);
+            true
+        }
+    }
+    for pause in [Duration::from_nanos(1), Duration::from_micros(120_500), Duration::from_secs(3)] {
+        let clock = Arc::new(Skipping::default());
+        let (until, asked) = (Deadline::after(clock.clone(), pause), Cell::new(0));
+        let cut = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 10_000
+        };
+        alone(sleep_until(&until, cut));
+        assert!(until.expired(), "{pause:?}: asked {} times", asked.get());
+        assert_eq!(clock.monotonic(), pause);
+    }
 }

@@ -1,6 +1,8 @@
 //! What a session will use if it makes all its iterations, told before it starts: an estimate from typical sizes, where
 //! [`super::pricing`] has the bounds.
 
+use std::iter::Sum;
+
 use serde::Serialize;
 
 use crate::budget::usd;
@@ -94,18 +96,36 @@ impl Estimate {
     /// `about 0.2103 USD, 0.6410 without a cache: 36 replies, 412000 tokens, if it makes all iterations`.
     pub fn words(&self, info: &ModelInfo) -> String {
         let Self { replies, input, output, .. } = self;
-        let money = match (self.cost_micro_usd, self.uncached_micro_usd) {
+        let day = info.facts.get("price_as_of").map(|day| format!(" (prices of {day})")).unwrap_or_default();
+        let (money, tokens) = (self.money(), input + output);
+        format!("{money}{day}: {replies} replies with {tokens} tokens, if it makes all its iterations")
+    }
+
+    /// `about 0.2103 USD, 0.6410 without a cache`.
+    pub fn money(&self) -> String {
+        match (self.cost_micro_usd, self.uncached_micro_usd) {
             (Some(cost), Some(all)) if cost != all => {
                 format!("about {} USD, {} without a cache", usd(cost), usd(all))
             }
             (Some(cost), _) => format!("about {} USD", usd(cost)),
             (None, _) => "at an unknown price".to_owned(),
-        };
-        let day = info.facts.get("price_as_of").map(|day| format!(" (prices of {day})")).unwrap_or_default();
-        format!(
-            "{money}{day}: {replies} replies with {} tokens, if it makes all its iterations",
-            input + output
-        )
+        }
+    }
+}
+
+/// Several sessions together. What they cost is unknown if it is so of one.
+impl Sum for Estimate {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        let nothing = Self { cost_micro_usd: Some(0), uncached_micro_usd: Some(0), ..Self::default() };
+        all.fold(nothing, |sum, one| Self {
+            replies: sum.replies + one.replies,
+            input: sum.input + one.input,
+            cached: sum.cached + one.cached,
+            output: sum.output + one.output,
+            cost_micro_usd: both(sum.cost_micro_usd, one.cost_micro_usd),
+            uncached_micro_usd: both(sum.uncached_micro_usd, one.uncached_micro_usd),
+        })
     }
 }
 

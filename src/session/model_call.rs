@@ -194,9 +194,8 @@ impl Session {
             return self.record(line);
         }
         let refill = provider.refill(sent.most, self.state.unread(sent.most));
-        let outlasts = |refill: &Refill| refill.pause >= self.gate.hard_deadline().remaining();
-        if let Some(refill) = refill.filter(|refill| !outlasts(refill)) {
-            return self.pace(refill, host).await;
+        if let Some(refill) = refill.filter(|refill| !self.outlasts(refill)) {
+            return self.pace(refill, "provider", host).await;
         }
         let sent = self.counted(&*provider, sent, host).await?;
         let (keep, bound) = pricing::bounded(info, self.gate.ledger(), sent);
@@ -224,19 +223,8 @@ impl Session {
         host.busy("waiting for the model");
         let intent = permit.seq();
         let progress = |amount: usize, text: &str| host.streaming(amount, text);
-        let (came, mut charge) = match refill {
-            // Nothing is sent that is known to be refused for longer than the session lasts.
-            Some(refill) => {
-                let fault = too_late(info, refill);
-                let came = Some(Err(fault));
-                let settled = pricing::settle(info, &bound, came.as_ref());
-                (came, Charge { settled, raw: None, ms: 0 })
-            }
-            None => {
-                let request = self.request(info, bound.max_output_tokens, &progress);
-                self.attempt(provider.as_ref(), (permit, &bound), &request).await?
-            }
-        };
+        let request = self.request(info, bound.max_output_tokens, &progress);
+        let (came, mut charge) = self.attempt(provider.as_ref(), (permit, &bound), &request, refill).await?;
         let mut left = None;
         let line = match came {
             Some(Ok(reply)) => {
@@ -290,19 +278,28 @@ impl Session {
         }
     }
 
+    /// Whether a limit of a provider has no room before the session ends.
+    pub(super) fn outlasts(&self, refill: &Refill) -> bool {
+        refill.pause >= self.gate.hard_deadline().remaining()
+    }
+
     /// Waits until a limit of the provider has room again.
-    async fn pace(&mut self, refill: Refill, host: &dyn Host) -> Result<(), SessionError> {
-        // In whole milliseconds, as clocks count.
-        let pause = Duration::from_millis(tools::millis(refill.pause).saturating_add(1));
+    pub(super) async fn pace(
+        &mut self,
+        refill: Refill,
+        whose: &str,
+        host: &dyn Host,
+    ) -> Result<(), SessionError> {
+        let pause = refill.pause;
         let seconds = pause.as_secs_f64().ceil();
         let text = format!(
-            "waiting {seconds} s: the provider has too few {} left for the next call until then",
+            "waiting {seconds} s: the {whose} has too few {} left for the next call until then",
             refill.of
         );
         let details = [("pause_ms".to_owned(), tools::millis(pause).into())].into_iter().collect();
         self.record(Event::Note { text, details })?;
         self.fold(host);
-        host.busy(&format!("waiting {seconds} s for the provider's rate limit"));
+        host.busy(&format!("waiting {seconds} s for the {whose}'s rate limit"));
         let until = self.gate.deadline().at_most(pause);
         sleep_until(&until, || self.halt() != StopRequest::None).await;
         Ok(())
@@ -406,13 +403,20 @@ impl Session {
         pause.filter(|pause| *pause < self.gate.hard_deadline().remaining())
     }
 
-    /// One attempt, which ends with the stage, or sooner after a request to stop.
+    /// One attempt, which ends with the stage, or sooner after a request to stop. With a limit that has no room before
+    /// the session ends, nothing is sent: it is known to be refused.
     pub(super) async fn attempt(
         &self,
         provider: &dyn Provider,
         paid: (Permit<ModelCall>, &Bound),
         request: &ModelRequest<'_>,
+        late: Option<Refill>,
     ) -> Result<(AttemptResult, Charge), SessionError> {
+        if let Some(refill) = late {
+            let came = Some(Err(too_late(provider.info(), refill)));
+            let settled = pricing::settle(provider.info(), paid.1, came.as_ref());
+            return Ok((came, Charge { settled, raw: None, ms: 0 }));
+        }
         let mut deadline: Deadline = self.gate.deadline();
         if self.state.stopped {
             // After a request to stop nobody should wait long for a model that hangs.

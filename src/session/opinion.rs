@@ -16,6 +16,7 @@ use crate::referee::{Answer, Goal, Kind, ModelReferee, Prompted, Question, Shown
 use crate::session::SessionError;
 use crate::session::driver::{Host, Session};
 use crate::session::model_call::words;
+use crate::session::next::StopRequest;
 use crate::session::pricing;
 use crate::session::start::Plan;
 use crate::session::steering::RefereeOutcome;
@@ -360,8 +361,18 @@ impl Session {
             Ok(asked) => asked,
             Err(error) => return self.record_no_opinion(subject.branch, &error.to_string()),
         };
-        let info = referee.provider().info().clone();
+        let provider = referee.provider().as_ref();
+        let info = provider.info().clone();
         let input = pricing::tokens(&info, &asked.system, &asked.tools, &asked.messages);
+        // Each question is a conversation of its own, with pictures that no cache has.
+        let refill = provider.refill(input.most, input.most);
+        if let Some(refill) = refill.filter(|refill| !self.outlasts(refill)) {
+            self.pace(refill, "referee", host).await?;
+            if self.halt() != StopRequest::None {
+                return Ok(());
+            }
+        }
+        let late = refill.filter(|refill| self.outlasts(refill));
         let bound = pricing::bound(&info, self.gate.ledger(), input, asked.max_output_tokens);
         let mut intent = self.question(ask, &subject, pictures);
         intent.reserved = bound.reserved;
@@ -373,8 +384,7 @@ impl Session {
         let name = format!("{}-referee", self.state.start.session);
         let progress = |amount: usize, _: &str| host.streaming(amount, "");
         let request = asked.request(&info.model, &name, Some(seed), &self.blobs, &progress);
-        let provider = referee.provider().as_ref();
-        let (came, mut charge) = self.attempt(provider, (permit, &bound), &request).await?;
+        let (came, mut charge) = self.attempt(provider, (permit, &bound), &request, late).await?;
         let mut left = None;
         match came {
             Some(Ok(answer)) => {

@@ -207,20 +207,22 @@ impl Transcript {
         if let Some(folder) = path.parent() {
             base::durable::sync_folder(folder).map_err(io)?;
         }
-        let origin = clock.monotonic();
-        let (base, seq, prev) = (Duration::ZERO, 0, Hash::of(b""));
-        Ok(Self {
-            file,
-            path: path.into(),
-            clock,
-            redactor,
-            origin,
-            base,
-            seq,
-            prev,
-            broken: None,
-            mirror: None,
-        })
+        Ok(Self::at(file, path, clock, redactor, &[], Hash::of(b"")))
+    }
+
+    /// One that goes on after these lines, the last of which has this hash.
+    fn at(
+        file: File,
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+        lines: &[Line],
+        prev: Hash,
+    ) -> Self {
+        let (origin, path) = (clock.monotonic(), path.into());
+        let base = lines.last().map_or(Duration::ZERO, Line::at);
+        let seq = lines.len() as u64;
+        Self { file, path, clock, redactor, origin, base, seq, prev, broken: None, mirror: None }
     }
 
     /// Has a copy of it kept elsewhere.
@@ -254,21 +256,7 @@ impl Transcript {
         #[cfg(test)]
         journal::note(path, || Change::Truncate(read.length));
         file.seek(SeekFrom::End(0)).map_err(io)?;
-        let origin = clock.monotonic();
-        let base = read.lines.last().map_or(Duration::ZERO, Line::at);
-        let (seq, prev) = (read.lines.len() as u64, read.end.clone());
-        Ok(Self {
-            file,
-            path: path.into(),
-            clock,
-            redactor,
-            origin,
-            base,
-            seq,
-            prev,
-            broken: None,
-            mirror: None,
-        })
+        Ok(Self::at(file, path, clock, redactor, &read.lines, read.end.clone()))
     }
 
     /// Session time now.

@@ -341,3 +341,30 @@ fn pictures_are_shown_where_the_terminal_can_and_another_model_goes_on() {
     let log = shown.rsplit("/log").next().unwrap();
     assert!(!log.contains("label:") && !log.contains("commits"), "{log}");
 }
+
+/// The other model of a conversation is that of what is explored from it, too.
+#[test]
+fn an_exploration_from_within_has_the_conversations_other_model() {
+    let talks = Talks::new();
+    let fails = "[[reply]]\nfault = { class = \"quota\", status = 402, times = 9 }\n";
+    let script = talks.script("fails.toml", fails);
+    let arguments =
+        [talks.photo.as_str(), "--provider", "script", "--model", &script, "--fallback", "explorer"];
+    let mut terminal = talks.open(&arguments);
+    terminal.say("/explore light=\"brighter\"");
+    terminal.wait("[yes/no]");
+    terminal.say("yes");
+    terminal.wait("branch_b_light");
+    terminal.say("a little warmer");
+    terminal.wait("From the start");
+    terminal.wait("> ");
+    terminal.write("\u{4}");
+    let (shown, status) = terminal.end();
+    assert_eq!(status, Some(0), "{shown}");
+    let (_, explored) = talks.transcript(0);
+    assert_eq!(explored[0]["fallback"], json!({ "provider": "explorer", "model": "explorer-2" }));
+    let went_on = explored.iter().find(|line| line["kind"] == "fallback").unwrap();
+    assert_eq!(went_on["to"]["provider"], "explorer");
+    let end = explored.iter().find(|line| line["kind"] == "session_end").unwrap();
+    assert_eq!(end["outcome"], "completed", "{end}");
+}

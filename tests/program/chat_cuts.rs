@@ -3,7 +3,9 @@
 
 #![allow(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::panic)]
 
-use rustix::process::{Signal, kill_process};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::talks::{Talks, Terminal, call, calls, exposure, text, warmth};
@@ -225,4 +227,62 @@ fn a_line_that_drops_loses_nothing_in_any_phase() {
     within_a_reply(Cut::Dropped);
     within_an_exploration(Cut::Dropped);
     at_the_end(Cut::Dropped);
+}
+
+/// `-m`: the reply is stopped and the program ends, in a terminal and by the signal without one.
+#[test]
+fn ctrl_c_ends_a_conversation_of_one_message_with_its_own_status_and_loses_nothing() {
+    let late = "[[reply]]\ntext = \"Late.\"\ndelay_ms = 600000\n".to_owned();
+    let edit = calls(&[warmth(12), call("render_preview", &json!({}))]);
+    let again = [text("Going on."), text("Going on.")].concat();
+    // The phase, what the model does, what is written by then, and the edits that stand afterwards.
+    let phases = [
+        ("waiting for the first reply", late.clone(), r#""kind":"model_intent""#, 0),
+        ("after an edit", [edit.clone(), late].concat(), r#""kind":"tool_result""#, 1),
+    ];
+    for (in_terminal, (phase, replies, written, edits)) in
+        [true, false].into_iter().flat_map(|terminal| phases.clone().map(|phase| (terminal, phase)))
+    {
+        let name = format!("{phase}, terminal: {in_terminal}");
+        let talks = Talks::new();
+        let script = talks.script("begun.toml", &replies);
+        let arguments =
+            [talks.photo.as_str(), "-m", "warmer, please", "--provider", "script", "--model", &script];
+        if in_terminal {
+            let mut terminal = talks.open(&arguments);
+            talks.wait(written);
+            terminal.write("\u{3}");
+            let (shown, status) = terminal.end();
+            assert_eq!(status, Some(25), "{name}: {shown}");
+            assert!(
+                shown.contains("the reply was stopped") && shown.contains("chat --resume"),
+                "{name}: {shown}"
+            );
+        } else {
+            let mut command = talks.command(&[&["chat"], &arguments[..]].concat());
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            talks.wait(written);
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+            let (printed, status) = Talks::result(&child.wait_with_output().unwrap());
+            assert_eq!((status, &printed["error"]["code"]), (25, &json!("INTERRUPTED")), "{name}: {printed}");
+            assert!(
+                printed["error"]["remedy"].as_str().unwrap().contains("chat --resume"),
+                "{name}: {printed}"
+            );
+        }
+        assert_eq!(talks.run(&["fsck", &talks.photo]).1, 0, "{name}");
+
+        let first = if edits > 0 { edit.as_str() } else { "" };
+        let script = talks.script("on.toml", &format!("{first}{again}"));
+        let resumed =
+            ["chat", "--resume", "last", "-m", "and now?", "--provider", "script", "--model", &script];
+        assert_eq!(talks.run(&resumed).1, 0, "{name}");
+        let (_, lines) = talks.transcript(0);
+        let said: Vec<&str> = of(&lines, "message").map(|line| line["text"].as_str().unwrap()).collect();
+        assert_eq!(said, ["warmer, please", "and now?"], "{name}");
+        assert_eq!(of(&lines, "model_reply").last().unwrap()["message"]["text"], "Going on.", "{name}");
+        let branch = lines[0]["branches"][0]["branch"].as_str().unwrap();
+        let ops = talks.run(&["log", &talks.photo, branch]).0.to_string();
+        assert_eq!(ops.matches("warmth shift=12").count(), edits, "{name}: {ops}");
+    }
 }

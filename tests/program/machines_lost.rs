@@ -1,7 +1,5 @@
-//! Workers that end, are killed, or are stopped and wake up too late, and a server that is killed: each session is
-//! counted once, and what it cost is what its transcript says.
-
-use std::time::Duration;
+//! Workers that end, are killed, or are stopped and wake up too late: each session is counted once, and what it cost is
+//! what its transcript says.
 
 use crate::many_machines::{Studio, ended, until};
 use crate::overnight::{Home, script};
@@ -23,7 +21,7 @@ fn undisturbed() -> Vec<String> {
     home.branches()
 }
 
-fn signal(studio: &Studio, worker: usize, signal: Signal) {
+pub fn signal(studio: &Studio, worker: usize, signal: Signal) {
     let pid = i32::try_from(studio.workers[worker].id()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
@@ -117,72 +115,4 @@ fn a_batch_that_is_cancelled_wraps_up_and_starts_nothing_more() {
     let listed = studio.home.run(&["batch", "list", "--store", &address, "--json"]);
     assert_eq!(String::from_utf8(listed.stdout).unwrap().trim(), "[]");
     assert_eq!(studio.home.status(&["batch", "report", "last"]), 1);
-}
-
-/// How many events of how many seeds; a long run sets both.
-fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).ok().map_or(usual, |text| text.parse().unwrap())
-}
-
-/// The next of a row of numbers (a linear congruential generator of Knuth's).
-fn next(state: &mut u64, below: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % below
-}
-
-#[test]
-fn whatever_is_killed_each_session_has_one_result_and_is_paid_once() {
-    let (events, seeds) = (number("CHEMIGRAM_TEST_EVENTS", 5), number("CHEMIGRAM_TEST_SEEDS", 1));
-    let photos = ["cup", "bar", "hat", "jar"];
-    let alone = Home::new(&photos);
-    let plan = |home: &Home, pause| {
-        home.write("script.toml", script("Open.", pause));
-        let sessions: String =
-            photos.iter().map(|photo| format!("[[session]]\nphoto = \"{photo}\"\n\n")).collect();
-        home.plan("branches = 4\ntime = \"1h\"", &sessions);
-    };
-    plan(&alone, 0);
-    assert_eq!(alone.overnight(&[]), 0);
-    for seed in 1..=seeds {
-        let mut studio = Studio::new(&photos);
-        plan(&studio.home, 700);
-        let mut submitted = studio.submit();
-        let mut state = seed;
-        for number in 0..3 {
-            studio.worker(&format!("w{number}"), &[]);
-        }
-        for event in 0..events {
-            std::thread::sleep(Duration::from_millis(next(&mut state, 3000)));
-            let which = usize::try_from(next(&mut state, 3)).unwrap();
-            match next(&mut state, 5) {
-                0 => studio.server.restart(),
-                1 => {
-                    submitted.kill().unwrap();
-                    submitted.wait().unwrap();
-                    submitted = studio.submit();
-                }
-                2 => {
-                    signal(&studio, which, Signal::STOP);
-                    std::thread::sleep(Duration::from_secs(4));
-                    signal(&studio, which, Signal::CONT);
-                }
-                _ => {
-                    studio.workers[which].kill().unwrap();
-                    studio.workers[which].wait().unwrap();
-                    studio.worker(&format!("w{which}-{event}"), &[]);
-                    let fresh = studio.workers.pop().unwrap();
-                    studio.workers[which] = fresh;
-                }
-            }
-        }
-        assert_eq!(ended(submitted).status.code(), Some(0), "seed {seed}: {}", studio.logs());
-        assert_eq!(studio.home.branches(), alone.branches(), "seed {seed}");
-        let mut outcomes = studio.home.outcomes();
-        outcomes.sort_by_key(|(place, _)| *place);
-        assert_eq!(outcomes.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 1, 2, 3], "seed {seed}");
-        assert_eq!(studio.counted(), studio.spent(), "seed {seed}");
-        for photo in photos {
-            assert_eq!(studio.home.status(&["fsck", photo]), 0, "seed {seed}: {photo}");
-        }
-    }
 }

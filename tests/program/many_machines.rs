@@ -2,12 +2,13 @@
 //! also when workers and the server are killed, and it is paid once.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::nats::Server;
 use crate::overnight::{Home, script};
 use chemigram::budget::Amounts;
+use chemigram::overnight::record::SessionStatus;
 use chemigram::session::listing;
 use chemigram::transcript::Outcome;
 use serde_json::Value;
@@ -16,7 +17,9 @@ use serde_json::Value;
 pub struct Studio {
     pub home: Home,
     pub server: Server,
-    _storage: tempfile::TempDir,
+    /// What follows the prefix in its address.
+    pub query: String,
+    pub storage: tempfile::TempDir,
     pub workers: Vec<Child>,
 }
 
@@ -33,20 +36,31 @@ impl Studio {
     pub fn new(photos: &[&str]) -> Self {
         let storage = tempfile::tempdir().unwrap();
         let server = Server::start(storage.path());
-        Self { home: Home::new(photos), server, _storage: storage, workers: Vec::new() }
+        Self::on(server, storage, photos)
+    }
+
+    /// On a server that was started before.
+    pub fn on(server: Server, storage: tempfile::TempDir, photos: &[&str]) -> Self {
+        Self { home: Home::new(photos), server, query: String::new(), storage, workers: Vec::new() }
     }
 
     pub fn address(&self) -> String {
-        self.server.address("studio")
+        self.server.address("studio") + &self.query
     }
 
     /// Starts a worker, which has no library.
     pub fn worker(&mut self, name: &str, more: &[&str]) {
+        self.worker_with(name, more, |_| {});
+    }
+
+    /// Starts one whose process is prepared by `prepare`.
+    pub fn worker_with(&mut self, name: &str, more: &[&str], prepare: impl FnOnce(&mut Command)) {
         let log = std::fs::File::create(self.home.path(&format!("{name}.log"))).unwrap();
         let place = self.home.path(&format!("{name}.home"));
         let mut command = self.home.command(&["worker", "--store", &self.address(), "--name", name]);
         command.arg("--home").arg(place).arg("--library").arg(self.home.path("nowhere"));
         command.args(["--lease", "3"]).args(more);
+        prepare(&mut command);
         self.workers.push(command.stderr(log).spawn().unwrap());
     }
 
@@ -72,9 +86,32 @@ impl Studio {
         let library = self.home.library();
         let each = self.home.batch().unwrap().tracks().into_iter().flat_map(|track| track.all);
         let spent = each.map(|(photo, id, _)| {
-            listing::read(&library.open(&photo).unwrap(), &id).unwrap().ledger.settled()
+            // Of one that was given up, what it had begun is charged in full.
+            let ledger = listing::read(&library.open(&photo).unwrap(), &id).unwrap().ledger;
+            ledger.settled().plus(ledger.reserved())
         });
         spent.fold(Amounts::default(), Amounts::plus)
+    }
+
+    /// What happened in each session that ended, in the plan's order: its transcript without `left_out`, without what
+    /// only announces something or says how long it took, and without what differs from home to home.
+    pub fn courses(home: &Home, left_out: &[&str]) -> Vec<Option<Vec<Value>>> {
+        let tracks = home.batch().unwrap().tracks().into_iter();
+        let each = tracks.map(|track| {
+            let (photo, id, _) =
+                track.session.filter(|_| matches!(track.status, SessionStatus::Ended { .. }))?;
+            let folder = home.library().open(&photo).unwrap().session_folder(&id);
+            let text = std::fs::read_to_string(folder.join("transcript.jsonl")).unwrap();
+            let text = nameless(text, home);
+            let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let told = ["model_intent", "count_intent", "render_intent", "render", "resumed"];
+            let told = |line: &Value| {
+                let kind = line["kind"].as_str().unwrap();
+                !told.contains(&kind) && !left_out.contains(&kind)
+            };
+            Some(lines.filter(told).map(timeless).collect())
+        });
+        each.collect()
     }
 
     /// What the store has counted for the sessions that are over.
@@ -111,6 +148,49 @@ impl Studio {
     }
 }
 
+/// A text without the names that differ from home to home: of sessions, of proposals, and of folders.
+fn nameless(mut text: String, home: &Home) -> String {
+    let library = home.library();
+    for photo in library.photos().unwrap() {
+        for proposal in library.open(&photo).unwrap().proposals().unwrap() {
+            text = text.replace(&proposal.id, "PROPOSAL");
+        }
+    }
+    for (place, track) in home.batch().unwrap().tracks().into_iter().enumerate() {
+        let Some((_, id, _)) = track.session else { continue };
+        text = text
+            .replace(id.as_str(), &format!("SESSION {place}"))
+            .replace(id.short(), &format!("SESSION {place}"));
+    }
+    text.replace(&*home.path("").to_string_lossy(), "HOME/")
+}
+
+/// A line of a transcript without its place, its times, and what was spent.
+fn timeless(mut line: Value) -> Value {
+    const LEFT_OUT: [&str; 13] = [
+        "seq",
+        "t",
+        "mono_ms",
+        "ms",
+        "prev",
+        "own_sha256",
+        "intent",
+        "spent",
+        "assumed",
+        "wall_ms",
+        "model_ms",
+        "render_ms",
+        "lines",
+    ];
+    let fields = line.as_object_mut().unwrap();
+    fields.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
+    // The model is told what is left.
+    if let Some(text) = line.pointer_mut("/result/text") {
+        *text = text.as_str().unwrap().split("\n[budget: ").next().unwrap().into();
+    }
+    line
+}
+
 pub fn ended(child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
@@ -124,31 +204,49 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Sessions of the explorer: two photos, one of them twice.
-fn explore(home: &Home) {
-    let session = |photo: &str, vector: &str| {
+/// A number that a long run sets.
+pub fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().map_or(usual, |text| text.parse().unwrap())
+}
+
+/// So many sessions of the explorer, three on each photo.
+fn explore(home: &Home, photos: &[&str], sessions: usize) {
+    let vectors = ["tone=open the shadows", "color=warmer", "mood=darker and quieter"];
+    let of = |n: usize| {
+        let (photo, vector) = (photos[n % photos.len()], vectors[n / photos.len() % vectors.len()]);
         format!("[[session]]\nphoto = \"{photo}\"\nprovider = \"explorer\"\nvectors = [\"{vector}\"]\n\n")
     };
-    let sessions = [
-        session("cup", "tone=open the shadows"),
-        session("bar", "color=warmer"),
-        session("cup", "mood=darker and quieter"),
-    ];
-    home.plan("branches = 6\ntime = \"1h\"", &sessions.concat());
+    let each: String = (0..sessions).map(of).collect();
+    home.plan(&format!("branches = {sessions}\ntime = \"2h\""), &each);
 }
 
 #[test]
 fn three_workers_make_what_one_machine_makes() {
-    let alone = Home::new(&["cup", "bar"]);
-    explore(&alone);
+    let sessions = usize::try_from(number("CHEMIGRAM_TEST_BATCH", 5)).unwrap();
+    let photos = ["cup", "bar", "hat", "jar", "pan", "key", "map", "net"];
+    let photos = &photos[..sessions.div_ceil(3).min(8)];
+    let alone = Home::new(photos);
+    explore(&alone, photos, sessions);
     assert_eq!(alone.overnight(&[]), 0);
-    let mut studio = Studio::new(&["cup", "bar"]);
-    explore(&studio.home);
+    let mut studio = Studio::new(photos);
+    explore(&studio.home, photos, sessions);
     for name in ["one", "two", "three"] {
         studio.worker(name, &[]);
     }
     assert_eq!(studio.overnight(), 0, "{}", studio.logs());
     assert_eq!(studio.home.branches(), alone.branches());
+    let courses = Studio::courses(&studio.home, &[]);
+    assert_eq!(courses.len(), sessions);
+    for (place, (many, one)) in courses.into_iter().zip(Studio::courses(&alone, &[])).enumerate() {
+        let (many, one) = (many.unwrap(), one.unwrap());
+        for (many, one) in many.iter().zip(&one) {
+            assert_eq!(many, one, "session {place}");
+        }
+        assert_eq!(many.len(), one.len(), "session {place}");
+    }
+    for (many, one) in reviews(&studio.home).iter().zip(&reviews(&alone)) {
+        assert_eq!(many, one);
+    }
     let outcomes = |home: &Home| {
         let mut outcomes = home.outcomes();
         outcomes.sort_by_key(|(place, _)| *place);
@@ -159,7 +257,7 @@ fn three_workers_make_what_one_machine_makes() {
     assert_eq!(shown["state"], "over", "{shown}");
     assert_eq!(studio.counted(), studio.spent());
     assert_eq!(shown["reserved"], serde_json::json!({}));
-    for photo in ["cup", "bar"] {
+    for photo in photos {
         assert_eq!(studio.home.status(&["fsck", photo]), 0, "{photo}");
     }
     assert!(studio.home.report("report.html").contains("chemigram promote cup branch_b_tone"));
@@ -169,6 +267,20 @@ fn three_workers_make_what_one_machine_makes() {
     assert_eq!(ended(submitted).status.code(), Some(0));
     let last = studio.workers.pop().unwrap();
     assert_eq!(ended(last).status.code(), Some(0));
+}
+
+/// What the review of each session says of its branches, in the plan's order.
+fn reviews(home: &Home) -> Vec<Value> {
+    let tracks = home.batch().unwrap().tracks().into_iter();
+    let each = tracks.map(|track| {
+        let id = track.session.unwrap().1;
+        let shown = home.run(&["mode-b", "show", id.as_str(), "--json"]);
+        let text = nameless(String::from_utf8(shown.stdout).unwrap(), home);
+        let review: Value = serde_json::from_str(&text).unwrap();
+        assert!(review["branches"][0]["judged_score"].is_u64(), "{review}");
+        review["branches"].clone()
+    });
+    each.collect()
 }
 
 #[test]
@@ -193,6 +305,7 @@ fn a_session_cut_on_one_worker_is_finished_by_another_as_if_nothing_had_been() {
     assert_eq!(output.status.code(), Some(0), "{output:?}\n{}", studio.logs());
     assert_eq!(studio.home.outcomes(), [(0, Outcome::Completed)]);
     assert_eq!(studio.home.branches(), undisturbed.branches());
+    assert_eq!(Studio::courses(&studio.home, &[]), Studio::courses(&undisturbed, &[]));
     let shown = studio.show();
     assert_eq!(
         (&shown["jobs"][0]["worker"], &shown["jobs"][0]["claims"]),

@@ -453,3 +453,59 @@ fn two_at_once_never_use_more_than_the_batch_has() {
     let first_end = batch.entries.iter().position(|s| matches!(s.entry, Entry::Ended { .. }));
     assert!(second.unwrap() < first_end.unwrap(), "they did not run at once");
 }
+
+#[test]
+fn a_dry_run_estimates_each_session_and_all_together() {
+    let home = Home::new(&["one", "two"]);
+    home.write("new.dng", [dng::demo_raw().unwrap(), vec![0; 9]].concat());
+    let providers = home.path("config/chemigram/providers");
+    std::fs::create_dir_all(&providers).unwrap();
+    let profile = "name = \"mine\"\nsummary = \"\"\ndialect = \"messages\"\nbase_url = \"http://127.0.0.1:1\"\n\
+         default_model = \"m\"\n[[model]]\nid = \"m\"\nvision = true\n\
+         price = { input = 1.0, output = 4.0, cache_read = 0.1, cache_write = 1.25, as_of = \"2026-11-01\" }\n";
+    std::fs::write(providers.join("mine.toml"), profile).unwrap();
+    home.write("script.toml", confirm(&["tone"]));
+    let priced = "provider = \"mine\"\nmodel = \"m\"\n";
+    let budget = "time=5m,iterations=12,branches=1,cost=3";
+    let session = |photo: &str, more: &str| format!("[[session]]\nphoto = \"{photo}\"\n{more}");
+    let paid = |photo: &str| session(photo, &format!("budget = \"{budget}\"\n{priced}"));
+    home.plan("time = \"1h\"", &[paid("one"), session("two", ""), paid("two"), paid("new.dng")].concat());
+    let plan = home.path("plan.toml");
+    let dry = ["overnight", plan.to_str().unwrap(), "--dry-run"];
+    let json = |args: &[&str]| {
+        let output = home.run(&[&["--json"], args].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"))
+    };
+    let told = json(&dry);
+    let vector = "tone=lift the shadows";
+    let alone = json(&[
+        "run-mode-b",
+        "one",
+        "--vector",
+        vector,
+        "--budget",
+        budget,
+        "--provider",
+        "mine",
+        "--dry-run",
+        "--preview-size",
+        "256",
+    ]);
+    let of = |place: usize| &told["sessions"][place]["estimate"];
+    assert_eq!(of(0), &alone["estimate"], "as of the session by itself");
+    assert!(of(0)["cost_micro_usd"].as_u64().unwrap() > 1_000, "{told}");
+    assert_eq!((&of(1)["cost_micro_usd"], of(3)), (&json!(0), &json!(null)), "free; and not in the library");
+    for field in ["replies", "input", "cached", "output", "cost_micro_usd", "uncached_micro_usd"] {
+        let sum: u64 = (0..3).map(|place| of(place)[field].as_u64().unwrap()).sum();
+        assert_eq!(told["estimate"][field], json!(sum), "{field}");
+    }
+    assert_eq!(told["not_estimated"], 1);
+
+    let text = String::from_utf8(home.run(&dry).stdout).unwrap();
+    assert_eq!(text.matches("    estimate: about ").count(), 3, "{text}");
+    assert!(text.contains("no estimate, because the photo is not in the library yet"), "{text}");
+    assert!(text.contains("estimate together, without 1 session: about 0."), "{text}");
+    assert!(text.contains("without a cache; "), "{text}");
+    assert!(home.batch().is_none(), "nothing was begun");
+}

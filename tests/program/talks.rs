@@ -4,7 +4,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -148,17 +148,42 @@ impl Talks {
         Terminal::open(self.home(), variables, &arguments)
     }
 
-    pub fn run(&self, arguments: &[&str]) -> (Value, i32) {
+    /// The program without a terminal.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         settle(&mut command, self.home());
         command.args(["--json", "--library", &self.library]).args(arguments).stdin(Stdio::null());
-        let output = command.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> (Value, i32) {
+        Self::result(&self.command(arguments).output().unwrap())
+    }
+
+    /// What a command printed, and its status.
+    pub fn result(output: &Output) -> (Value, i32) {
+        let text = String::from_utf8_lossy(&output.stdout);
         // Of lines, the last is the result.
         let read =
             serde_json::from_str(&text).or_else(|_| serde_json::from_str(text.lines().last().unwrap_or("")));
         (read.unwrap_or(Value::Null), output.status.code().unwrap())
+    }
+
+    /// Waits until a session of the photo has a line that holds this.
+    pub fn wait(&self, text: &str) {
+        let folder = Path::new(&self.library).join(&self.photo).join("sessions/mode_b");
+        let until = Instant::now() + PATIENCE;
+        let written = || {
+            let sessions = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            let lines =
+                sessions.filter_map(|one| std::fs::read_to_string(one.path().join("transcript.jsonl")).ok());
+            lines.into_iter().any(|lines| lines.contains(text))
+        };
+        while !written() {
+            assert!(Instant::now() < until, "{text:?} is not written");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     pub fn transcript(&self, at: usize) -> (PathBuf, Vec<Value>) {

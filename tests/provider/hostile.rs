@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use chemigram::provider::{FaultClass, ProviderFault};
 use serde_json::{Value, json};
 
-use super::{ask_once, calls, impatient, openai};
-use crate::chat_stub::{ChatStub, StubReply};
+use super::{ask_once, calls, impatient, openai, waiting};
+use crate::chat_stub::{ChatStub, StubReply, event_head};
 
 /// A whole answer of a server that says nothing of its length.
 fn whole(body: String) -> StubReply {
@@ -125,4 +125,45 @@ async fn what_the_model_may_have_worked_on_is_told_from_what_it_has_not() {
     let stub = ChatStub::start(vec![StubReply::Hang]);
     let (_folder, silent) = impatient(&stub.url());
     assert!(ask_once(silent.as_ref()).await.unwrap_err().sent, "it took the request and said nothing");
+}
+
+#[tokio::test]
+async fn a_server_that_only_keeps_the_connection_alive_is_not_waited_for_without_end() {
+    let piece = |text: &str| text.as_bytes().to_vec();
+    // A reply that begins and one that does not: comments without end, which the client leaves after four seconds.
+    let alive = |first: &str, sign: &str| {
+        let pieces = [event_head(), piece(first)].into_iter();
+        let pieces = pieces.chain(std::iter::repeat_n(piece(sign), 20 * 120)).collect();
+        StubReply::Raw { pieces, pause: Duration::from_millis(50) }
+    };
+    let part = delta(&json!({"content": "Some"}));
+    for (first, sign) in
+        [("", ": keep-alive\n\n"), (&*part, ": OPENROUTER PROCESSING\n\n"), ("", "data:\n\n")]
+    {
+        let stub = ChatStub::start(vec![alive(first, sign)]);
+        let (_dir, provider) = impatient(&stub.url());
+        let started = Instant::now();
+        let fault = ask_once(provider.as_ref()).await.unwrap_err();
+        let took = started.elapsed();
+        assert_eq!((fault.class, fault.sent), (FaultClass::Transport, true), "{first}{sign}: {fault}");
+        // On a machine that stops for a second, the signs of life do too.
+        let silent = fault.message.ends_with("sent nothing for 1s");
+        let only_alive = fault.message.contains("for 4s and sent nothing of a reply");
+        assert!(silent || only_alive && took >= Duration::from_secs(4), "{first}{sign}: {fault}");
+        assert!(took < Duration::from_secs(100), "{sign}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_comes_after_comments_for_longer_than_the_limit_is_taken() {
+    let comments = std::iter::repeat_n(b": OPENROUTER PROCESSING\n\n".to_vec(), 100);
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let reply = format!("{}{end}", delta(&json!({"content": "Here."})));
+    let pieces = std::iter::once(event_head()).chain(comments).chain([reply.into_bytes()]).collect();
+    let stub = ChatStub::start(vec![StubReply::Raw { pieces, pause: Duration::from_millis(50) }]);
+    let (_dir, provider) = waiting(&stub.url(), 4);
+    let started = Instant::now();
+    let reply = ask_once(provider.as_ref()).await.unwrap();
+    assert!(started.elapsed() >= Duration::from_secs(5), "the limit is four seconds");
+    assert_eq!(super::text(&reply), "Here.");
 }

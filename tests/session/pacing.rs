@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use base::assets::Overlay;
 use base::clock::{Clock, ManualClock};
+use chemigram::provider::script::Script;
 use chemigram::provider::{Choice, Provider, Registry, connect};
+use chemigram::referee::ModelReferee;
+use chemigram::session::opinion::Referee;
 use chemigram::session::start::{self, Setup};
 use chemigram::transcript::{Event, FaultClass, Line, Outcome, SessionEnd};
 use serde_json::json;
 
 use crate::chat_stub::{ChatStub, StubReply};
 use crate::dialect_sessions::{DIALECTS, Skipping};
-use crate::support::{self, Studio, request};
+use crate::support::{self, Studio, confirm, reply, request};
 
 /// One model at a dollar a million tokens in and four out, at a server that may be asked to count.
 fn model(dialect: &str, stub: &ChatStub) -> Arc<dyn Provider> {
@@ -113,6 +116,70 @@ fn a_limit_that_outlasts_the_session_ends_it_and_nothing_more_is_sent() {
             })
             .collect();
         assert_eq!(failed, [(FaultClass::RateLimit, 0, 0)], "{dialect}");
+    }
+}
+
+/// A session whose branch a referee compares in both orders; the first answer says that a limit is used up.
+fn refereed(dialect: &str, seconds: u64) -> (SessionEnd, Vec<Line>, Duration, usize) {
+    let headers = used_up(dialect, seconds);
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let verdict = json!({"difference": "It is brighter.", "better": "same", "not_as_asked": "neither"});
+    let stub = ChatStub::start(vec![
+        StubReply::call("give_verdict", verdict.clone()).with(&headers),
+        StubReply::call("give_verdict", verdict),
+    ]);
+    // Each question is a conversation of its own.
+    let stub = stub.allow_compaction();
+    let script = [
+        confirm(&["tone"]),
+        reply(&[
+            ("branch", r#"{"name": "branch_b_tone"}"#),
+            ("apply_primitive", r#"{"primitive_name": "exposure", "parameter_values": {"ev": 0.4}}"#),
+        ]),
+        reply(&[(
+            "record_judgment",
+            r#"{"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open."}"#,
+        )]),
+        reply(&[("end_mode_b_session", r#"{"session_summary": "Done."}"#)]),
+    ];
+    let studio = Studio::new();
+    let clock = Arc::new(Skipping(ManualClock::default()));
+    let editor = Arc::new(Script::parse("editor", &script.concat()).unwrap());
+    let setup = Setup { clock: clock.clone(), ..studio.setup(editor) };
+    let referee = ModelReferee::new(model(dialect, &stub), &setup.prompts).unwrap();
+    let plan =
+        start::plan(&setup, &request("time=30m,iterations=40,branches=1", &[("tone", "brighter")])).unwrap();
+    let plan = plan.with_referee(Referee::Model(referee)).unwrap();
+    let mut session = start::start(setup, plan).unwrap();
+    let end = support::run(&mut session);
+    let lines = studio.lines(&session.state.start.session);
+    (end, lines, clock.monotonic(), stub.requests().len())
+}
+
+#[test]
+fn the_limits_of_a_referee_are_waited_for_too_and_one_that_outlasts_the_session_is_no_opinion() {
+    for (dialect, _) in DIALECTS {
+        let (end, lines, took, asked) = refereed(dialect, 100);
+        assert_eq!(end.outcome, Outcome::Completed, "{dialect}: {}", end.reason);
+        let waited =
+            notes(&lines).iter().filter(|text| text.contains("the referee has too few requests")).count();
+        assert_eq!((waited, asked), (1, 2), "{dialect}: {:?}", notes(&lines));
+        assert!(took > Duration::from_secs(80) && took < Duration::from_secs(130), "{dialect}: {took:?}");
+        let opinions = |lines: &[Line]| -> Vec<(bool, Option<String>)> {
+            let opinion = |line: &Line| match &line.event {
+                Event::Referee(said) => Some((said.opinion.is_some(), said.error.clone())),
+                _ => None,
+            };
+            lines.iter().filter_map(opinion).collect()
+        };
+        assert_eq!(opinions(&lines), [(true, None), (true, None)], "{dialect}");
+
+        let (end, lines, took, asked) = refereed(dialect, 7_200);
+        assert_eq!((end.outcome, asked), (Outcome::Completed, 1), "{dialect}: {}", end.reason);
+        assert!(took < Duration::from_secs(60), "{dialect}: {took:?}");
+        let found = opinions(&lines);
+        let why = found.last().unwrap().1.as_deref().unwrap();
+        assert!(found.len() == 2 && why.contains("too few requests are left"), "{dialect}: {found:?}");
     }
 }
 

@@ -48,10 +48,17 @@ fn named(provider: &str, url: &str, user: Option<PathBuf>) -> Arc<dyn Provider> 
 
 /// A provider of the user's own that soon loses patience.
 fn impatient(url: &str) -> (tempfile::TempDir, Arc<dyn Provider>) {
+    waiting(url, 1)
+}
+
+/// A provider of the user's own that waits for so many seconds.
+fn waiting(url: &str, seconds: u64) -> (tempfile::TempDir, Arc<dyn Provider>) {
     let dir = tempfile::tempdir().unwrap();
-    let text = "name = \"mine\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://x/v1\"\n\
-                default_model = \"m\"\n[other_models]\nvision = true\n\
-                [wire]\nfirst_byte_seconds = 1\nidle_seconds = 1\n";
+    let text = format!(
+        "name = \"mine\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://x/v1\"\n\
+         default_model = \"m\"\n[other_models]\nvision = true\n\
+         [wire]\nfirst_byte_seconds = {seconds}\nidle_seconds = {seconds}\n"
+    );
     std::fs::write(dir.path().join("mine.toml"), text).unwrap();
     let provider = named("mine", url, Some(dir.path().to_owned()));
     (dir, provider)

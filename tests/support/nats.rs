@@ -52,6 +52,12 @@ impl Server {
         format!("nats://127.0.0.1:{}/{prefix}", self.port)
     }
 
+    /// Its process.
+    #[allow(dead_code, reason = "benches look at its memory")]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// As a crash of its machine would.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

@@ -37,20 +37,21 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when [`ManualClock::advance`] is called.
+/// A clock that moves only when [`ManualClock::advance`] is called. It counts nanoseconds: one that dropped a fraction
+/// would never reach a deadline that is less than its unit away.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
     /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
-        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.0.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::SeqCst))
+        Duration::from_nanos(self.0.load(Ordering::SeqCst))
     }
 
     fn wall(&self) -> jiff::Timestamp {

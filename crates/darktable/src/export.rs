@@ -293,10 +293,8 @@ impl OneShot {
     ) -> Result<Exported, ExportError> {
         let started = Instant::now();
         settings.check(self.cli.version())?;
-        self.base.check_luts(state)?;
+        let sidecar = self.sidecar(&raw.path, state)?;
         raw.prove()?;
-        let name = raw.path.file_name().unwrap_or_default().to_string_lossy();
-        let sidecar = (self.encode)(state, &name).map_err(RenderError::Encode)?;
         let scratch = Scratch::new(&self.base, &raw.path)?;
         let sidecar = scratch.write_sidecar(&sidecar)?;
         let long_edge = settings.long_edge.unwrap_or(LARGEST_EDGE);

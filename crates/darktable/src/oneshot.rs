@@ -21,7 +21,7 @@ pub type Encoder = dyn Fn(&EditState, &str) -> Result<String, String> + Send + S
 pub struct OneShot {
     pub(super) cli: DarktableCli,
     pub(super) base: Base,
-    pub(super) encode: Arc<Encoder>,
+    encode: Arc<Encoder>,
 }
 
 impl std::fmt::Debug for OneShot {
@@ -51,6 +51,13 @@ impl OneShot {
     #[must_use]
     pub fn with_lenses(self, folder: &Path) -> Self {
         Self { base: self.base.with_lenses(folder), ..self }
+    }
+
+    /// The sidecar of an edit of `raw`, whose LUTs are all there.
+    pub(super) fn sidecar(&self, raw: &Path, state: &EditState) -> Result<String, RenderError> {
+        self.base.check_luts(state)?;
+        let name = raw.file_name().unwrap_or_default().to_string_lossy();
+        (self.encode)(state, &name).map_err(RenderError::Encode)
     }
 
     /// Renders `raw` with the sidecar text given. Its LUTs are not checked. Nothing beside the raw is read or written.
@@ -118,10 +125,8 @@ impl Renderer for OneShot {
         deadline: &Deadline,
         permit: &dyn RenderPermit,
     ) -> Result<Rendered, RenderError> {
-        self.base.check_luts(request.state)?;
-        let raw = request.raw.path.as_path();
-        let name = raw.file_name().unwrap_or_default().to_string_lossy();
-        let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
+        let raw = &request.raw.path;
+        let sidecar = self.sidecar(raw, request.state)?;
         self.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline, permit)
     }
 

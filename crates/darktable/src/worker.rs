@@ -46,7 +46,6 @@ pub struct Worker {
     oneshot: OneShot,
     cli: DarktableCli,
     base: Base,
-    encode: Arc<Encoder>,
     idle: Mutex<Vec<Child>>,
     /// Process numbers of those that render.
     busy: Mutex<Vec<u32>>,
@@ -110,12 +109,11 @@ impl Worker {
     /// # Errors
     /// As [`OneShot::new`].
     pub fn new(cli: DarktableCli, base: &Path, encode: Arc<Encoder>) -> Result<Self, RenderError> {
-        let oneshot = OneShot::new(cli.clone(), base, Arc::clone(&encode))?;
+        let oneshot = OneShot::new(cli.clone(), base, encode)?;
         Ok(Self {
             oneshot,
             cli,
             base: Base::new(base)?,
-            encode,
             idle: Mutex::default(),
             busy: Mutex::default(),
             trouble: Mutex::default(),
@@ -285,10 +283,8 @@ impl Renderer for Worker {
         deadline: &Deadline,
         permit: &dyn RenderPermit,
     ) -> Result<Rendered, RenderError> {
-        self.base.check_luts(request.state)?;
         let raw = request.raw.path.as_path();
-        let name = raw.file_name().unwrap_or_default().to_string_lossy();
-        let sidecar = (self.encode)(request.state, &name).map_err(RenderError::Encode)?;
+        let sidecar = self.oneshot.sidecar(raw, request.state)?;
         let oneshot = || {
             self.oneshot.render_sidecar(raw, &sidecar, request.long_edge, request.quality, deadline, permit)
         };

@@ -13,6 +13,14 @@ pub enum StoreError {
         /// What was tried, and the answer.
         reason: String,
     },
+    /// The connection cannot be encrypted.
+    #[error("no encrypted connection to the store {address}: {reason}")]
+    Encryption {
+        /// The store.
+        address: String,
+        /// Why.
+        reason: String,
+    },
     /// The server does not know these credentials.
     #[error("the server of the store {address} refuses these credentials: {reason}")]
     Refused {
@@ -73,7 +81,9 @@ pub enum StoreError {
 impl Coded for StoreError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::Refused { .. } | Self::Credentials { .. } => ErrorCode::PermissionDenied,
+            Self::Encryption { .. } | Self::Refused { .. } | Self::Credentials { .. } => {
+                ErrorCode::PermissionDenied
+            }
             Self::Damaged { .. } => ErrorCode::VersioningError,
             _ => ErrorCode::StateError,
         }
@@ -83,6 +93,11 @@ impl Coded for StoreError {
         Some(match self {
             Self::Unreachable { .. } => {
                 "start the server (`nats-server -js -sd FOLDER`), or correct the address".into()
+            }
+            Self::Encryption { .. } => {
+                "name the authority that signed the server's certificate (`ca=FILE`), and the host as the certificate \
+                 does; a server that encrypts nothing is named without `tls`"
+                    .into()
             }
             Self::Refused { .. } => {
                 "name the right file: `--store nats://host:4222/prefix?creds=FILE`, or `nkey=FILE`".into()

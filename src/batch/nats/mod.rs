@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt as _;
 
 pub mod address;
+pub mod checkup;
 pub mod errors;
 pub(crate) mod journal;
 pub(crate) mod parent;
@@ -88,13 +89,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn connect(address: &Address) -> Result<Self, StoreError> {
-        let builder = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let other = |doing: &str, reason: String| StoreError::Other {
-            address: address.to_string(),
-            doing: doing.to_owned(),
-            reason,
-        };
-        let runtime = builder().map_err(|e| other("connect", e.to_string()))?;
+        let runtime = runtime(address)?;
         let at = address.clone();
         let opened = wait(&runtime, async move { open(&at).await })?;
         let (context, jobs, journal, keys, objects) = opened;
@@ -284,6 +279,13 @@ impl Store {
         Ok(content)
     }
 
+    /// Deletes an object.
+    fn forget_object(&self, hash: &Hash) -> Result<(), StoreError> {
+        let (objects, name) = (self.objects.clone(), hash.to_string());
+        let deleted = wait(&self.runtime, async move { objects.delete(name).await });
+        deleted.map_err(|e| self.other("delete an object", words(&e)))
+    }
+
     // The queue.
 
     /// Queues a job once: `name` is what it is known by for two minutes.
@@ -311,6 +313,13 @@ impl Store {
             },
         );
         made.map_err(|e| self.other("wait for jobs", e))
+    }
+
+    /// Deletes the consumer of a group.
+    fn forget_consumer(&self, group: &str) -> Result<(), StoreError> {
+        let (jobs, name) = (self.jobs.clone(), format!("workers_{group}"));
+        let deleted = wait(&self.runtime, async move { jobs.delete_consumer(&name).await });
+        deleted.map(drop).map_err(|e| self.other("delete a consumer", words(&e)))
     }
 
     /// The next job, if one comes within `patience`. Its lease is renewed until it is dropped.
@@ -401,6 +410,12 @@ impl Store {
     }
 }
 
+/// The thread of a connection.
+fn runtime(address: &Address) -> Result<tokio::runtime::Runtime, StoreError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.map_err(|e| refused(address, "connect", &e.to_string()))
+}
+
 /// Waits for a future on the connection's own thread.
 fn wait<T: Send + 'static>(
     runtime: &tokio::runtime::Runtime,
@@ -422,9 +437,8 @@ type Opened = (Context, Stream, Stream, kv::Store, ObjectStore);
 
 async fn open(address: &Address) -> Result<Opened, StoreError> {
     let client = connect(address).await?;
-    if let Some(reason) = without_jetstream(&client).await {
-        return Err(StoreError::NoJetStream { address: address.to_string(), reason });
-    }
+    let asked = account(&client).await;
+    asked.map_err(|reason| StoreError::NoJetStream { address: address.to_string(), reason })?;
     let mut context = jetstream::new(client);
     context.set_timeout(ANSWER);
     let (prefix, replicas) = (&address.prefix, address.replicas);
@@ -473,16 +487,17 @@ async fn open(address: &Address) -> Result<Opened, StoreError> {
     Ok((context, jobs, journal, keys, objects))
 }
 
-/// Why JetStream cannot be used, if it cannot. The client's own question does not understand the answer of every server
-/// that will do.
-async fn without_jetstream(client: &Client) -> Option<String> {
-    match client.request("$JS.API.INFO", "".into()).await {
-        // Nobody listens there.
-        Err(error) => Some(words(&error)),
-        Ok(answer) => {
-            let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
-            let refused = answer.get("error")?.get("description");
-            Some(refused.and_then(|text| text.as_str()).unwrap_or("it is not enabled").to_owned())
+/// What JetStream says of this account, or why it cannot be used. The client's own question does not understand the
+/// answer of every server that will do.
+async fn account(client: &Client) -> Result<serde_json::Value, String> {
+    // If that fails, nobody listens there.
+    let answer = client.request("$JS.API.INFO", "".into()).await.map_err(|e| words(&e))?;
+    let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+    match answer.get("error") {
+        None => Ok(answer),
+        Some(error) => {
+            let reason = error.get("description").and_then(|text| text.as_str());
+            Err(reason.unwrap_or("it is not enabled").to_owned())
         }
     }
 }
@@ -530,8 +545,17 @@ async fn connect(address: &Address) -> Result<Client, StoreError> {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             StoreError::Refused { address: address.to_string(), reason: words(&e) }
         }
+        ConnectErrorKind::Tls => StoreError::Encryption { address: address.to_string(), reason: words(&e) },
+        _ if is_tls(&e) => StoreError::Encryption { address: address.to_string(), reason: words(&e) },
         _ => unreachable(words(&e)),
     })
+}
+
+/// Whether an error of the connection is one of its encryption: the client does not tell a refused certificate from
+/// a broken cable.
+fn is_tls(error: &dyn std::error::Error) -> bool {
+    let inner = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    inner.and_then(std::io::Error::get_ref).is_some_and(|cause| cause.is::<rustls::Error>())
 }
 
 fn refused(address: &Address, doing: impl Into<String>, reason: &str) -> StoreError {

@@ -253,7 +253,9 @@ pub fn explore(
         seed: DEFAULT_SEED,
     };
     let began = jiff::Timestamp::now();
-    run::run_request(app, app.photo(photo)?, &args.choice.choice(DEFAULT_SEED), request)?;
+    let choice = args.choice.choice(DEFAULT_SEED);
+    let launcher = args.choice.launcher(app, args.prompts.as_ref())?;
+    run::run_request(app, &launcher, app.photo(photo)?, (&choice, args.fallback.as_deref()), request)?;
     explored(&app.photo(photo)?, began).map(|(told, _)| told)
 }
 

@@ -354,50 +354,10 @@ fn only_like_is_compared_with_like() {
 #[test]
 fn scores_are_held_against_the_picks_of_sessions_with_the_same_model_and_prompt() {
     use crate::eval::agreement;
-    use crate::review::picks::{self, Agreement, PhotoPicks, Pick, Verdict};
-    use crate::session::rig::{self, Rig};
-    const SCRIPT: &str = r#"
-[[reply]]
-calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "warm", restated = "Warm." }, { name = "light", restated = "Bright." }] } }]
-[[reply]]
-calls = [{ name = "branch", arguments = { name = "WARM" } }, { name = "apply_primitive", arguments = { primitive_name = "warmth", parameter_values = { shift = 20 } } }, { name = "record_judgment", arguments = { branch = "WARM", judged_score = 3, judged_reasoning = "Warm." } }]
-[[reply]]
-calls = [{ name = "branch", arguments = { name = "LIGHT" } }, { name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.4 } } }, { name = "record_judgment", arguments = { branch = "LIGHT", judged_score = 4, judged_reasoning = "Bright." } }]
-[[reply]]
-calls = [{ name = "end_mode_b_session", arguments = { session_summary = "Two." } }]
-"#;
+    use crate::review::picks::Agreement;
+    use crate::session::rig::Rig;
     let rig = Rig::new();
-    let mut own = None;
-    for (number, at) in [0, 1, 1].into_iter().enumerate() {
-        let name = |name: &str| match number {
-            0 => format!("branch_b_{name}"),
-            n => format!("branch_b_{name}_{}", n + 1),
-        };
-        let script = SCRIPT.replace("WARM", &name("warm")).replace("LIGHT", &name("light"));
-        let asked = rig::request("time=20h,iterations=30,branches=2", &["warm", "light"]);
-        let mut session = rig::begin(rig.setup(&script), &asked).unwrap();
-        rig::run(&mut session).unwrap();
-        let branch = session.state.branches[at].clone();
-        let pick = Pick {
-            branch: branch.name,
-            commit: branch.tip,
-            verdict: Some(Verdict::Pick),
-            stars: None,
-            note: String::new(),
-            blind: true,
-        };
-        let start = session.state.start.clone();
-        let of_session = PhotoPicks {
-            photo: start.photo.clone(),
-            session: start.session.clone(),
-            baseline: start.baseline.clone(),
-            picks: vec![pick],
-        };
-        drop(session);
-        own = Some(start);
-        picks::import(&rig::photo(&rig.library), &of_session, jiff::Timestamp::UNIX_EPOCH).unwrap();
-    }
-    let own = own.unwrap();
+    let [_, _, own] = [(0, 0), (1, 1), (2, 1)].map(|(number, pick)| rig.picked(number, pick));
     let mut made = run("r", &own.prompt, (1, 1), &mut |_, _| failed());
     let library = engine::photo::Library::new(&rig.library);
     let agreed = |made: &Manifest| agreement::of(made, rig.library.as_path(), &library).unwrap();

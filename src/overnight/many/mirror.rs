@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::packed;
 use crate::batch::changes::{Holds, Watched};
@@ -13,6 +14,11 @@ use crate::transcript::{Event, Mirror};
 use base::clock::Cancel;
 use base::ids::Hash;
 use tempfile::TempDir;
+
+/// How long a session waits for room in the store.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// A claim of a job, and what was published of it.
 pub(super) struct Published {
@@ -86,16 +92,48 @@ impl Published {
             doing: "read what is to be published".into(),
             reason: e.to_string(),
         });
-        let changes = changed.and_then(|changed| packed(&self.store, changed));
+        let changes = changed.and_then(|changed| self.with_room(|| packed(&self.store, changed.clone())));
         let written = match changes {
             Ok(changes) if changes.is_empty() => return Ok(()),
-            Ok(changes) => self.written(&mut state, What::Changed { changes }),
+            Ok(changes) => {
+                self.with_room(|| self.written(&mut state, What::Changed { changes: changes.clone() }))
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &written {
             state.end = Some(End::Store(error.clone()));
         }
         written
+    }
+
+    /// Does something, again and again while the store is full: what the session has paid for is not thrown away.
+    fn with_room<T>(&self, mut act: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let began = Instant::now();
+        let mut told = false;
+        loop {
+            match act() {
+                Err(error @ StoreError::Full { .. })
+                    if began.elapsed() < PATIENCE && !self.leave.is_cancelled() =>
+                {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!("{error}; the session waits for room");
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives the job back once the store has room for that, while the claim is renewed: a worker that only went away
+    /// would count as one that the job took down.
+    pub fn release(&self, why: &str, failures: u32, stop: &Cancel) -> Result<(), StoreError> {
+        loop {
+            match self.write(What::Released { why: why.to_owned(), failures }) {
+                Err(StoreError::Full { .. }) if !stop.is_cancelled() => std::thread::sleep(PAUSE),
+                done => return done,
+            }
+        }
     }
 
     /// Writes what happened to the job.

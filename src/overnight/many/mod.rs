@@ -240,6 +240,12 @@ pub(crate) fn changes_of(history: &[Stored]) -> impl Iterator<Item = &Change> {
     })
 }
 
+/// Whether a file of a photo belongs to what a later session finds there: edits, notes, and the transcripts of earlier
+/// sessions, which it may read. Their replies and pictures do not.
+fn is_found_later(path: &str) -> bool {
+    !path.starts_with("previews/") && (!path.starts_with("sessions/") || path.ends_with("/transcript.jsonl"))
+}
+
 /// The session of a job, once it has a transcript.
 fn session_of(history: &[Stored]) -> Option<SessionId> {
     changes_of(history).find_map(|change| {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{
-    FORMAT, Head, Job, Offer, PhotoSession, Requirements, Work, content, head_key, open_key, unknown,
+    FORMAT, Head, Job, Offer, PhotoSession, Requirements, Work, content, head_key, is_found_later, open_key,
+    unknown,
 };
 use crate::batch::changes::{Change, Holds, Watched};
 use crate::batch::nats::journal::{Message, What};
@@ -194,14 +195,14 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// The files of a folder as an object: of a photo without its sessions and its previews.
+/// The files of a folder as an object: of a photo those that a later session finds.
 fn pack(store: &Store, folder: &Path) -> Result<Hash, Fault> {
     let mut changed = match Watched::new(folder, Holds::Photo).look() {
         Ok(changed) => changed,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(launch::refused("read", folder, &e)),
     };
-    changed.retain(|one| !one.path.starts_with("sessions/") && !one.path.starts_with("previews/"));
+    changed.retain(|one| is_found_later(&one.path));
     super::pack(store, changed)
 }
 

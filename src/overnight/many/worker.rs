@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::mirror::{End, Published};
 use super::{
-    Head, Job, Offer, Pack, PhotoSession, Requirements, Work, apply, begun_key, changes_of, head_key, read,
-    session_of,
+    Head, Job, Offer, Pack, PhotoSession, Requirements, Work, apply, begun_key, changes_of, head_key,
+    is_found_later, read, session_of,
 };
 use crate::batch::changes::Holds;
 use crate::batch::nats::journal::{Message, Stored, What};
@@ -249,7 +249,10 @@ impl Worker<'_> {
             Err(fault) => match published.end() {
                 Some(End::Store(error)) => {
                     (self.remark)(&format!("{}: left: {error}", self.words(&task)));
-                    return Ok(Next::Leave);
+                    let full = matches!(error, StoreError::Full { .. });
+                    let released =
+                        full && published.release(&error.to_string(), failures, &self.stop.soft).is_ok();
+                    return Ok(if released { Next::Back(OUTAGE) } else { Next::Leave });
                 }
                 Some(End::Left) => (left_off(failures), Duration::ZERO),
                 None => {
@@ -531,10 +534,7 @@ impl Place {
         apply(store, &photo, Holds::Photo, &read::<Pack>(store, &job.folder)?.files)?;
         for earlier in earlier(task) {
             let history = store.history(&earlier).map_err(|e| Fault::from(&e))?;
-            // What others made of the photo, without how they came to it.
-            let edits = changes_of(&history).filter(|change| {
-                !change.path.starts_with("sessions/") && !change.path.starts_with("previews/")
-            });
+            let edits = changes_of(&history).filter(|change| is_found_later(&change.path));
             apply(store, &photo, Holds::Photo, edits)?;
         }
         apply(store, &photo, Holds::Photo, changes_of(history))?;

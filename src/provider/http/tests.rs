@@ -84,7 +84,7 @@ fn understood(dialect: Dialect, pieces: &[&[u8]]) -> (Result<Option<String>, Cla
         }
     }
     let reading = Reading::new(dialect);
-    let mut incoming = Incoming { sse: Some(Sse::default()), reading, ..Incoming::default() };
+    let mut incoming = Incoming::new(true, reading);
     for piece in pieces {
         // As the loop that reads does: nothing after the end.
         if !incoming.ended() {
@@ -205,4 +205,34 @@ fn a_stream_of_any_dialect_that_ends_early_is_no_reply_and_tells_what_it_was_tol
             assert_eq!(decoded.usage.output.is_some(), whole, "{dialect:?} after {end} events");
         }
     }
+}
+
+#[test]
+fn what_only_keeps_a_connection_alive_is_no_event_wherever_it_is_torn() {
+    let alive = [
+        ": OPENROUTER PROCESSING\r\n\r\n",
+        "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":3}\n\n",
+        "data:\n\n",
+        "id: 7\n\nretry: 1000\n\n",
+    ];
+    let events = |pieces: &[&[u8]]| {
+        let reading = Reading::new(Dialect::Messages);
+        let mut incoming = Incoming::new(true, reading);
+        pieces.iter().for_each(|piece| incoming.push(piece));
+        incoming.events
+    };
+    for text in alive {
+        for at in 0..=text.len() {
+            let (a, b) = text.as_bytes().split_at(at);
+            assert_eq!(events(&[a, b, a, b]), 0, "{text:?} cut at {at}");
+        }
+    }
+    let (first, rest) = MESSAGES.split_once("\n\n").unwrap();
+    assert_eq!(events(&[first.as_bytes(), b"\n\n"]), 2, "a long part, and the whole");
+    // One of its events is a ping.
+    assert_eq!(events(&[rest.as_bytes()]) as usize, rest.matches("\n\n").count() - 1);
+    let mut whole = Incoming::default();
+    whole.push(b"{\"choices\":");
+    assert_eq!(whole.events, 1, "no stream");
 }

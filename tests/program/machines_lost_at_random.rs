@@ -1,0 +1,317 @@
+//! Workers, whoever submits, and the server are killed, stopped and started again at random: every session has one
+//! result, the budget of the batch holds, and every call that was made is paid, once.
+//!
+//! How much is settable: `CHEMIGRAM_TEST_JOBS` sessions, `CHEMIGRAM_TEST_EVENTS` events, and as many runs at once as
+//! `CHEMIGRAM_TEST_SEEDS` says, each with a server, a home and workers of its own.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::chat_stub;
+use crate::machines_lost::signal;
+use crate::many_machines::{Studio, ended, number};
+use crate::overnight::Home;
+use chemigram::overnight::record::{Entry, SessionStatus};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// The lease of workers, and for longer than that one is stopped.
+const STOPPED: Duration = Duration::from_secs(4);
+/// The most that a session may do, and what an undisturbed one does.
+const MOST: u64 = 12;
+const DONE: u64 = 3;
+
+/// The next of a row of numbers (a linear congruential generator of Knuth's).
+fn next(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+/// A server with a model that lifts the shadows, waits, and judges that; it counts what it is asked.
+struct Model {
+    address: SocketAddr,
+    asked: Arc<AtomicU64>,
+}
+
+impl Model {
+    fn start(pause: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+        let count = asked.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let count = count.clone();
+                std::thread::spawn(move || {
+                    let Some((_, body)) = chat_stub::read_request(&mut stream) else { return };
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let body: Value = serde_json::from_slice(&body).unwrap();
+                    let messages = body["messages"].as_array().unwrap().iter();
+                    let turn = messages.filter(|message| message["role"] == "assistant").count();
+                    if turn == 3 {
+                        std::thread::sleep(pause);
+                    }
+                    let (name, arguments) = call(turn);
+                    let calls = [(name.to_owned(), arguments.to_string())];
+                    let usage = json!({"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020});
+                    let reply = chat_stub::stream_of(turn, "", &calls, &usage);
+                    let kind = [("content-type".to_owned(), "text/event-stream".to_owned())];
+                    chat_stub::answer(&mut stream, 200, &kind, reply.as_bytes());
+                });
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// A plan of a session on each photo with this model, under caps that leave little to spare.
+    fn plan(&self, home: &Home, photos: &[String], events: u64) {
+        let profile = format!(
+            "name = \"counting\"\nsummary = \"\"\ndialect = \"openai_chat\"\nbase_url = \"http://{}/v1\"\nfree = true\n\
+             default_model = \"any\"\n[other_models]\ncontext = 65536\nvision = false\n",
+            self.address
+        );
+        std::fs::create_dir_all(home.path("config/chemigram/providers")).unwrap();
+        home.write("config/chemigram/providers/counting.toml", profile);
+        let session = |photo: &String| {
+            format!("[[session]]\nphoto = \"{photo}\"\nprovider = \"counting\"\nmodel = \"any\"\n\n")
+        };
+        let sessions: String = photos.iter().map(session).collect();
+        let jobs = photos.len() as u64;
+        // A branch for each: one that is counted twice keeps another session from starting. A call that is cut off is
+        // counted, and made again.
+        let iterations = jobs * DONE + events + 2 * MOST;
+        home.plan(&format!("branches = {jobs}\niterations = {iterations}\ntime = \"2h\""), &sessions);
+    }
+}
+
+/// The call of a turn.
+fn call(turn: usize) -> (&'static str, Value) {
+    match turn {
+        0 => ("confirm_session", json!({"vectors": [{"name": "tone", "restated": "Opens the shadows."}]})),
+        1 => ("branch", json!({"name": "branch_b_tone"})),
+        2 => (
+            "apply_primitive",
+            json!({"primitive_name": "shadows_lift", "parameter_values": {"amount": 0.8}}),
+        ),
+        3 => (
+            "record_judgment",
+            json!({"branch": "branch_b_tone", "judged_score": 4, "judged_reasoning": "Open.", "key_moves": ["shadows_lift"]}),
+        ),
+        _ => ("end_mode_b_session", json!({"session_summary": "Open."})),
+    }
+}
+
+/// What an undisturbed run makes: branches, and the course of each session.
+struct Expected {
+    branches: Vec<String>,
+    courses: Vec<Option<Vec<Value>>>,
+}
+
+/// What may differ after a call was cut off and made again.
+const CUT: [&str; 3] = ["session_start", "tool_call", "snapshot_created"];
+
+#[test]
+fn whatever_is_killed_each_session_has_one_result_and_is_paid_once() {
+    let (events, seeds) = (number("CHEMIGRAM_TEST_EVENTS", 5), number("CHEMIGRAM_TEST_SEEDS", 1));
+    let jobs = number("CHEMIGRAM_TEST_JOBS", 4);
+    let photos: Vec<String> = (0..jobs).map(|n| format!("p{n:02}")).collect();
+    let names: Vec<&str> = photos.iter().map(String::as_str).collect();
+    let (alone, model) = (Home::new(&names), Model::start(Duration::ZERO));
+    model.plan(&alone, &photos, 0);
+    assert_eq!(alone.overnight(&[]), 0);
+    assert_eq!(model.asked(), 5 * jobs);
+    let expected = Expected { branches: alone.branches(), courses: Studio::courses(&alone, &CUT) };
+    std::thread::scope(|scope| {
+        for seed in 1..=seeds {
+            let (photos, names, expected) = (&photos, &names, &expected);
+            scope.spawn(move || disturbed(seed, events, photos, names, expected));
+        }
+    });
+}
+
+/// Runs a batch that is disturbed so often, and looks at what came of it.
+fn disturbed(seed: u64, events: u64, photos: &[String], names: &[&str], expected: &Expected) {
+    let jobs = photos.len();
+    // Long enough that the events come while there is something to disturb.
+    let model = Model::start(Duration::from_millis(if events > 20 { 4000 } else { 700 }));
+    let mut studio = Studio::new(names);
+    model.plan(&studio.home, photos, events);
+    let mut submitted = studio.submit();
+    let workers = 3.max(jobs / 12);
+    for number in 0..workers {
+        studio.worker(&format!("w{number}"), &[]);
+    }
+    let (mut state, mut stopped) = (seed, BTreeMap::new());
+    let (mut done, mut killed) = (BTreeMap::<&str, u64>::new(), 0);
+    let began = Instant::now();
+    for event in 0..events {
+        std::thread::sleep(Duration::from_millis(next(&mut state, 2000)));
+        stopped.retain(|worker: &usize, until: &mut Instant| {
+            let over = Instant::now() >= *until;
+            if over {
+                signal(&studio, *worker, Signal::CONT);
+            }
+            !over
+        });
+        let which = usize::try_from(next(&mut state, workers as u64)).unwrap();
+        let what = match next(&mut state, 4) {
+            0 => {
+                studio.server.restart();
+                "server killed"
+            }
+            1 => {
+                submitted.kill().unwrap();
+                submitted.wait().unwrap();
+                submitted = studio.submit();
+                "submitter killed"
+            }
+            2 => {
+                signal(&studio, which, Signal::STOP);
+                stopped.insert(which, Instant::now() + STOPPED);
+                "worker stopped"
+            }
+            _ => {
+                killed += 1;
+                stopped.remove(&which);
+                studio.workers[which].kill().unwrap();
+                studio.workers[which].wait().unwrap();
+                studio.worker(&format!("w{which}-{event}"), &[]);
+                let fresh = studio.workers.pop().unwrap();
+                studio.workers[which] = fresh;
+                "worker killed"
+            }
+        };
+        *done.entry(what).or_default() += 1;
+        if event % 5 == 4 {
+            holds(&studio.show());
+        }
+    }
+    let disturbed = began.elapsed();
+    let left = studio.show()["jobs"].as_array().map_or(0, |jobs| {
+        jobs.iter().filter(|job| !["ended", "failed"].contains(&job["state"].as_str().unwrap())).count()
+    });
+    for worker in stopped.keys() {
+        signal(&studio, *worker, Signal::CONT);
+    }
+    let output = ended(submitted);
+    let logs = studio.logs();
+    let fenced = logs.matches("another worker has taken over").count() as u64;
+
+    // One counted result for each session.
+    let batch = studio.home.batch().unwrap();
+    let mut results = vec![0; jobs];
+    for stamped in &batch.entries {
+        if let Entry::Ended { place, .. } | Entry::Failed { place, .. } | Entry::NotBegun { place, .. } =
+            stamped.entry
+        {
+            results[place] += 1;
+        }
+    }
+    assert_eq!(results, vec![1; jobs], "seed {seed}: {output:?}\n{logs}");
+    let shown = studio.show();
+    holds(&shown);
+    let mut given_up = 0;
+    for (place, track) in batch.tracks().into_iter().enumerate() {
+        match track.status {
+            SessionStatus::Ended { .. } => {}
+            SessionStatus::Failed(fault) => {
+                assert!(
+                    fault.message.contains("3 workers in a row were lost"),
+                    "seed {seed}: {place}: {fault}"
+                );
+                assert!(shown["jobs"][place]["claims"].as_u64() >= Some(3), "seed {seed}: {place}");
+                given_up += 1;
+            }
+            other => panic!("seed {seed}: {place}: {other:?}\n{logs}"),
+        }
+    }
+    let status = if given_up == 0 { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(status), "seed {seed}: {output:?}\n{logs}");
+
+    // What an undisturbed run makes, and nothing else.
+    let courses = Studio::courses(&studio.home, &CUT);
+    assert_eq!(courses.iter().flatten().count(), jobs - given_up, "seed {seed}");
+    for (place, course) in courses.iter().enumerate().filter(|(_, course)| course.is_some()) {
+        assert_eq!(*course, expected.courses[place], "seed {seed}: {place}");
+    }
+    let branches = studio.home.branches();
+    let missing: Vec<&String> =
+        expected.branches.iter().filter(|branch| !branches.contains(branch)).collect();
+    assert!(missing.len() <= given_up, "seed {seed}: {missing:?}");
+    assert!(
+        branches.iter().all(|b| expected.branches.contains(b) || b.contains("branch_b_tone")),
+        "seed {seed}"
+    );
+    for (place, photo) in photos.iter().enumerate() {
+        assert_eq!(studio.home.status(&["fsck", photo]), 0, "seed {seed}: {photo}");
+        if courses[place].is_some() {
+            assert!(!missing.iter().any(|branch| branch.starts_with(photo)), "seed {seed}: {missing:?}");
+        }
+    }
+
+    // Nothing of a worker that was overtaken, and every call paid, once.
+    nothing_of_the_fenced(&studio, seed);
+    assert_eq!(studio.counted(), studio.spent(), "seed {seed}");
+    assert_eq!(shown["reserved"], json!({}), "seed {seed}");
+    let (asked, paid) = (model.asked(), studio.spent().model_calls);
+    assert!(asked <= paid, "seed {seed}: {asked} calls were made, and {paid} paid");
+    let counted: u64 =
+        courses.iter().flatten().flatten().filter(|line| line["kind"] == "model_reply").count() as u64;
+    let uncounted = asked - counted;
+    assert!(
+        uncounted <= killed + fenced + 5 * given_up as u64,
+        "seed {seed}: {uncounted} calls were made again, and only {killed} workers killed and {fenced} overtaken"
+    );
+    #[allow(clippy::print_stdout, reason = "the figures of a long run, with `--nocapture`")]
+    {
+        println!(
+            "seed {seed}: {jobs} sessions, {done:?} in {disturbed:.0?}, {left} sessions left then, over after {:.0?}; \
+             {given_up} given up; {asked} calls made, {paid} paid, {counted} in results; {fenced} times overtaken",
+            began.elapsed()
+        );
+    }
+}
+
+/// The caps of a batch hold: what is spent and what may still be is no more.
+fn holds(shown: &Value) {
+    // The server may be away.
+    if shown.is_null() {
+        return;
+    }
+    for cap in ["iterations", "branches"] {
+        let of = |part: &str| shown[part][cap].as_u64().unwrap_or(0);
+        assert!(of("spent") + of("reserved") <= of("caps"), "{cap}: {shown}");
+    }
+}
+
+/// Every message about a session is of whoever had claimed it last.
+fn nothing_of_the_fenced(studio: &Studio, seed: u64) {
+    let address = studio.address();
+    let messages = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = async_nats::connect(address.rsplit_once('/').unwrap().0).await.unwrap();
+        let journal = async_nats::jetstream::new(client).get_stream("studio_journal").await.unwrap();
+        let last = journal.cached_info().state.last_sequence;
+        let mut messages = Vec::new();
+        for sequence in 1..=last {
+            let message = journal.get_raw_message(sequence).await.unwrap();
+            let value: Value = serde_json::from_slice(&message.payload).unwrap();
+            messages.push((message.subject.to_string(), value));
+        }
+        messages
+    });
+    let mut holders = BTreeMap::<String, (u64, String)>::new();
+    for (subject, message) in messages {
+        let (epoch, worker) = (message["epoch"].as_u64().unwrap(), message["worker"].as_str().unwrap());
+        let holder = holders.entry(subject.clone()).or_default();
+        if epoch > holder.0 {
+            *holder = (epoch, worker.to_owned());
+        }
+        assert_eq!((epoch, worker), (holder.0, holder.1.as_str()), "seed {seed}: {subject}: {message}");
+    }
+}
