@@ -48,6 +48,7 @@ Examples:
   chemigram eval run --protocol none,mode_b_explore --referee offline
   chemigram eval run --prompt v1,v2 --provider openai/gpt-6-luna --repeat 3 \\
       --budget cost=20,time=8h --cell-cost 0.20
+  chemigram eval run --provider explorer --store nats://queue:4222/studio
 
 Two baselines can be named as providers: `idle` does nothing, `oracle` makes the hidden edit. The explorer does not read \
 prompts: comparing prompts needs a model.

@@ -17,6 +17,7 @@ use crate::eval::many::collect::Following;
 use crate::eval::plan::Plan;
 use crate::eval::run::Progress;
 use crate::launch::Runner;
+use crate::overnight::many::submit::Elsewhere;
 use base::clock::Stop;
 use base::error::Fault;
 use base::ids::Hash;
@@ -29,7 +30,9 @@ pub fn run(
     folder: &Path,
     store: &Store,
 ) -> Result<u8, Failure> {
-    if plan.manifest.cells.iter().all(|cell| cell.done().is_some()) {
+    let done = plan.manifest.cells.iter().all(|cell| cell.done().is_some());
+    // A batch that is there is closed, though nothing of it is open.
+    if done && Elsewhere::within(folder).is_none() {
         return eval::run_plan(app, context, plan, folder, 1);
     }
     let batch = plan.submit(store, context, folder, &requirements(app)?)?;

@@ -454,7 +454,9 @@ pub(crate) fn link_raws(folder: &Path, scenario: &str, raw: &Path) -> Result<(),
     for library in libraries(folder) {
         let opened = scenario.parse().ok().and_then(|id| Library::new(library).open(&id).ok());
         let Some(workspace) = opened else { continue };
-        let link = workspace.folder().join("raw").join(&workspace.photo().raw.name);
+        // What came from elsewhere names no other folder.
+        let Some(name) = Path::new(&workspace.photo().raw.name).file_name() else { continue };
+        let link = workspace.folder().join("raw").join(name);
         if link.symlink_metadata().is_ok() {
             continue;
         }

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::eval::{but_for_times, golden_set};
+use crate::home::settle;
 use crate::many_machines::{Studio, ended, until};
 use crate::overnight::{Home, script};
 use chemigram::budget::Amounts;
@@ -133,8 +134,10 @@ fn workers_make_of_an_evaluation_what_one_machine_makes() {
     for (one, other) in there.cells.iter().zip(&here.cells) {
         assert_eq!(files(&studio.home, one), files(&alone, other), "{}", one.scenario);
         let photos = cells::folder(&evaluations(&studio.home), &one.key).join("photos");
-        let fsck = ["--library", photos.to_str().unwrap(), "fsck", &one.scenario];
-        assert_eq!(studio.home.status(&fsck), 0, "{}", one.scenario);
+        let mut fsck = Command::new(env!("CARGO_BIN_EXE_chemigram"));
+        fsck.arg("--library").arg(photos).args(["fsck", &one.scenario]);
+        settle(&mut fsck, &studio.home.path(""));
+        assert!(fsck.output().unwrap().status.success(), "{}", one.scenario);
     }
     let shown = studio.show();
     assert_eq!((shown["state"].as_str(), shown["evaluation"].as_str()), (Some("over"), Some(&*there.run)));
@@ -274,7 +277,7 @@ fn a_worker_with_another_vocabulary_says_so_and_a_cancelled_run_goes_on_later() 
     assert_eq!(output.status.code(), Some(4), "{}", studio.logs());
     let failed = last(&studio.home);
     let CellStatus::Failed { failures } = &failed.cells[0].status else { panic!("{:?}", failed.cells[0]) };
-    assert!(failures[0].message.contains("it differs in vocabulary"), "{failures:?}");
+    assert!(failures[0].message.contains("it differs in vocabulary"), "{failures:?}\n{}", studio.logs());
     std::fs::remove_dir_all(config).unwrap();
     // Cancelled before anybody works on it, and collected when a worker has said so.
     let address = studio.address();

@@ -18,7 +18,7 @@ use base::error::{ErrorCode, Fault};
 
 /// The folder of evaluations of one job, gone with it.
 struct Place {
-    home: tempfile::TempDir,
+    home: Arc<tempfile::TempDir>,
     /// The cell's.
     folder: PathBuf,
 }
@@ -36,13 +36,14 @@ impl Place {
         apply(store, &folder, Holds::Cell, &read::<Pack>(store, &cell.folder)?.files)?;
         apply(store, &folder, Holds::Cell, changes_of(history))?;
         let (name, sha256) = &cell.raw;
+        let name = Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or("raw");
         let cached = worker.raw(sha256, name)?;
         let raws = home.path().join("raws");
         std::fs::create_dir_all(&raws).map_err(|e| refused(&raws, &e))?;
         let link = raws.join(name);
         std::os::unix::fs::symlink(&cached, &link).map_err(|e| refused(&link, &e))?;
         cells::link_raws(&folder, cell.scenario(), &cached)?;
-        Ok(Self { home, folder })
+        Ok(Self { home: Arc::new(home), folder })
     }
 }
 
@@ -65,7 +66,7 @@ impl Worker<'_> {
             let fault = Fault::new(ErrorCode::BudgetExhausted, "the time of the run is over");
             return Ok((failed_with(&fault, spent()), Duration::ZERO));
         }
-        let watched = published.watch(&place.folder, Holds::Cell);
+        let watched = published.watch(&place.home, &place.folder, Holds::Cell);
         watched.map_err(|e| launch::refused("read", &place.folder, &e))?;
         // Sessions that failed stay paid, and the next one may cost as much again.
         let room = || {

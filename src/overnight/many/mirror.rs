@@ -13,6 +13,7 @@ use crate::batch::nats::{Store, StoreError};
 use crate::transcript::{Event, Mirror};
 use base::clock::Cancel;
 use base::ids::Hash;
+use tempfile::TempDir;
 
 /// How long a session waits for room in the store.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,6 +33,8 @@ pub(super) struct Published {
 
 struct State {
     watched: Option<Watched>,
+    /// What the folder is in: a session that fails is published when nobody else has it any more.
+    kept: Option<Arc<TempDir>>,
     /// The sequence of the last message about the job.
     sequence: u64,
     /// Why nothing more is published.
@@ -55,7 +58,7 @@ impl fmt::Debug for Published {
 
 impl Published {
     pub fn new(store: Arc<Store>, job: Hash, epoch: u64, worker: &str, sequence: u64, leave: Cancel) -> Self {
-        let state = Mutex::new(State { watched: None, sequence, end: None });
+        let state = Mutex::new(State { watched: None, kept: None, sequence, end: None });
         Self { store, job, epoch, worker: worker.to_owned(), leave, state }
     }
 
@@ -63,11 +66,12 @@ impl Published {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes from now on what changes in this folder, which is as the store has it.
-    pub fn watch(&self, folder: &Path, holds: Holds) -> io::Result<()> {
+    /// Publishes from now on what changes in this folder within `place`, which is as the store has it.
+    pub fn watch(&self, place: &Arc<TempDir>, folder: &Path, holds: Holds) -> io::Result<()> {
         let mut watched = Watched::new(folder, holds);
         watched.look()?;
-        self.state().watched = Some(watched);
+        let mut state = self.state();
+        (state.watched, state.kept) = (Some(watched), Some(place.clone()));
         Ok(())
     }
 

@@ -378,7 +378,7 @@ impl Worker<'_> {
         launcher.tastes = place.tastes.clone();
         launcher.mirror = Some(published.clone());
         let workspace = place.workspace(own)?;
-        let watched = published.watch(workspace.folder(), Holds::Photo);
+        let watched = published.watch(&place.folder, workspace.folder(), Holds::Photo);
         watched.map_err(|e| launch::refused("read", workspace.folder(), &e))?;
         let (id, mut session, until) = match session_of(&history) {
             None => {
@@ -528,7 +528,7 @@ impl Host for Looking<'_> {
 
 /// A job's own library, gone with it.
 struct Place {
-    folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
     library: Library,
     tastes: PathBuf,
 }
@@ -559,7 +559,7 @@ impl Place {
         let cached = worker.raw(&record.sha256, &record.name)?;
         let link = raw.join(&record.name);
         std::os::unix::fs::symlink(&cached, &link).map_err(|e| refused(&link, &e))?;
-        Ok(Self { folder, library, tastes })
+        Ok(Self { folder: Arc::new(folder), library, tastes })
     }
 
     fn workspace(&self, own: &PhotoSession) -> Result<Workspace, Fault> {
