@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::eval::{but_for_times, golden_set};
 use crate::home::settle;
-use crate::many_machines::{Studio, ended, until};
+use crate::many_machines::{Studio, TAKEN_OVER, ended, until};
 use crate::overnight::{Home, script};
 use chemigram::budget::Amounts;
 use chemigram::eval::cells;
@@ -139,9 +139,8 @@ fn workers_make_of_an_evaluation_what_one_machine_makes() {
         settle(&mut fsck, &studio.home.path(""));
         assert!(fsck.output().unwrap().status.success(), "{}", one.scenario);
     }
-    let shown = studio.show();
+    let shown = studio.settled();
     assert_eq!((shown["state"].as_str(), shown["evaluation"].as_str()), (Some("over"), Some(&*there.run)));
-    assert_eq!(shown["reserved"], json!({}), "{shown}");
     assert_eq!(studio.counted(), spent(&studio.home));
     let workers: BTreeSet<&str> =
         shown["jobs"].as_array().unwrap().iter().filter_map(|job| job["worker"].as_str()).collect();
@@ -169,6 +168,7 @@ fn a_worker_killed_in_a_cell_and_a_submitter_killed_cost_nothing() {
     assert_eq!(run(&undisturbed, &["--provider", &who]), 0);
     let mut studio = studio(2);
     let who = scripted(&studio.home, "script.toml", &text);
+    studio.lease = TAKEN_OVER;
     studio.worker("first", &[]);
     let mut submitter = begun(&studio, &["--provider", &who]);
     until("an edit", || edited(&studio, "first"));
@@ -267,6 +267,7 @@ fn the_budget_of_the_run_holds_over_all_workers_and_a_failure_is_no_result() {
 #[test]
 fn a_worker_with_another_vocabulary_says_so_and_a_cancelled_run_goes_on_later() {
     let mut studio = studio(1);
+    studio.lease = TAKEN_OVER;
     let config = studio.home.path("data/chemigram/vocabulary/looks");
     let submitted = begun(&studio, &["--provider", "idle"]);
     until("a batch", || studio.show()["state"] == "open");
