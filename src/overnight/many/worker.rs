@@ -266,9 +266,13 @@ impl Worker<'_> {
             },
         };
         let (is_final, spent) = (what.is_final(), what.spent());
-        count(&what);
         (self.remark)(&format!("{}: {}", self.words(&task), described(&what)));
-        match published.write(what) {
+        let written = published.write(what.clone());
+        match &written {
+            Ok(()) => count(&what),
+            Err(_) => metrics::done("lost", None, None),
+        }
+        match written {
             Ok(()) if is_final => self.settle(&task, spent),
             Ok(()) => Ok(Next::Back(after)),
             Err(StoreError::Fenced) => Ok(Next::Leave),
