@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream;
+
 use crate::chat_stub;
 use crate::machines_lost::signal;
 use crate::many_machines::{Studio, ended, number};
@@ -23,6 +25,8 @@ const STOPPED: Duration = Duration::from_secs(4);
 /// The most that a session may do, and what an undisturbed one does.
 const MOST: u64 = 12;
 const DONE: u64 = 3;
+/// About as many messages are written about an undisturbed session.
+const LINES: u64 = 20;
 
 /// The next of a row of numbers (a linear congruential generator of Knuth's).
 fn next(state: &mut u64, below: u64) -> u64 {
@@ -138,8 +142,7 @@ fn whatever_is_killed_each_session_has_one_result_and_is_paid_once() {
 /// Runs a batch that is disturbed so often, and looks at what came of it.
 fn disturbed(seed: u64, events: u64, photos: &[String], names: &[&str], expected: &Expected) {
     let jobs = photos.len();
-    // Long enough that the events come while there is something to disturb.
-    let model = Model::start(Duration::from_millis(if events > 20 { 4000 } else { 700 }));
+    let model = Model::start(Duration::from_millis(700));
     let mut studio = Studio::new(names);
     model.plan(&studio.home, photos, events);
     let mut submitted = studio.submit();
@@ -150,8 +153,9 @@ fn disturbed(seed: u64, events: u64, photos: &[String], names: &[&str], expected
     let (mut state, mut stopped) = (seed, BTreeMap::new());
     let (mut done, mut killed) = (BTreeMap::<&str, u64>::new(), 0);
     let began = Instant::now();
+    let mut progress = Progress::of(&studio);
     for event in 0..events {
-        std::thread::sleep(Duration::from_millis(next(&mut state, 2000)));
+        progress.after(next(&mut state, 2 * LINES * jobs as u64 / events.max(1)));
         stopped.retain(|worker: &usize, until: &mut Instant| {
             let over = Instant::now() >= *until;
             if over {
@@ -278,6 +282,44 @@ fn disturbed(seed: u64, events: u64, photos: &[String], names: &[&str], expected
     }
 }
 
+/// How far a batch is: by this events are spread over its course, however fast the machine is.
+struct Progress {
+    runtime: tokio::runtime::Runtime,
+    journal: Option<jetstream::stream::Stream>,
+    server: String,
+    messages: u64,
+}
+
+impl Progress {
+    fn of(studio: &Studio) -> Self {
+        let server = studio.address().rsplit_once('/').unwrap().0.to_owned();
+        Self { runtime: tokio::runtime::Runtime::new().unwrap(), journal: None, server, messages: 0 }
+    }
+
+    /// Waits until so many more messages about sessions were written, a while at most: nobody may be left to write.
+    fn after(&mut self, more: u64) {
+        let until = Instant::now() + Duration::from_secs(5);
+        let wanted = self.messages + more;
+        while self.messages < wanted && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let Self { runtime, journal, server, .. } = self;
+        let seen = runtime.block_on(async {
+            if journal.is_none() {
+                let client = async_nats::connect(&*server).await.ok()?;
+                *journal = Some(jetstream::new(client).get_stream("studio_journal").await.ok()?);
+            }
+            let info = journal.as_mut()?.info().await.ok()?;
+            Some(info.state.last_sequence)
+        });
+        self.messages = seen.unwrap_or(self.messages);
+    }
+}
+
 /// The caps of a batch hold: what is spent and what may still be is no more.
 fn holds(shown: &Value) {
     // The server may be away.
@@ -295,7 +337,7 @@ fn nothing_of_the_fenced(studio: &Studio, seed: u64) {
     let address = studio.address();
     let messages = tokio::runtime::Runtime::new().unwrap().block_on(async {
         let client = async_nats::connect(address.rsplit_once('/').unwrap().0).await.unwrap();
-        let journal = async_nats::jetstream::new(client).get_stream("studio_journal").await.unwrap();
+        let journal = jetstream::new(client).get_stream("studio_journal").await.unwrap();
         let last = journal.cached_info().state.last_sequence;
         let mut messages = Vec::new();
         for sequence in 1..=last {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Head, Offer, changes_of, content, head_key, read, session_of, submit, unknown};
 use crate::batch::changes::{self, Change, Holds};
@@ -40,7 +40,10 @@ pub fn watch(
     // At least once, so that what is over is collected even by who is about to leave.
     while !open.is_empty() {
         let names: Vec<Hash> = open.iter().filter_map(|place| offer.jobs.get(*place).cloned()).collect();
+        let began = Instant::now();
         let lasts = store.lasts(&names).map_err(told)?;
+        // At most a tenth of the time: a batch may have thousands.
+        let pause = LOOK.max(began.elapsed() * 9);
         let mut left = Vec::new();
         for ((place, job), last) in open.iter().zip(&names).zip(lasts) {
             let Some(last) = last else {
@@ -75,7 +78,7 @@ pub fn watch(
             break;
         }
         if !open.is_empty() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(pause);
         }
     }
     if !open.is_empty() {

@@ -77,11 +77,14 @@ enum Next {
     Leave,
 }
 
+/// The batch that was last worked on.
+type Offers = Mutex<Option<(Hash, Arc<Offer>)>>;
+
 /// A job that was handed out, and what is known of it.
 pub(super) struct Task {
     pub job: Job,
     pub name: Hash,
-    pub offer: Offer,
+    pub offer: Arc<Offer>,
     last: Option<Stored>,
 }
 
@@ -104,7 +107,7 @@ impl Worker<'_> {
         let group = self.here.group();
         let consumer = self.store.consumer(&group, self.lease).map_err(|e| Fault::from(&e))?;
         std::fs::create_dir_all(&self.home).map_err(|e| launch::refused("make", &self.home, &e))?;
-        let declined = Mutex::new(Vec::new());
+        let (declined, offers) = (Mutex::new(Vec::new()), Offers::default());
         self.decline(&declined)?;
         std::thread::scope(|scope| {
             for _ in 0..jobs.max(1) {
@@ -112,7 +115,7 @@ impl Worker<'_> {
                     let (mut told, mut looked) = (false, Instant::now());
                     while !self.stop.soft.is_cancelled() {
                         match self.store.next_job(&consumer, IDLE, self.lease) {
-                            Ok(Some(claimed)) => self.take(&claimed),
+                            Ok(Some(claimed)) => self.take(&claimed, &offers),
                             Ok(None) => {
                                 told = false;
                                 if looked.elapsed() >= AROUND {
@@ -156,9 +159,20 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// The batch of a job, which is read once: it may have ten thousand sessions.
+    fn offer(&self, object: &Hash, offers: &Offers) -> Result<Arc<Offer>, Fault> {
+        let mut last = offers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = last.as_ref().filter(|(known, _)| known == object) {
+            return Ok(known.clone());
+        }
+        let offer: Arc<Offer> = Arc::new(read(&self.store, object)?);
+        *last = Some((object.clone(), offer.clone()));
+        Ok(offer)
+    }
+
     /// Works on a job that was handed out.
-    fn take(&self, claimed: &Claimed) {
-        let next = caught(|| self.work(claimed)).unwrap_or_else(|fault| {
+    fn take(&self, claimed: &Claimed, offers: &Offers) {
+        let next = caught(|| self.work(claimed, offers)).unwrap_or_else(|fault| {
             (self.remark)(&format!("a job ended with a defect: {fault}"));
             Ok(Next::Back(SOON))
         });
@@ -170,7 +184,7 @@ impl Worker<'_> {
         }
     }
 
-    fn work(&self, claimed: &Claimed) -> Result<Next, Fault> {
+    fn work(&self, claimed: &Claimed, offers: &Offers) -> Result<Next, Fault> {
         let (store, handed_out) = (&self.store, Instant::now());
         let told = |e: StoreError| Fault::from(&e);
         let name = Hash::of(&claimed.payload);
@@ -182,7 +196,7 @@ impl Worker<'_> {
         let Some(head) = store.get::<Head>(&head_key(&job.batch)).map_err(told)? else {
             return Ok(Next::Done);
         };
-        let offer: Offer = read(store, &head.value.offer)?;
+        let offer = self.offer(&head.value.offer, offers)?;
         let last = store.last(&name).map_err(told)?;
         let task = Task { job, name, offer, last };
         if let Some(last) = task.last.as_ref().filter(|last| last.message.what.is_final()) {
