@@ -186,8 +186,8 @@ fn a_worker_killed_in_a_cell_and_a_submitter_killed_cost_nothing() {
     let cut = last(&studio.home);
     assert!(cut.cells.iter().all(|cell| cell.status.failures().is_empty()), "{:?}", cut.cells);
     let calls = |home: &Home| spent(home).model_calls;
-    // The call that was under way when the worker was killed is made twice.
-    assert_eq!(calls(&studio.home), calls(&undisturbed) + 1);
+    // No more than the call that was under way when the worker was killed is made twice.
+    assert!(calls(&studio.home) - calls(&undisturbed) <= 1, "{}", calls(&studio.home));
     assert!(!evaluations(&studio.home).join("runs").join(&cut.run).join("store.json").exists());
 }
 

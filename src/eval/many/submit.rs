@@ -65,10 +65,11 @@ impl Plan {
             // Its submitter may have died in the middle: what is missing is put there below.
             (Some(name), Some(head)) => (name, read::<Offer>(store, &head.value.offer)?.caps),
             _ => {
-                let now =
-                    Hash::of(format!("{} {} {}", folder.display(), std::process::id(), Timestamp::now()));
-                let short: String = now.to_string().chars().take(6).collect();
-                (format!("{}-{short}", self.manifest.run), self.caps())
+                // By the time, so that the newest is the last: a run may be submitted again.
+                let now = Timestamp::now();
+                let own = Hash::of(format!("{} {} {now}", folder.display(), std::process::id())).to_string();
+                let short: String = own.chars().take(6).collect();
+                (format!("{}-{short}", now.strftime("%Y-%m-%dT%H-%M-%SZ")), self.caps())
             }
         };
         Elsewhere { store: store.address().to_string(), batch: name.clone() }.write(folder)?;
