@@ -26,6 +26,7 @@ use crate::overnight::many::{Requirements, collect};
 use crate::overnight::page;
 use crate::overnight::record::{self, Batch};
 use crate::overnight::report::BatchReport;
+use crate::traces::metrics;
 use base::clock::Stop;
 use base::error::{ErrorCode, Fault};
 use base::ids::Hash;
@@ -109,6 +110,7 @@ pub fn worker(app: &App, args: &WorkerArgs) -> Result<u8, Failure> {
         Failure::input("the worker needs a store")
             .remedy("name it: `chemigram worker --store nats://HOST:4222/PREFIX`")
     })?;
+    let _metrics = metrics::Exporting::from_env();
     let here = requirements(app)?;
     let store = Arc::new(Store::connect(address)?);
     let process = std::process::id();

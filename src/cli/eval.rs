@@ -16,6 +16,7 @@ use super::eval_golden::{self, GoldenVerb};
 use super::eval_judge::{self, JUDGE_EXAMPLES, JudgeArgs};
 use super::eval_store;
 use super::failure::Failure;
+use super::overnight;
 use super::progress;
 use super::setup::App;
 use super::signals;
@@ -31,6 +32,7 @@ use crate::eval::plan::{self, Plan};
 use crate::eval::run::{Progress, Running};
 use crate::eval::steering::FREE;
 use crate::launch::{Runner, is_file};
+use crate::provider::Recording;
 use crate::review::{count, line as one_line};
 use crate::session::driver::Unwatched;
 use crate::transcript::Outcome;
@@ -139,6 +141,9 @@ pub struct EvalRunArgs {
     /// The model that goes on when a contestant fails for good: out of credit, unreachable, refused
     #[arg(long, value_name = "PROVIDER[:MODEL]")]
     pub fallback: Option<String>,
+    /// Record every request to a server and its reply, without keys, in a folder of each session in this folder
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
     /// Number of sessions per combination
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
@@ -215,7 +220,12 @@ fn begin(app: &App, args: &EvalRunArgs) -> Result<u8, Failure> {
         time_seconds,
         cell_cost_micro_usd: args.cell_cost.as_deref().map(cost).transpose()?,
     };
-    let context = context(app, &request, &args.common)?;
+    if args.record.is_some() && args.common.store.store.is_some() {
+        return Err(overnight::elsewhere());
+    }
+    let mut context = context(app, &request, &args.common)?;
+    let record = args.record.clone().map(Recording::EachSession);
+    context.launcher.registry = context.launcher.registry.recording(record);
     let mut plan = plan::plan(&context, request, binary()?, checkout(), Timestamp::now())?;
     for sentence in plan.unread_prompts() {
         app.output.remark(&format!("Warning: {sentence}"));

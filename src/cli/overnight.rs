@@ -23,6 +23,7 @@ use crate::overnight::report::BatchReport;
 use crate::overnight::resolve::{self, resolve};
 use crate::overnight::run::{self, Observer};
 use crate::overnight::share::{self, clock, words};
+use crate::provider::Recording;
 use crate::review::page::Gallery;
 use crate::review::{count, line as one_line};
 use crate::session::driver::Host;
@@ -60,6 +61,9 @@ pub struct OvernightArgs {
     /// Sessions to run at once; each may use one core and 1 GB
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub jobs: u8,
+    /// Record every request to a server and its reply, without keys, in a folder of each session in this folder
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
     /// Show what would run and the most it could use, without starting
     #[arg(long)]
     pub dry_run: bool,
@@ -76,10 +80,15 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
         app.output.raw(EXAMPLE.as_bytes());
         return Ok(0);
     }
-    let launcher = app.launcher(None)?;
+    let mut launcher = app.launcher(None)?;
+    launcher.registry = launcher.registry.recording(args.record.clone().map(Recording::EachSession));
+    if args.record.is_some() && args.store.store.is_some() {
+        return Err(elsewhere());
+    }
     if let Some(name) = &args.resume {
         let batch = record::find(&app.library, name)?;
         return match address_of(&batch, args.store.store.as_ref())? {
+            Some(_) if args.record.is_some() => Err(elsewhere()),
             Some(address) => run_elsewhere(app, batch, &address),
             None => run_batch(app, &launcher, batch, args.jobs.into()),
         };
@@ -107,9 +116,16 @@ pub fn overnight(app: &App, args: &OvernightArgs) -> Result<u8, Failure> {
         None => record::begin(&app.library, (&path, &text), draft.caps, sessions, Timestamp::now())?,
     };
     match address_of(&batch, args.store.store.as_ref())? {
+        Some(_) if args.record.is_some() => Err(elsewhere()),
         Some(address) => run_elsewhere(app, batch, &address),
         None => run_batch(app, &launcher, batch, args.jobs.into()),
     }
+}
+
+/// What keeps sessions from being recorded.
+pub fn elsewhere() -> Failure {
+    Failure::input("sessions that run on other machines are not recorded")
+        .remedy("leave out --record, or --store")
 }
 
 /// All mistakes in a plan, as one failure.

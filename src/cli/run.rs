@@ -22,7 +22,7 @@ use crate::launch::{
     usual_prompt,
 };
 use crate::overnight::share::words;
-use crate::provider::{Choice, ModelInfo, Provider};
+use crate::provider::{Choice, ModelInfo, Provider, Recording};
 use crate::review::{ReviewModel, line, plain};
 use crate::session::SessionError;
 use crate::session::driver::Session;
@@ -201,7 +201,7 @@ impl ChoiceArgs {
     /// What sessions are made with, which records where that is asked for.
     pub fn launcher(&self, app: &App, prompts: Option<&PathBuf>) -> Result<Launcher, Failure> {
         let mut launcher = app.launcher(prompts)?;
-        launcher.registry = launcher.registry.recording(self.record.clone());
+        launcher.registry = launcher.registry.recording(self.record.clone().map(Recording::Together));
         Ok(launcher)
     }
 

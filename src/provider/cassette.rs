@@ -31,6 +31,8 @@ const MODEL: &str = "model.json";
 const FORMAT: u32 = 1;
 /// The largest file of a cassette that is read.
 const FILE: u64 = 64 << 20;
+/// How the name ends under which a session's referee is asked.
+pub(crate) const REFEREE: &str = "-referee";
 /// How JPEG data begin in base64.
 const JPEG: &str = "/9j/";
 /// Headers that are kept, in full or by a part of their name: none of them can hold a key.
@@ -108,10 +110,28 @@ impl Model {
     }
 }
 
-/// Writes a cassette.
+/// Where exchanges are recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// All of a model in one cassette below the folder.
+    Together(PathBuf),
+    /// Those of each session in a folder of its own below it.
+    EachSession(PathBuf),
+}
+
+/// Where one exchange is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    folder: PathBuf,
+    number: u64,
+}
+
+/// Writes cassettes.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    folder: PathBuf,
+    record: Recording,
+    /// The folder of the model.
+    name: String,
     model: Model,
     to: String,
     /// Knows the keys of every provider.
@@ -119,26 +139,33 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// One below `folder`, which the first request makes. `to` is the address.
-    pub(super) fn new(folder: &Path, model: Model, to: &reqwest::Url, redactor: Redactor) -> Self {
+    /// One whose folder the first request makes. `to` is the address.
+    pub(super) fn new(record: Recording, model: Model, to: &reqwest::Url, redactor: Redactor) -> Self {
         let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
         let name: String =
             format!("{}-{}", model.info.provider, model.info.model).chars().map(legal).collect();
         let to = format!("{}://{}{}", to.scheme(), to.authority(), to.path());
-        Self { folder: folder.join(name), model, to, redactor }
+        Self { record, name, model, to, redactor }
     }
 
-    /// The folder.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    /// The folder of a session's exchanges.
+    pub(super) fn folder(&self, session: &str) -> PathBuf {
+        match &self.record {
+            Recording::Together(folder) => folder.join(&self.name),
+            // A second opinion is part of its session.
+            Recording::EachSession(folder) => {
+                folder.join(session.strip_suffix(REFEREE).unwrap_or(session)).join(&self.name)
+            }
+        }
     }
 
-    /// Keeps a request under the next free number, which is returned.
-    pub(super) fn request(&self, session: &str, headers: &HeaderMap, body: &[u8]) -> io::Result<u64> {
-        durable::make_folder(&self.folder)?;
+    /// Keeps a request under the next free number.
+    pub(super) fn request(&self, session: &str, headers: &HeaderMap, body: &[u8]) -> io::Result<Slot> {
+        let folder = self.folder(session);
+        durable::make_folder(&folder)?;
         let model = serde_json::to_vec_pretty(&self.model)?;
-        match durable::publish(&self.folder.join(MODEL), &model, false) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.read_model()? == self.model => {}
+        match durable::publish(&folder.join(MODEL), &model, false) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && read_model(&folder)? == self.model => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(io::Error::other("it holds what was recorded of the model with other settings"));
             }
@@ -146,28 +173,24 @@ impl Recorder {
         }
         let mut body = serde_json::from_slice(body)?;
         for (name, bytes) in cut_out_pictures(&mut body) {
-            durable::publish(&self.folder.join(name), &bytes, true)?;
+            durable::publish(&folder.join(name), &bytes, true)?;
         }
         let (session, to) = (session.to_owned(), self.to.clone());
         let request = Request { session, to, headers: kept(headers), body };
         let text = self.redactor.clean(serde_json::to_string_pretty(&request)?);
-        let mut number = numbers(&self.folder)?.last().map_or(1, |last| last + 1);
+        let mut number = numbers(&folder)?.last().map_or(1, |last| last + 1);
         loop {
-            match durable::publish(&self.folder.join(named(number, "request.json")), text.as_bytes(), false) {
+            match durable::publish(&folder.join(named(number, "request.json")), text.as_bytes(), false) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                done => return done.map(|()| number),
+                done => return done.map(|()| Slot { folder, number }),
             }
         }
-    }
-
-    fn read_model(&self) -> io::Result<Model> {
-        Ok(serde_json::from_slice(&files::read(&self.folder.join(MODEL), FILE)?)?)
     }
 
     /// Keeps what came back: a head and a body, byte for byte as long as no key is in it, and why there was no more.
     pub(super) fn reply(
         &self,
-        number: u64,
+        Slot { folder, number }: &Slot,
         head: Option<(u16, &HeaderMap)>,
         body: &[u8],
         fault: Option<&ProviderFault>,
@@ -181,11 +204,15 @@ impl Recorder {
             lost: fault.map(|fault| Lost { message: fault.message.clone(), sent: fault.sent }),
         };
         if head.is_some() {
-            durable::publish(&self.folder.join(named(number, "reply.txt")), body, true)?;
+            durable::publish(&folder.join(named(*number, "reply.txt")), body, true)?;
         }
         let head = self.redactor.clean(serde_json::to_string_pretty(&reply)?);
-        durable::publish(&self.folder.join(named(number, "reply.json")), head.as_bytes(), true)
+        durable::publish(&folder.join(named(*number, "reply.json")), head.as_bytes(), true)
     }
+}
+
+fn read_model(folder: &Path) -> io::Result<Model> {
+    Ok(serde_json::from_slice(&files::read(&folder.join(MODEL), FILE)?)?)
 }
 
 /// Answers from a cassette.
@@ -226,7 +253,7 @@ impl Player {
             }));
         };
         let read = || -> io::Result<(Vec<Exchange>, Model)> {
-            let model = serde_json::from_slice(&files::read(&folder.join(MODEL), FILE)?)?;
+            let model = read_model(folder)?;
             let exchanges = numbers(folder)?.into_iter().map(|number| exchange(folder, number));
             Ok((exchanges.collect::<io::Result<_>>()?, model))
         };

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::cassette::{self, Lost, Player, Recorder};
+use super::cassette::{self, Lost, Player, Recorder, Recording, Slot};
 use super::classify::{self, Classification};
 use super::dialect::{Reading, WireConfig, count_body, request_body};
 use super::limits::{self, RateLimit, Refill};
@@ -125,12 +125,12 @@ impl HttpModel {
         })
     }
 
-    /// The same, which records what it sends and what comes back below `folder`, without the keys that `redactor` knows.
+    /// The same, which records what it sends and what comes back, without the keys that `redactor` knows.
     #[must_use]
-    pub fn recording(mut self, folder: &Path, redactor: &Redactor) -> Self {
+    pub fn recording(mut self, record: Recording, redactor: &Redactor) -> Self {
         let WireConfig { dialect, wire, image, model_body, .. } = self.config.clone();
         let model = cassette::Model::new(self.info.clone(), dialect, wire, image, model_body);
-        self.tape = Tape::Recording(Box::new(Recorder::new(folder, model, &self.url, redactor.clone())));
+        self.tape = Tape::Recording(Box::new(Recorder::new(record, model, &self.url, redactor.clone())));
         self
     }
 
@@ -170,7 +170,7 @@ impl HttpModel {
     /// Sends a request, or plays what came of it when it was recorded: the answer, and why that ended early if it did.
     async fn exchange(
         &self,
-        number: Option<u64>,
+        slot: Option<&Slot>,
         session: &str,
         body: Vec<u8>,
     ) -> Result<(reqwest::Response, Option<Lost>), ProviderFault> {
@@ -191,8 +191,8 @@ impl HttpModel {
             Err(_) => Err(self.lost(format!("sent nothing for {limit:?}"))),
             Ok(answer) => answer.map_err(|e| self.transport(&e)),
         };
-        if let (Tape::Recording(recorder), Some(number), Err(fault)) = (&self.tape, number, &answer) {
-            let _ = recorder.reply(number, None, &[], Some(fault));
+        if let (Tape::Recording(recorder), Some(slot), Err(fault)) = (&self.tape, slot, &answer) {
+            let _ = recorder.reply(slot, None, &[], Some(fault));
         }
         answer.map(|answer| (answer, None))
     }
@@ -204,7 +204,7 @@ impl HttpModel {
             .map_err(|fault| ProviderFault { sent: false, ..fault })?;
         let recorded = self.record(request.session, &body).map_err(|fault| *fault)?;
         let started = Instant::now();
-        let (answer, early) = self.exchange(recorded, request.session, body).await?;
+        let (answer, early) = self.exchange(recorded.as_ref(), request.session, body).await?;
 
         let status = answer.status();
         let head = answer.headers().clone();
@@ -213,10 +213,10 @@ impl HttpModel {
         let reading = Reading::new(self.config.dialect);
         let mut incoming = Incoming::new(streams, reading);
         let mut end = self.read(answer, &mut incoming, started, request.on_progress).await;
-        if let (Tape::Recording(recorder), Some(number)) = (&self.tape, recorded) {
+        if let (Tape::Recording(recorder), Some(slot)) = (&self.tape, &recorded) {
             let (head, fault) = (Some((status.as_u16(), &head)), end.as_ref().err());
             // The reply is paid for; that it is not kept is no reason to lose it.
-            if let Err(error) = recorder.reply(number, head, &incoming.raw, fault) {
+            if let Err(error) = recorder.reply(slot, head, &incoming.raw, fault) {
                 incoming.note = Some(format!("this reply is not recorded: {error}"));
             }
         }
@@ -267,11 +267,12 @@ impl HttpModel {
         }
     }
 
-    /// Records a request before it is sent: the number under which its reply is recorded, too.
-    fn record(&self, session: &str, body: &[u8]) -> Result<Option<u64>, Box<ProviderFault>> {
+    /// Records a request before it is sent: where its reply is recorded, too.
+    fn record(&self, session: &str, body: &[u8]) -> Result<Option<Slot>, Box<ProviderFault>> {
         let Tape::Recording(recorder) = &self.tape else { return Ok(None) };
         recorder.request(session, &self.headers, body).map(Some).map_err(|error| {
-            let message = format!("nothing can be recorded in {}: {error}", recorder.folder().display());
+            let message =
+                format!("nothing can be recorded in {}: {error}", recorder.folder(session).display());
             Box::new(ProviderFault { sent: false, ..self.fault(FaultClass::BadRequest, message) })
         })
     }

@@ -18,6 +18,8 @@ pub mod reply;
 pub mod script;
 pub mod sse;
 
+pub(crate) use cassette::REFEREE;
+pub use cassette::Recording;
 pub use limits::Refill;
 pub use registry::{Choice, Registry, connect, named};
 

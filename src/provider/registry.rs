@@ -1,12 +1,13 @@
 //! The providers there are, and the way from a name to one that answers.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use super::cassette::Recording;
 use super::explorer::Explorer;
 use super::http::{HttpModel, is_loopback};
 use super::manual::Manual;
@@ -30,7 +31,7 @@ pub struct Registry {
     env: Env,
     redactor: Redactor,
     /// Where exchanges with servers are recorded.
-    record: Option<PathBuf>,
+    record: Option<Recording>,
     /// The day whose prices count.
     day: Date,
 }
@@ -98,10 +99,10 @@ impl Registry {
         self
     }
 
-    /// Records every exchange with a server below `folder`.
+    /// Records every exchange with a server.
     #[must_use]
-    pub fn recording(mut self, folder: Option<PathBuf>) -> Self {
-        self.record = folder;
+    pub fn recording(mut self, record: Option<Recording>) -> Self {
+        self.record = record;
         self
     }
 
@@ -263,7 +264,7 @@ pub fn connect(registry: &Registry, choice: &Choice) -> Result<Arc<dyn Provider>
             }
             let model = HttpModel::new(profile, info, url, key)?;
             Ok(Arc::new(match &registry.record {
-                Some(folder) => model.recording(folder, &registry.redactor),
+                Some(record) => model.recording(record.clone(), &registry.redactor),
                 None => model,
             }))
         }

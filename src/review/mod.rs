@@ -9,6 +9,8 @@ pub mod picks;
 mod plain;
 pub mod preferences;
 #[cfg(test)]
+pub(crate) mod rig;
+#[cfg(test)]
 mod rows;
 mod session_page;
 mod text;

@@ -182,7 +182,7 @@ mod tests {
     fn picked(warm: impl Fn(usize) -> bool) -> Vec<Preference> {
         let rig = crate::session::rig::Rig::new();
         for number in 0..20 {
-            rig.picked(number, usize::from(!warm(number)));
+            crate::review::rig::picked(&rig, number, usize::from(!warm(number)));
         }
         let choices = of_library(&Library::new(&rig.library)).unwrap();
         assert_eq!(choices.len(), 20);

@@ -11,7 +11,7 @@ use crate::prompts::Store;
 use crate::protocol::checks::{Numbers, numbers};
 use crate::protocol::schema::{Kind as StateKind, Reference, Validator};
 use crate::protocol::{Dialect, Protocol};
-use crate::provider::{Choice, ModelInfo, Registry, connect};
+use crate::provider::{Choice, ModelInfo, REFEREE, Registry, connect};
 use crate::referee::{Answer, Goal, Kind, ModelReferee, Prompted, Question, Shown, Side, offline};
 use crate::session::SessionError;
 use crate::session::driver::{Host, Session};
@@ -381,7 +381,7 @@ impl Session {
         let Some((permit, mut reply)) = self.admitted(intent)? else { return Ok(()) };
         self.fold(host);
         host.busy("waiting for the referee");
-        let name = format!("{}-referee", self.state.start.session);
+        let name = format!("{}{REFEREE}", self.state.start.session);
         let progress = |amount: usize, _: &str| host.streaming(amount, "");
         let request = asked.request(&info.model, &name, Some(seed), &self.blobs, &progress);
         let (came, mut charge) = self.attempt(provider, (permit, &bound), &request, late).await?;

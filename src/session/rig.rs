@@ -10,11 +10,10 @@ use std::time::Duration;
 use crate::budget::Budget;
 use crate::prompts::Store;
 use crate::provider::script::Script;
-use crate::review::picks::{self, PhotoPicks, Pick, Verdict};
 use crate::session::driver::{Session, Unwatched};
 use crate::session::start::{self, Request, Setup};
 use crate::session::{SessionError, listing};
-use crate::transcript::{Event, Line, SessionEnd, SessionStart, Vector};
+use crate::transcript::{Event, Line, SessionEnd, Vector};
 use base::assets::Overlay;
 use base::clock::{Clock, Deadline, Stop};
 use base::ids::{Hash, SessionId};
@@ -37,18 +36,6 @@ static PHOTO: LazyLock<(Arc<Vocabulary>, Arc<Layouts>, EditState)> = LazyLock::n
 /// The photo of every rig.
 const CUP: &str = "cup";
 
-/// A warm branch and a bright one.
-const PICKED: &str = r#"
-[[reply]]
-calls = [{ name = "confirm_session", arguments = { vectors = [{ name = "warm", restated = "Warm." }, { name = "light", restated = "Bright." }] } }]
-[[reply]]
-calls = [{ name = "branch", arguments = { name = "WARM" } }, { name = "apply_primitive", arguments = { primitive_name = "warmth", parameter_values = { shift = 20 } } }, { name = "record_judgment", arguments = { branch = "WARM", judged_score = 3, judged_reasoning = "Warm." } }]
-[[reply]]
-calls = [{ name = "branch", arguments = { name = "LIGHT" } }, { name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.4 } } }, { name = "record_judgment", arguments = { branch = "LIGHT", judged_score = 4, judged_reasoning = "Bright." } }]
-[[reply]]
-calls = [{ name = "end_mode_b_session", arguments = { session_summary = "Two." } }]
-"#;
-
 /// A library with one photo.
 pub(crate) struct Rig {
     _dir: tempfile::TempDir,
@@ -68,39 +55,6 @@ impl Rig {
 
     pub fn setup(&self, script: &str) -> Setup {
         setup(&self.library, script, Arc::new(Sums::default()))
-    }
-
-    /// One more session, the `number`th from 0: a warm branch that the model scores 3, a bright one that it scores 4,
-    /// and a person's pick of the branch at `pick`. How it was started.
-    pub fn picked(&self, number: usize, pick: usize) -> SessionStart {
-        let name = |name: &str| match number {
-            0 => format!("branch_b_{name}"),
-            n => format!("branch_b_{name}_{}", n + 1),
-        };
-        let script = PICKED.replace("WARM", &name("warm")).replace("LIGHT", &name("light"));
-        let asked = request("time=20h,iterations=30,branches=2", &["warm", "light"]);
-        let mut session = begin(self.setup(&script), &asked).unwrap();
-        run(&mut session).unwrap();
-        let branch = session.state.branches[pick].clone();
-        let pick = Pick {
-            branch: branch.name,
-            commit: branch.tip,
-            verdict: Some(Verdict::Pick),
-            stars: None,
-            note: String::new(),
-            blind: true,
-        };
-        let start = session.state.start.clone();
-        let of_session = PhotoPicks {
-            photo: start.photo.clone(),
-            session: start.session.clone(),
-            baseline: start.baseline.clone(),
-            picks: vec![pick],
-        };
-        drop(session);
-        let kept = picks::import(&photo(&self.library), &of_session, jiff::Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!(kept, 1);
-        start
     }
 }
 

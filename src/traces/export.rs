@@ -1,4 +1,4 @@
-//! Where spans go: a file of OTLP/JSON, or a collector, by OTLP over HTTP with the client that models are called with.
+//! Where spans and metrics go: a file of OTLP/JSON, or a collector, by OTLP over HTTP with the client that models are called with.
 //!
 //! The exporter is the official one; what it reads of the environment (endpoint, headers, time limit) is as its
 //! specification says. It works on a thread of its own. A session never waits for it but for a moment at its end.
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_otlp::{MetricExporter, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
@@ -27,10 +27,16 @@ use base::error::{Coded, ErrorCode};
 
 /// The variable that holds the address of the collector.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// The same for traces alone, as a whole address.
-const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// What is added to the address of a collector.
-const PATH: &str = "v1/traces";
+const TRACES: Signal = Signal {
+    endpoint: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    exporter: "OTEL_TRACES_EXPORTER",
+    path: "v1/traces",
+};
+pub(super) const METRICS: Signal = Signal {
+    endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    exporter: "OTEL_METRICS_EXPORTER",
+    path: "v1/metrics",
+};
 /// How long one export may take.
 const LIMIT: Duration = Duration::from_secs(3);
 /// How long the end of a session waits for spans that are still to be sent.
@@ -82,7 +88,7 @@ pub fn json(spans: Vec<SpanData>) -> Result<serde_json::Value, TraceError> {
 
 /// Sends spans to the collector at that address.
 pub fn send(spans: &[SpanData], endpoint: &str) -> Result<(), TraceError> {
-    let (exporter, runtime) = (exporter(&beneath(endpoint))?, runtime()?);
+    let (exporter, runtime) = (exporter(&TRACES.beneath(endpoint))?, runtime()?);
     for batch in spans.chunks(BATCH) {
         let sent = runtime.block_on(exporter.export(batch.to_vec()));
         sent.map_err(|e| TraceError::Refused(e.to_string()))?;
@@ -102,7 +108,7 @@ pub struct Live {
 impl Live {
     /// The exporter that the environment asks for, if it does. A setting that cannot be used is a line of the log.
     pub fn from_env() -> Option<Self> {
-        let address = from_env()?;
+        let address = TRACES.address()?;
         let exporter = exporter(&address).and_then(|exporter| Ok((exporter, runtime()?)));
         match exporter {
             Ok((exporter, runtime)) => Self::start(exporter, runtime, Content::from_env()),
@@ -158,30 +164,56 @@ impl Drop for Live {
     }
 }
 
-/// The whole address that the environment names, unless it turns traces off.
-fn from_env() -> Option<String> {
-    let text = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-    let off = text("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"))
-        || text("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter == "none");
-    text(TRACES_ENDPOINT).or_else(|| text(ENDPOINT).map(|base| beneath(&base))).filter(|_| !off)
+/// What is sent, and where the environment says that it goes.
+pub(super) struct Signal {
+    /// The variable with the whole address for this alone.
+    endpoint: &'static str,
+    /// The variable that turns it off.
+    exporter: &'static str,
+    /// What is added to the address of a collector.
+    path: &'static str,
 }
 
-fn beneath(base: &str) -> String {
-    format!("{}/{PATH}", base.trim().trim_end_matches('/'))
+impl Signal {
+    /// The whole address that the environment names, unless it turns this off.
+    pub fn address(&self) -> Option<String> {
+        let text = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+        let off = text("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"))
+            || text(self.exporter).is_some_and(|exporter| exporter == "none");
+        text(self.endpoint).or_else(|| text(ENDPOINT).map(|base| self.beneath(&base))).filter(|_| !off)
+    }
+
+    fn beneath(&self, base: &str) -> String {
+        format!("{}/{}", base.trim().trim_end_matches('/'), self.path)
+    }
 }
 
 fn exporter(address: &str) -> Result<SpanExporter, TraceError> {
+    let client = client(address)?;
+    let builder = SpanExporter::builder().with_http().with_endpoint(address).with_http_client(client);
+    let exporter = builder.with_retry_policy(RetryPolicy::disabled()).build();
+    let mut exporter = exporter.map_err(|e| TraceError::Setup(e.to_string()))?;
+    exporter.set_resource(&resource());
+    Ok(exporter)
+}
+
+/// Sends metrics, also from a thread without a runtime.
+pub(super) fn metrics(address: &str) -> Result<MetricExporter, TraceError> {
+    let setup = |cause: String| TraceError::Setup(cause);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|e| setup(e.to_string()))?;
+    let client = Elsewhere { client: client(address)?, runtime, failed: AtomicBool::new(false) };
+    let builder = MetricExporter::builder().with_http().with_endpoint(address).with_http_client(client);
+    builder.with_retry_policy(RetryPolicy::disabled()).build().map_err(|e| setup(e.to_string()))
+}
+
+fn client(address: &str) -> Result<Client, TraceError> {
     let failed = |cause: String| TraceError::Setup(cause);
     let url = reqwest::Url::parse(address).map_err(|e| failed(e.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() || !matches!(url.scheme(), "http" | "https") {
         return Err(failed("the address of the collector is not a plain http or https address".to_owned()));
     }
-    let client = http::client(&url).map_err(|e| failed(e.to_string()))?;
-    let builder = SpanExporter::builder().with_http().with_endpoint(address).with_http_client(Client(client));
-    let exporter = builder.with_retry_policy(RetryPolicy::disabled()).build();
-    let mut exporter = exporter.map_err(|e| failed(e.to_string()))?;
-    exporter.set_resource(&resource());
-    Ok(exporter)
+    http::client(&url).map(Client).map_err(|e| failed(e.to_string()))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, TraceError> {
@@ -190,7 +222,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, TraceError> {
 }
 
 /// This program, as `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` describe it.
-fn resource() -> Resource {
+pub(super) fn resource() -> Resource {
     let named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty());
     let builder =
         Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
@@ -198,7 +230,7 @@ fn resource() -> Resource {
 }
 
 /// The HTTP client that models are called with, as the exporter wants it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Client(reqwest::Client);
 
 impl HttpClient for Client {
@@ -222,6 +254,44 @@ impl HttpClient for Client {
                 }
             }
             Ok(Response::builder().status(answer.status()).body(body.into())?)
+        })
+    }
+}
+
+/// The client on a thread of its own, for an exporter that works on one without a runtime.
+#[derive(Debug)]
+struct Elsewhere {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+    /// Whether it was said that something was lost.
+    failed: AtomicBool,
+}
+
+impl HttpClient for Elsewhere {
+    fn send_bytes<'a, 'b>(
+        &'a self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let client = self.client.clone();
+        let sending = self.runtime.spawn(async move { client.send_bytes(request).await });
+        Box::pin(async move {
+            let answer = match sending.await {
+                Ok(answer) => answer,
+                Err(error) => Err(error.into()),
+            };
+            let lost = match &answer {
+                Ok(answer) if answer.status().is_success() => return Ok(answer.clone()),
+                Ok(answer) => answer.status().to_string(),
+                Err(error) => error.to_string(),
+            };
+            if !self.failed.swap(true, Ordering::Relaxed) {
+                tracing::warn!("metrics are lost, as the collector does not take them: {lost}");
+            }
+            answer
         })
     }
 }

@@ -238,7 +238,7 @@ fn ctrl_c_ends_a_conversation_of_one_message_with_its_own_status_and_loses_nothi
     // The phase, what the model does, what is written by then, and the edits that stand afterwards.
     let phases = [
         ("waiting for the first reply", late.clone(), r#""kind":"model_intent""#, 0),
-        ("after an edit", [edit.clone(), late].concat(), r#""kind":"tool_result""#, 1),
+        ("after an edit", [edit.clone(), late].concat(), r#""kind":"model_intent","turn":2"#, 1),
     ];
     for (in_terminal, (phase, replies, written, edits)) in
         [true, false].into_iter().flat_map(|terminal| phases.clone().map(|phase| (terminal, phase)))

@@ -79,16 +79,16 @@ values = {{ amount = {amount} }}
 }
 
 /// A home with such a set.
-struct Home(tempfile::TempDir);
+pub struct Home(tempfile::TempDir);
 
 impl Home {
-    fn new(scenarios: usize) -> Self {
+    pub fn new(scenarios: usize) -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         golden_set(&home.path("golden_test"), scenarios);
         home
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -109,7 +109,7 @@ impl Home {
         (status.code().unwrap(), value)
     }
 
-    fn run(&self, arguments: &[&str]) -> (i32, Manifest) {
+    pub fn run(&self, arguments: &[&str]) -> (i32, Manifest) {
         let (status, value) = self.eval(&[&["run", "--golden", "golden_test"], arguments].concat());
         let folder = value["folder"].as_str().unwrap_or_else(|| panic!("{value:#}"));
         (status, Manifest::read(Path::new(folder)).unwrap())

@@ -1,7 +1,7 @@
 //! Workers that end, are killed, or are stopped and wake up too late: each session is counted once, and what it cost is
 //! what its transcript says.
 
-use crate::many_machines::{Studio, ended, until};
+use crate::many_machines::{Studio, TAKEN_OVER, ended, until};
 use crate::overnight::{Home, script};
 use chemigram::overnight::record::SessionStatus;
 use chemigram::transcript::Outcome;
@@ -54,6 +54,7 @@ fn a_worker_that_is_asked_to_end_finishes_what_is_under_way_and_gives_the_sessio
 #[test]
 fn a_worker_that_wakes_up_after_its_lease_is_refused_and_nothing_of_it_is_kept() {
     let mut studio = Studio::new(&["cup"]);
+    studio.lease = TAKEN_OVER;
     one(&studio.home, 2500);
     studio.worker("first", &[]);
     let submitted = studio.submit();
@@ -73,6 +74,7 @@ fn a_worker_that_wakes_up_after_its_lease_is_refused_and_nothing_of_it_is_kept()
 #[test]
 fn a_session_that_takes_three_workers_down_is_given_up_and_reported() {
     let mut studio = Studio::new(&["cup"]);
+    studio.lease = TAKEN_OVER;
     one(&studio.home, 60_000);
     let submitted = studio.submit();
     for name in ["first", "second", "third"] {
@@ -88,7 +90,7 @@ fn a_session_that_takes_three_workers_down_is_given_up_and_reported() {
     let SessionStatus::Failed(fault) = &tracks[0].status else { panic!("{tracks:?}") };
     assert!(fault.message.contains("3 workers in a row were lost"), "{fault}");
     assert!(studio.home.report("report.txt").contains("3 workers in a row"));
-    assert_eq!(studio.show()["reserved"], serde_json::json!({}));
+    studio.settled();
 }
 
 #[test]
@@ -108,7 +110,6 @@ fn a_batch_that_is_cancelled_wraps_up_and_starts_nothing_more() {
     let tracks = studio.home.batch().unwrap().tracks();
     assert!(matches!(tracks[1].status, SessionStatus::Failed(_)), "{tracks:?}");
     assert!(matches!(tracks[0].status, SessionStatus::Ended { .. }), "{tracks:?}");
-    assert_eq!(studio.show()["reserved"], serde_json::json!({}));
     assert_eq!(studio.counted(), studio.spent());
     // What is over can be removed from the store, and stays in the library.
     assert_eq!(studio.home.status(&["batch", "remove", "last", "--store", &address]), 0);

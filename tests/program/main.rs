@@ -19,6 +19,7 @@ mod nats;
 mod support;
 mod talks;
 
+mod agreement;
 mod api;
 mod architecture;
 mod bad_disk;
@@ -52,3 +53,4 @@ mod traces;
 mod two_models;
 mod verbs;
 mod walk;
+mod worker_metrics;

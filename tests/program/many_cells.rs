@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::eval::{but_for_times, golden_set};
 use crate::home::settle;
-use crate::many_machines::{Studio, ended, until};
+use crate::many_machines::{Studio, TAKEN_OVER, ended, until};
 use crate::overnight::{Home, script};
 use chemigram::budget::Amounts;
 use chemigram::eval::cells;
@@ -105,12 +105,6 @@ fn spent(home: &Home) -> Amounts {
     each.fold(Amounts::default(), Amounts::plus)
 }
 
-/// What the store has counted, once the last worker has said so.
-fn counted(studio: &Studio) -> Amounts {
-    until("the last to be settled", || studio.show()["reserved"] == json!({}));
-    studio.counted()
-}
-
 /// Whether a cell of this worker waits for its model's judgment.
 fn edited(studio: &Studio, worker: &str) -> bool {
     let all =
@@ -145,9 +139,9 @@ fn workers_make_of_an_evaluation_what_one_machine_makes() {
         settle(&mut fsck, &studio.home.path(""));
         assert!(fsck.output().unwrap().status.success(), "{}", one.scenario);
     }
-    assert_eq!(counted(&studio), spent(&studio.home));
-    let shown = studio.show();
+    let shown = studio.settled();
     assert_eq!((shown["state"].as_str(), shown["evaluation"].as_str()), (Some("over"), Some(&*there.run)));
+    assert_eq!(studio.counted(), spent(&studio.home));
     let workers: BTreeSet<&str> =
         shown["jobs"].as_array().unwrap().iter().filter_map(|job| job["worker"].as_str()).collect();
     assert_eq!(workers, ["one", "two"].into());
@@ -174,6 +168,7 @@ fn a_worker_killed_in_a_cell_and_a_submitter_killed_cost_nothing() {
     assert_eq!(run(&undisturbed, &["--provider", &who]), 0);
     let mut studio = studio(2);
     let who = scripted(&studio.home, "script.toml", &text);
+    studio.lease = TAKEN_OVER;
     studio.worker("first", &[]);
     let mut submitter = begun(&studio, &["--provider", &who]);
     until("an edit", || edited(&studio, "first"));
@@ -187,7 +182,7 @@ fn a_worker_killed_in_a_cell_and_a_submitter_killed_cost_nothing() {
     assert_eq!(all_branches(&studio.home), all_branches(&undisturbed));
     let shown = studio.show();
     assert_eq!((&shown["jobs"][0]["worker"], &shown["jobs"][0]["claims"]), (&json!("second"), &json!(2)));
-    assert_eq!(counted(&studio), spent(&studio.home));
+    assert_eq!(studio.counted(), spent(&studio.home));
     let cut = last(&studio.home);
     assert!(cut.cells.iter().all(|cell| cell.status.failures().is_empty()), "{:?}", cut.cells);
     let calls = |home: &Home| spent(home).model_calls;
@@ -223,7 +218,7 @@ fn a_worker_that_is_asked_to_end_gives_the_cell_back() {
     assert_eq!(studio.home.status(&resume), 0, "{}", studio.logs());
     // The reply that was under way is not paid again.
     assert_eq!(spent(&studio.home).model_calls, 5);
-    assert_eq!(counted(&studio), spent(&studio.home));
+    assert_eq!(studio.counted(), spent(&studio.home));
 }
 
 #[test]
@@ -245,7 +240,7 @@ fn the_budget_of_the_run_holds_over_all_workers_and_a_failure_is_no_result() {
             (failed.cells[0].status.failures().len(), failed.spent().0),
             (attempts, attempts as u64 * 40_500)
         );
-        assert_eq!(counted(&studio).cost_micro_usd, attempts as u64 * 40_500);
+        assert_eq!(studio.counted().cost_micro_usd, attempts as u64 * 40_500);
     }
     // Six cents a session, at most twenty: after the first, the second might pass twenty-five and a half.
     let confirm = r#"calls = [{ name = "confirm_session", arguments = '{"vectors": [{"name": "light", "restated": "brighter"}]}' }]"#;
@@ -266,12 +261,13 @@ fn the_budget_of_the_run_holds_over_all_workers_and_a_failure_is_no_result() {
     assert_eq!(studio.home.status(&resume), 0, "{}", studio.logs());
     let rich = last(&studio.home);
     assert_eq!((rich.tally().done, rich.spent().0), (3, 180_600));
-    assert_eq!(counted(&studio).cost_micro_usd, 120_400);
+    assert_eq!(studio.counted().cost_micro_usd, 120_400);
 }
 
 #[test]
 fn a_worker_with_another_vocabulary_says_so_and_a_cancelled_run_goes_on_later() {
     let mut studio = studio(1);
+    studio.lease = TAKEN_OVER;
     let config = studio.home.path("data/chemigram/vocabulary/looks");
     let submitted = begun(&studio, &["--provider", "idle"]);
     until("a batch", || studio.show()["state"] == "open");

@@ -24,16 +24,16 @@ const WORDS: [&str; 5] =
     ["brighter than it was", "Open the shadows.", "I look at it first.", "Open now.", "shadows_lift"];
 
 /// The head and the body of each request.
-type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+pub type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// A collector on loopback that takes what it is sent.
-struct Collector {
-    address: String,
-    requests: Requests,
+pub struct Collector {
+    pub address: String,
+    pub requests: Requests,
 }
 
 impl Collector {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let requests = Requests::default();

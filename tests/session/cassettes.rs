@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::assets::Overlay;
 use base::ids::Hash;
 use base::redact::Redactor;
-use chemigram::provider::{Choice, Provider, Registry, connect};
+use chemigram::provider::{Choice, Provider, Recording, Registry, connect};
 use chemigram::session::start::{self, Setup};
 use chemigram::transcript::{Event, Line, Outcome, SessionEnd};
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn recorded(dialect: &str, stub: &ChatStub, folder: &Path) -> Arc<dyn Provider> 
     let files = Overlay::providers(Some(dir.path().to_owned()));
     let registry = Registry::with_env(&files, |_| Some(KEY.to_owned())).telling(&Redactor::default());
     let choice = Choice { provider: "mine".into(), base_url: Some(stub.url()), ..Choice::default() };
-    connect(&registry.recording(Some(folder.to_owned())), &choice).unwrap()
+    connect(&registry.recording(Some(Recording::Together(folder.to_owned()))), &choice).unwrap()
 }
 
 /// The model that answers from `folder`.

@@ -131,7 +131,7 @@ impl Store {
     pub(crate) fn lasts(&self, jobs: &[Hash]) -> Result<Vec<Option<Stored>>, StoreError> {
         let subjects: Vec<String> = jobs.iter().map(|job| self.subject(job)).collect();
         let read = self.retried(
-            "read the journal",
+            "stream.get",
             |_: &String| true,
             || {
                 let (journal, subjects) = (self.journal.clone(), subjects.clone());
@@ -172,7 +172,7 @@ impl Store {
         let (mut found, mut next) = (Vec::new(), 1);
         while next <= last.sequence {
             let message = self.retried(
-                "read the journal",
+                "stream.get",
                 |_: &String| true,
                 || {
                     let (journal, subject) = (self.journal.clone(), self.subject(job));

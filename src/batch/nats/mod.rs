@@ -37,6 +37,7 @@ mod tests;
 pub use address::Address;
 pub use errors::StoreError;
 
+use crate::traces::metrics;
 use base::ids::Hash;
 
 /// How long the first connection may take.
@@ -113,10 +114,10 @@ impl Store {
         }
     }
 
-    /// Tries until the server answers, or patience ends.
+    /// Tries until the server answers, or patience ends. `operation` is what metrics call it.
     fn retried<T, E, F>(
         &self,
-        doing: &str,
+        operation: &'static str,
         again: impl Fn(&E) -> bool,
         mut one: impl FnMut() -> F,
     ) -> Result<T, E>
@@ -127,9 +128,12 @@ impl Store {
     {
         let began = Instant::now();
         loop {
-            match wait(&self.runtime, one()) {
+            let asked = Instant::now();
+            let answer = wait(&self.runtime, one());
+            metrics::asked(operation, asked.elapsed(), answer.is_ok());
+            match answer {
                 Err(error) if again(&error) && began.elapsed() < PATIENCE => {
-                    tracing::debug!(?error, doing, "the store is asked again");
+                    tracing::debug!(?error, operation, "the store is asked again");
                     std::thread::sleep(PAUSE);
                 }
                 result => return result,
@@ -142,7 +146,7 @@ impl Store {
     /// The value of a key.
     pub(crate) fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Versioned<T>>, StoreError> {
         let entry = self.retried(
-            "read a key",
+            "kv.get",
             |_: &kv::EntryError| true,
             || {
                 let (keys, key) = (self.keys.clone(), key.to_owned());
@@ -163,7 +167,7 @@ impl Store {
         let again = |e: &kv::CreateError| {
             !matches!(e.kind(), kv::CreateErrorKind::AlreadyExists) && !is_full(&words(e))
         };
-        let made = self.retried("make a key", again, || {
+        let made = self.retried("kv.create", again, || {
             let (keys, key, value) = (self.keys.clone(), key.to_owned(), value.clone());
             async move { keys.create(key, value.into()).await }
         });
@@ -179,7 +183,9 @@ impl Store {
         let value = bytes(value);
         // One that timed out may have been made: the caller reads the key again.
         let (keys, name) = (self.keys.clone(), key.to_owned());
+        let asked = Instant::now();
         let swapped = wait(&self.runtime, async move { keys.update(name, value.into(), revision).await });
+        metrics::asked("kv.update", asked.elapsed(), swapped.is_ok());
         match swapped {
             Ok(_) => Ok(true),
             Err(e) if e.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(false),
@@ -191,7 +197,7 @@ impl Store {
     /// Deletes a key.
     pub(crate) fn delete(&self, key: &str) -> Result<(), StoreError> {
         let deleted = self.retried(
-            "delete a key",
+            "kv.purge",
             |_: &kv::PurgeError| true,
             || {
                 let (keys, key) = (self.keys.clone(), key.to_owned());
@@ -246,7 +252,7 @@ impl Store {
         let content = content().map_err(|e| self.other("store an object", e))?;
         let content = std::sync::Arc::<[u8]>::from(content);
         let put = self.retried(
-            "store an object",
+            "object.put",
             |e: &object_store::PutError| !is_full(&words(e)),
             || {
                 let (objects, name, content) = (self.objects.clone(), hash.to_string(), content.clone());
@@ -259,7 +265,7 @@ impl Store {
     /// An object, checked against its SHA-256.
     pub(crate) fn fetch(&self, hash: &Hash) -> Result<Vec<u8>, StoreError> {
         let fetched = self.retried(
-            "fetch an object",
+            "object.get",
             |e: &String| !e.contains("not found"),
             || {
                 let (objects, name) = (self.objects.clone(), hash.to_string());
@@ -305,7 +311,7 @@ impl Store {
             ..pull::Config::default()
         };
         let made = self.retried(
-            "make a consumer",
+            "consumer.create",
             |_: &String| true,
             || {
                 let (jobs, config) = (self.jobs.clone(), config.clone());
@@ -404,7 +410,10 @@ impl Store {
         });
         match published {
             Ok(ack) => Ok(ack.sequence),
-            Err((PublishErrorKind::WrongLastSequence, _)) => Err(StoreError::Fenced),
+            Err((PublishErrorKind::WrongLastSequence, _)) => {
+                metrics::fenced();
+                Err(StoreError::Fenced)
+            }
             Err((_, reason)) => Err(self.other("publish", reason)),
         }
     }

@@ -6,13 +6,17 @@
 //! reserves that one too before it begins.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::{Duration, Instant};
 
 use base::ids::Hash;
 use serde::{Deserialize, Serialize};
 
 use super::{Store, StoreError};
 use crate::budget::{Amounts, Budget, Ledger, Reserve};
+
+/// How often the pause between two tries to change a ledger is doubled.
+const MOST_DOUBLED: u32 = 5;
 
 /// What a batch has spent and reserved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -126,20 +130,26 @@ impl Store {
 
     /// Settles a job that is over to what it spent; a second time does nothing.
     pub(crate) fn settle(&self, batch: &str, job: &Hash, spent: Amounts) -> Result<(), StoreError> {
-        self.changed(batch, |parent| match parent.reserved.remove(job) {
+        let first = self.changed(batch, |parent| match parent.reserved.remove(job) {
             Some(_) => {
                 parent.settled = parent.settled.plus(spent);
                 parent.over += 1;
-                Ok(())
+                Ok(true)
             }
-            None => Err(()),
-        })
+            None => Err(false),
+        })?;
+        if first {
+            crate::traces::metrics::settled(spent);
+        }
+        Ok(())
     }
 
     /// Changes the ledger until nobody else has changed it meanwhile; an `Err` of `change` leaves it as it is.
     fn changed<T>(&self, batch: &str, change: impl Fn(&mut Parent) -> Result<T, T>) -> Result<T, StoreError> {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
+        let mut tries = 0;
         loop {
+            let round = Instant::now();
             let Some(stored) = self.get::<Parent>(&key(batch))? else {
                 return Err(self.damaged(format!("the ledger of the batch {batch}"), "it is gone"));
             };
@@ -155,6 +165,11 @@ impl Store {
             if began.elapsed() > super::PATIENCE {
                 return Err(self.other("change the ledger", "others change it all the time"));
             }
+            // Many at once would only be in each other's way: each waits by chance, as long as a try took or longer
+            // each time.
+            tries += 1;
+            let chance = f64::from(RandomState::new().hash_one(tries) as u32) / f64::from(u32::MAX);
+            std::thread::sleep(round.elapsed().mul_f64(chance * f64::from(1 << tries.min(MOST_DOUBLED))));
         }
     }
 }

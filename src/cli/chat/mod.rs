@@ -189,6 +189,8 @@ impl Talk<'_> {
                 Turn::Person => {}
             }
             let failed = session.state.given_up().map(str::to_owned);
+            // The look takes the request to stop back.
+            let stopped = session.stop.soft.is_cancelled();
             if once.is_none() && looked.as_ref() != Some(&session.state.head.commit) {
                 looked = Some(session.state.head.commit.clone());
                 let mut look = || {
@@ -206,7 +208,7 @@ impl Talk<'_> {
                 if let Some(why) = failed {
                     return Err(Failure::new(ErrorCode::ProviderError, why).remedy(left()));
                 }
-                if session.stop.soft.is_cancelled() {
+                if stopped || session.stop.soft.is_cancelled() {
                     return Err(Failure::new(ErrorCode::Interrupted, "the reply was stopped").remedy(left()));
                 }
                 return Ok((id.clone(), Ended::Left));

@@ -355,9 +355,10 @@ fn only_like_is_compared_with_like() {
 fn scores_are_held_against_the_picks_of_sessions_with_the_same_model_and_prompt() {
     use crate::eval::agreement;
     use crate::review::picks::Agreement;
+    use crate::review::rig::picked;
     use crate::session::rig::Rig;
     let rig = Rig::new();
-    let [_, _, own] = [(0, 0), (1, 1), (2, 1)].map(|(number, pick)| rig.picked(number, pick));
+    let [_, _, own] = [(0, 0), (1, 1), (2, 1)].map(|(number, pick)| picked(&rig, number, pick));
     let mut made = run("r", &own.prompt, (1, 1), &mut |_, _| failed());
     let library = engine::photo::Library::new(&rig.library);
     let agreed = |made: &Manifest| agreement::of(made, rig.library.as_path(), &library).unwrap();

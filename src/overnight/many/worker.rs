@@ -21,6 +21,7 @@ use crate::overnight::{resolve, share};
 use crate::session::driver::{Host, Session};
 use crate::session::state::State;
 use crate::session::{SessionError, listing};
+use crate::traces::metrics;
 use crate::transcript::{Line, Outcome};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault, caught};
@@ -170,7 +171,7 @@ impl Worker<'_> {
     }
 
     fn work(&self, claimed: &Claimed) -> Result<Next, Fault> {
-        let store = &self.store;
+        let (store, handed_out) = (&self.store, Instant::now());
         let told = |e: StoreError| Fault::from(&e);
         let name = Hash::of(&claimed.payload);
         let Ok(job) = serde_json::from_slice::<Job>(&claimed.payload) else {
@@ -228,6 +229,7 @@ impl Worker<'_> {
             Err(StoreError::Fenced) => return Ok(Next::Back(self.lease)),
             Err(error) => return Err(told(error)),
         };
+        let _active = metrics::claimed(handed_out.elapsed(), lost > 0);
         let left = self.left(&task)?;
         let published = Arc::new(Published::new(
             store.clone(),
@@ -252,6 +254,7 @@ impl Worker<'_> {
                     let full = matches!(error, StoreError::Full { .. });
                     let released =
                         full && published.release(&error.to_string(), failures, &self.stop.soft).is_ok();
+                    metrics::done(if released { "given_back" } else { "lost" }, None, None);
                     return Ok(if released { Next::Back(OUTAGE) } else { Next::Leave });
                 }
                 Some(End::Left) => (left_off(failures), Duration::ZERO),
@@ -263,6 +266,7 @@ impl Worker<'_> {
             },
         };
         let (is_final, spent) = (what.is_final(), what.spent());
+        count(&what);
         (self.remark)(&format!("{}: {}", self.words(&task), described(&what)));
         match published.write(what) {
             Ok(()) if is_final => self.settle(&task, spent),
@@ -310,6 +314,7 @@ impl Worker<'_> {
     /// Writes the last message about a job that nobody works on, and settles it.
     fn end(&self, task: &Task, what: What) -> Result<Next, Fault> {
         let spent = what.spent();
+        count(&what);
         (self.remark)(&format!("{}: {}", self.words(task), described(&what)));
         let message = Message { epoch: task.epoch() + 1, worker: self.name.clone(), what };
         match self.store.write(&task.name, &message, task.sequence()) {
@@ -484,6 +489,17 @@ fn described(what: &What) -> String {
         What::NotBegun { why } => format!("not begun: {why}"),
         What::Released { why, .. } => format!("given back: {why}"),
         What::Queued | What::Claimed { .. } | What::Changed { .. } => String::new(),
+    }
+}
+
+/// Counts what became of a job.
+fn count(what: &What) {
+    match what {
+        What::Ended { outcome, .. } => metrics::done("finished", Some(outcome.as_str()), None),
+        What::Failed { code, .. } => metrics::done("failed", None, Some(*code)),
+        What::NotBegun { .. } => metrics::done("not_begun", None, None),
+        What::Released { .. } => metrics::done("given_back", None, None),
+        What::Queued | What::Claimed { .. } | What::Changed { .. } => {}
     }
 }
 
