@@ -72,6 +72,30 @@ fn a_worker_that_wakes_up_after_its_lease_is_refused_and_nothing_of_it_is_kept()
 }
 
 #[test]
+fn a_session_whose_worker_was_lost_goes_on_where_none_would_be_begun_any_more() {
+    let mut studio = Studio::new(&["cup"]);
+    studio.lease = TAKEN_OVER;
+    studio.home.write("script.toml", script("Open.", 2500));
+    // A session is begun with a quarter of the five minutes that it asks for, and this is a second more.
+    studio.home.plan("branches = 1\ntime = \"76s\"", "[[session]]\nphoto = \"cup\"\n");
+    studio.worker("first", &[]);
+    let submitted = studio.submit();
+    until("an edit", || studio.edited("first"));
+    studio.workers[0].kill().unwrap();
+    studio.workers[0].wait().unwrap();
+    studio.worker("second", &[]);
+    let output = ended(submitted);
+    let tracks = studio.home.batch().unwrap().tracks();
+    assert!(
+        matches!(tracks[0].status, SessionStatus::Ended { .. }),
+        "{tracks:?}\n{output:?}\n{}",
+        studio.logs()
+    );
+    assert_eq!(studio.counted(), studio.spent());
+    assert!(studio.spent().model_calls >= 4, "{:?}", studio.spent());
+}
+
+#[test]
 fn a_session_that_takes_three_workers_down_is_given_up_and_reported() {
     let mut studio = Studio::new(&["cup"]);
     studio.lease = TAKEN_OVER;

@@ -254,10 +254,7 @@ impl Worker<'_> {
             self.stop.soft.clone(),
         ));
         let what = match &task.job.work {
-            Work::Session(own) => match share::in_time(budget, left) {
-                Ok(budget) => self.session(&task, own, budget, left, failures, &published),
-                Err(why) => Ok((What::NotBegun { why }, Duration::ZERO)),
-            },
+            Work::Session(own) => self.session(&task, own, budget, left, failures, &published),
             Work::Cell(cell) => self.cell(&task, cell, left, failures, &published),
         };
         let (what, after) = match what {
@@ -400,6 +397,10 @@ impl Worker<'_> {
         watched.map_err(|e| launch::refused("read", workspace.folder(), &e))?;
         let (id, mut session, until) = match session_of(&history) {
             None => {
+                let budget = match share::in_time(budget, left) {
+                    Ok(budget) => budget,
+                    Err(why) => return Ok((What::NotBegun { why }, Duration::ZERO)),
+                };
                 let planned = place.planned(own)?;
                 let launch = resolve::launch(&launcher, &planned, workspace.clone(), budget)?;
                 (launch.plan.start.session.clone(), launch.start()?, None)
