@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test lint format bench soak doctor darktable nats rust
+.PHONY: help demo test lint format bench soak doctor darktable nats browser rust
 
 help:
 	@echo 'make demo     build chemigram and run a whole session on the demo photograph'
@@ -12,11 +12,13 @@ help:
 	@echo 'make soak     half an hour of a session under everything that goes wrong (SOAK_MINUTES=3: three)'
 	@echo 'make doctor   what is installed, what is missing, how long one render takes'
 
-# All say what they find; the first two install, the last one never does.
+# All say what they find; the last one alone installs nothing.
 darktable:
 	@scripts/install-darktable.sh
 nats:
 	@scripts/install-nats.sh
+browser:
+	@scripts/install-browser.sh
 rust:
 	@scripts/check-rust.sh
 
@@ -27,7 +29,7 @@ demo: rust darktable
 	./target/release/chemigram demo
 
 # Tests wait for processes, deadlines and each other, so that there is room for more of them than processors.
-test: rust darktable nats
+test: rust darktable nats browser
 	@echo '==> all tests; those that render do so with the real darktable, and none is skipped'
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( 3 * $$(nproc) ))} $(CARGO) test --locked --no-fail-fast
 

@@ -426,7 +426,10 @@ fn answer(stream: &mut TcpStream, what: Done, turn: usize) {
         Done::Nonsense => chat_stub::answer(stream, 200, &events, b"data: {\"choices\": 7\n\n"),
         Done::Dripped => {
             let _ = stream.write_all(&head);
-            while stream.write_all(b": wait\n\n").and_then(|()| stream.flush()).is_ok() {
+            // Of a reply: what only keeps the connection alive is not waited for so long.
+            let word = json!({"choices": [{"index": 0, "delta": {"content": "and "}}]});
+            let word = format!("data: {word}\n\n");
+            while stream.write_all(word.as_bytes()).and_then(|()| stream.flush()).is_ok() {
                 std::thread::sleep(Duration::from_millis(300));
             }
         }
