@@ -24,7 +24,7 @@ mod nats;
 mod workers;
 
 // The store's code finds them here.
-use chemigram::{budget, transcript};
+use chemigram::{budget, traces, transcript};
 
 fn main() {
     let part = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
