@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::eval::{but_for_times, golden_set};
 use crate::home::settle;
-use crate::many_machines::{Studio, TAKEN_OVER, ended, until};
+use crate::many_machines::{Studio, TAKEN_OVER, awaits_judgment, ended, until};
 use crate::overnight::{Home, script};
 use chemigram::budget::Amounts;
 use chemigram::eval::cells;
@@ -114,7 +114,7 @@ fn edited(studio: &Studio, worker: &str) -> bool {
         .flat_map(|cell| all(cell.join("photos")))
         .flat_map(|photo| all(photo.join("sessions/mode_b")))
         .map(|session| std::fs::read_to_string(session.join("transcript.jsonl")).unwrap_or_default())
-        .any(|text| text.matches("snapshot_created").count() >= 2)
+        .any(|text| awaits_judgment(&text))
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl Studio {
         let sessions = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
         sessions
             .map(|one| std::fs::read_to_string(one.path().join("transcript.jsonl")).unwrap_or_default())
-            .any(|text| text.matches("snapshot_created").count() >= 2)
+            .any(|text| awaits_judgment(&text))
     }
 
     pub fn log(&self, worker: &str) -> String {
@@ -169,6 +169,13 @@ impl Studio {
         let logs = logs.filter(|entry| entry.path().extension().is_some_and(|end| end == "log"));
         logs.map(|entry| std::fs::read_to_string(entry.path()).unwrap()).collect()
     }
+}
+
+/// Whether the model of a session was asked after its branch was edited.
+pub fn awaits_judgment(transcript: &str) -> bool {
+    let mut snapshots = transcript.rmatch_indices("snapshot_created");
+    let (last, before) = (snapshots.next(), snapshots.next());
+    before.is_some() && last.map(|(at, _)| at) < transcript.rfind("model_intent")
 }
 
 /// A text without the names that differ from home to home: of sessions, of proposals, and of folders.
@@ -190,7 +197,7 @@ fn nameless(mut text: String, home: &Home) -> String {
 
 /// A line of a transcript without its place, its times, and what was spent.
 fn timeless(mut line: Value) -> Value {
-    const LEFT_OUT: [&str; 13] = [
+    const LEFT_OUT: [&str; 14] = [
         "seq",
         "t",
         "mono_ms",
@@ -199,6 +206,7 @@ fn timeless(mut line: Value) -> Value {
         "own_sha256",
         "intent",
         "spent",
+        "settled",
         "assumed",
         "wall_ms",
         "model_ms",
