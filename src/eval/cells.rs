@@ -305,12 +305,8 @@ impl Job<'_> {
                     let session = launcher.resume(workspace.clone(), &session, overrides, Stop::default())?;
                     return Ok(Begun::Session(workspace, Box::new(session)));
                 }
-                Condition::Ended { outcome }
-                    if outcome != Outcome::Cancelled && failed(outcome).is_none() =>
-                {
-                    return Ok(Begun::Ended(workspace, id.clone()));
-                }
-                Condition::Ended { .. } | Condition::Damaged { .. } => {
+                Condition::Ended { .. } => return Ok(Begun::Ended(workspace, id.clone())),
+                Condition::Damaged { .. } => {
                     self.set_aside()?;
                     workspace = self.stage()?;
                 }
@@ -401,9 +397,11 @@ pub(super) fn given_up(home: &Path, key: &Hash, scenario: &str, fault: &Fault) -
     // What was running may have been paid for.
     let spent = session.as_ref().map(|session| session.ledger.settled().plus(session.ledger.reserved()));
     note(&folder, fault, spent.unwrap_or_default());
-    // What is counted now would be counted again if the session continued. One that has ended waits to be measured,
-    // and is not paid again.
-    if session.is_some_and(|session| session.state.end.is_none()) {
+    // What is counted now would be counted again if the session continued, or if its failure was noted. One that has
+    // ended well waits to be measured, and is not paid again.
+    let waits =
+        |session: listing::Session| session.state.end.is_some_and(|end| failed(end.outcome).is_none());
+    if session.is_some_and(|session| !waits(session)) {
         // Best effort: what was spent is recorded.
         let _ = set_aside(&folder);
     }
@@ -472,7 +470,7 @@ pub(crate) fn link_raws(folder: &Path, scenario: &str, raw: &Path) -> Result<(),
 enum Begun {
     /// A session that can run.
     Session(Workspace, Box<Session>),
-    /// One that has ended and was not measured.
+    /// One that has ended, and was neither measured nor noted as failed: the program ended in between.
     Ended(Workspace, base::ids::SessionId),
 }
 

@@ -17,6 +17,7 @@ use base::ids::Hash;
 use base::redact::Redactor;
 use chemigram::budget::Budget;
 use chemigram::conversation::{Finish, ImageRef, Message, ToolCall, Usage};
+use chemigram::eval::cells;
 use chemigram::eval::golden::Golden;
 use chemigram::eval::history;
 use chemigram::eval::judge::{Bench, Judged};
@@ -343,7 +344,18 @@ fn the_surroundings_fail_the_money_runs_out_and_neither_is_a_bad_result() {
         (run.cells[0].status.failures().len(), run.spent().0)
     };
     assert_eq!(resumed("cost=0.20"), (3, 3 * 40_500), "there is no room for another attempt");
+    let manifest = manifest::find(&home.evaluations(), "last").unwrap().join("manifest.json");
+    let before = std::fs::read(&manifest).unwrap();
     assert_eq!(resumed("cost=0.25"), (4, 4 * 40_500), "there is room for one");
+    // A program that ends between the closing line of a session and the note that it failed.
+    let cell = cells::folder(&home.evaluations(), &thrice.cells[0].key);
+    let noted = std::fs::read_to_string(cell.join("failures.jsonl")).unwrap();
+    let noted: Vec<&str> = noted.lines().take(3).collect();
+    std::fs::write(cell.join("failures.jsonl"), noted.join("\n") + "\n").unwrap();
+    std::fs::rename(cell.join("failed_4"), cell.join("photos")).unwrap();
+    std::fs::write(&manifest, before).unwrap();
+    assert_eq!(resumed("cost=0.23"), (4, 4 * 40_500), "it is noted then");
+    assert!(cell.join("failed_4").is_dir() && !cell.join("failed_5").exists(), "and no other was begun");
 
     // Six cents a session, at most twenty: after the first, the second might pass twenty-five and a half.
     let model = "[model]\nfree = false\nprice = { input = 1.0, output = 5.0, as_of = \"2026-11-01\" }\n";

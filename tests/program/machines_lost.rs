@@ -96,7 +96,7 @@ fn a_session_whose_worker_was_lost_goes_on_where_none_would_be_begun_any_more() 
 }
 
 #[test]
-fn a_session_that_takes_three_workers_down_is_given_up_and_reported() {
+fn a_session_that_takes_three_workers_down_at_the_same_step_is_given_up_and_reported() {
     let mut studio = Studio::new(&["cup"]);
     studio.lease = TAKEN_OVER;
     one(&studio.home, 60_000);
@@ -104,6 +104,7 @@ fn a_session_that_takes_three_workers_down_is_given_up_and_reported() {
     for name in ["first", "second", "third"] {
         studio.worker(name, &[]);
         until("a claim", || studio.claimed_by(name));
+        until("the step at which it was lost", || studio.edited(name));
         let mut worker = studio.workers.pop().unwrap();
         worker.kill().unwrap();
         worker.wait().unwrap();

@@ -179,7 +179,8 @@ fn room(account: &serde_json::Value) -> Step {
     Step::remark(
         "JetStream",
         found,
-        "give the account more room, or remove old batches: `chemigram batch remove`",
+        "give the account more room; `chemigram batch remove` frees what was written of old batches, but not their \
+         raws and pictures",
     )
 }
 

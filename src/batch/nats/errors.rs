@@ -107,7 +107,8 @@ impl Coded for StoreError {
                 "start it with `-js -sd FOLDER`, or allow JetStream for this account".into()
             }
             Self::Full { .. } => {
-                "give JetStream more room (`max_file_store`), or remove old batches: `chemigram batch remove`"
+                "give JetStream more room (`max_file_store`); `chemigram batch remove` frees what was written of old \
+                 batches, but not their raws and pictures"
                     .into()
             }
             Self::Fenced => return None,

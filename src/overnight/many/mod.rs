@@ -27,7 +27,9 @@ use base::ids::{Hash, PhotoId, SessionId};
 mod cells;
 pub mod collect;
 pub mod list;
+mod losses;
 mod mirror;
+mod place;
 pub mod submit;
 pub mod worker;
 

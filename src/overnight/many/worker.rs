@@ -1,13 +1,14 @@
 //! Works on the jobs of a store: claims one, makes its photo's folder, runs its session, publishes, settles.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::losses;
 use super::mirror::{End, Published};
+use super::place::Place;
 use super::{
-    Head, Job, Offer, Pack, PhotoSession, Requirements, Work, apply, begun_key, changes_of, head_key,
-    is_found_later, read, session_of,
+    Head, Job, Offer, PhotoSession, Requirements, Work, begun_key, content, head_key, read, session_of,
 };
 use crate::batch::changes::Holds;
 use crate::batch::nats::journal::{Message, Stored, What};
@@ -26,10 +27,7 @@ use crate::transcript::{Line, Outcome};
 use base::clock::Stop;
 use base::error::{Coded as _, ErrorCode, Fault, caught};
 use base::ids::{Hash, SessionId};
-use engine::photo::{Library, Workspace};
 
-/// How many workers in a row a job may take down.
-const MOST_LOST: u32 = 3;
 /// How long a job waits for another of its photo, or for what others reserved.
 const SOON: Duration = Duration::from_secs(1);
 /// How long a job waits whose provider cannot be reached.
@@ -207,16 +205,15 @@ impl Worker<'_> {
             return Ok(Next::Back(SOON));
         }
         let (lost, failures) = match task.last.as_ref().map(|last| &last.message.what) {
-            Some(What::Claimed { lost, failures, .. }) => (lost + 1, *failures),
-            Some(What::Changed { .. }) => self.claims(&task)?,
+            Some(What::Claimed { .. } | What::Changed { .. }) => self.losses(&task)?,
             Some(What::Released { failures, .. }) => (0, *failures),
             _ => (0, 0),
         };
-        if head.value.cancelled || lost >= MOST_LOST {
+        if head.value.cancelled || lost >= losses::MOST {
             let fault = if head.value.cancelled {
                 Fault::new(ErrorCode::Interrupted, "the batch was cancelled")
             } else {
-                let message = format!("{lost} workers in a row were lost with it");
+                let message = format!("{lost} workers in a row were lost with it at the same step");
                 let remedy = "look into the logs of the workers; a session on this photo alone shows more";
                 Fault::new(ErrorCode::StateError, message).with("remedy", remedy)
             };
@@ -299,14 +296,10 @@ impl Worker<'_> {
         format!("{} {}. {what}", task.job.batch, task.job.place + 1)
     }
 
-    /// How often in a row a job was lost, and how often it failed, by its last claim.
-    fn claims(&self, task: &Task) -> Result<(u32, u32), Fault> {
+    /// How many workers in a row were lost with a job where it stands, and how often it has failed.
+    fn losses(&self, task: &Task) -> Result<(u32, u32), Fault> {
         let history = self.store.history(&task.name).map_err(|e| Fault::from(&e))?;
-        let claim = history.iter().rev().find_map(|stored| match &stored.message.what {
-            What::Claimed { lost, failures, .. } => Some((lost + 1, *failures)),
-            _ => None,
-        });
-        Ok(claim.unwrap_or_default())
+        losses::losses(&history, |change| content(&self.store, change))
     }
 
     /// The last messages about the jobs on the same photo that come before this one.
@@ -478,7 +471,7 @@ fn decided(
 }
 
 /// The jobs on the same photo that come before this one.
-fn earlier(task: &Task) -> Vec<Hash> {
+pub(super) fn earlier(task: &Task) -> Vec<Hash> {
     // Each cell has a copy of its own.
     let Work::Session(own) = &task.job.work else { return Vec::new() };
     let before = task.offer.sessions.iter().zip(&task.offer.jobs).take(task.job.place);
@@ -542,78 +535,5 @@ impl Host for Looking<'_> {
         {
             self.stop.soft.cancel();
         }
-    }
-}
-
-/// A job's own library, gone with it.
-struct Place {
-    folder: Arc<tempfile::TempDir>,
-    library: Library,
-    tastes: PathBuf,
-}
-
-impl Place {
-    /// Makes the folder of the job's photo as the messages say that it is.
-    fn make(worker: &Worker<'_>, task: &Task, job: &PhotoSession, history: &[Stored]) -> Result<Self, Fault> {
-        let store = &worker.store;
-        let refused = |path: &Path, e: &std::io::Error| launch::refused("write", path, e);
-        let folder = tempfile::Builder::new().prefix("job-").tempdir_in(&worker.home);
-        let folder = folder.map_err(|e| refused(&worker.home, &e))?;
-        let tastes = folder.path().join("tastes");
-        std::fs::create_dir_all(&tastes).map_err(|e| refused(&tastes, &e))?;
-        apply(store, &tastes, Holds::Photo, &read::<Pack>(store, &job.tastes)?.files)?;
-        let library = Library::new(folder.path().join("photos"));
-        let photo = library.folder(&job.photo);
-        let raw = photo.join("raw");
-        std::fs::create_dir_all(&raw).map_err(|e| refused(&raw, &e))?;
-        apply(store, &photo, Holds::Photo, &read::<Pack>(store, &job.folder)?.files)?;
-        for earlier in earlier(task) {
-            let history = store.history(&earlier).map_err(|e| Fault::from(&e))?;
-            let edits = changes_of(&history).filter(|change| is_found_later(&change.path));
-            apply(store, &photo, Holds::Photo, edits)?;
-        }
-        apply(store, &photo, Holds::Photo, changes_of(history))?;
-        let workspace = library.open(&job.photo).map_err(|e| Fault::from(&e))?;
-        let record = &workspace.photo().raw;
-        let cached = worker.raw(&record.sha256, &record.name)?;
-        let link = raw.join(&record.name);
-        std::os::unix::fs::symlink(&cached, &link).map_err(|e| refused(&link, &e))?;
-        Ok(Self { folder: Arc::new(folder), library, tastes })
-    }
-
-    fn workspace(&self, own: &PhotoSession) -> Result<Workspace, Fault> {
-        self.library.open(&own.photo).map_err(|e| Fault::from(&e))
-    }
-
-    /// What its session is, with the protocol in a file of its own.
-    fn planned(&self, own: &PhotoSession) -> Result<crate::overnight::record::PlannedSession, Fault> {
-        let mut planned = own.planned.clone();
-        if let (Some(text), Some(named)) = (&own.protocol, &planned.protocol) {
-            let name = Path::new(named).file_name().unwrap_or_else(|| "protocol.toml".as_ref());
-            let path = self.folder.path().join(name);
-            std::fs::write(&path, text).map_err(|e| launch::refused("write", &path, &e))?;
-            planned.protocol = Some(path.to_string_lossy().into_owned());
-        }
-        Ok(planned)
-    }
-
-    /// What a session has spent, by its transcript.
-    fn spent(&self, own: &PhotoSession, id: &SessionId) -> Option<Amounts> {
-        let read = listing::read(&self.workspace(own).ok()?, id).ok()?;
-        Some(read.ledger.settled().plus(read.ledger.reserved()))
-    }
-}
-
-impl Worker<'_> {
-    /// A raw of the store, fetched once.
-    pub(super) fn raw(&self, sha256: &Hash, name: &str) -> Result<PathBuf, Fault> {
-        let folder = self.home.join("raws").join(sha256.to_string());
-        let path = folder.join(name);
-        if !path.exists() {
-            std::fs::create_dir_all(&folder).map_err(|e| launch::refused("make", &folder, &e))?;
-            let bytes = self.store.fetch(sha256).map_err(|e| Fault::from(&e))?;
-            base::durable::write(&path, &bytes).map_err(|e| launch::refused("write", &path, &e))?;
-        }
-        std::path::absolute(&path).map_err(|e| launch::refused("find", &path, &e))
     }
 }
