@@ -88,7 +88,7 @@ fn run(jobs: usize, threads: usize, thinking: Duration) {
 
     let parent = store.parent(BATCH).unwrap();
     assert_eq!(
-        (claims.len(), parent.over, parent.reserved.len()),
+        (claims.len(), parent.settled.branches, parent.reserved.len()),
         (jobs, jobs as u64, 0),
         "each settled once"
     );
@@ -151,7 +151,9 @@ fn work(store: &Store, name: &str, caps: &Budget, budget: &Budget, thinking: Dur
             tries.set(tries.get() + 1);
             Ok(Reservation { budget: budget.clone(), most })
         };
-        let reserved = store.reserve(BATCH, &job, caps, decide).unwrap();
+        let place: serde_json::Value = serde_json::from_slice(&claimed.payload).unwrap();
+        let placed = (&job, usize::try_from(place["place"].as_u64().unwrap()).unwrap());
+        let reserved = store.reserve(BATCH, placed, caps, decide).unwrap();
         assert!(matches!(reserved, Reserved::Has(_)), "{reserved:?}");
         let reserve = began.elapsed().as_secs_f64();
         let write = |what: What, after: u64| {
@@ -172,7 +174,7 @@ fn work(store: &Store, name: &str, caps: &Budget, budget: &Budget, thinking: Dur
         }
         write(What::Ended { session, outcome: Outcome::Completed, status: 0, cut: false, spent }, after);
         let began = Instant::now();
-        store.settle(BATCH, &job, spent).unwrap();
+        store.settle(BATCH, placed, spent).unwrap();
         let settle = began.elapsed().as_secs_f64();
         store.done(&claimed);
         claims.push(Claim { claim, reserve, tries: tries.get(), settle });

@@ -7,6 +7,8 @@
 //!
 //! Container: TIFF 6.0, tags of DNG 1.4 and Exif 2.3; one IFD with the mosaic and an Exif IFD.
 
+use std::sync::OnceLock;
+
 use image::ImageError;
 
 use crate::render::Picture;
@@ -145,7 +147,13 @@ impl Coded for DngError {
 /// # Errors
 /// [`DngError`], if the picture in this binary is damaged.
 pub fn demo_raw() -> Result<Vec<u8>, DngError> {
-    write_dng(&doubled(&demo_photo()?), &DngOptions::default())
+    // Without optimization it takes a second to make, and a process full of tests wants it hundreds of times.
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(made) = MADE.get() {
+        return Ok(made.clone());
+    }
+    let made = write_dng(&doubled(&demo_photo()?), &DngOptions::default())?;
+    Ok(MADE.get_or_init(|| made).clone())
 }
 
 /// The demo's photograph as it is carried in the binary.

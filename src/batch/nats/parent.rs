@@ -25,9 +25,29 @@ pub(crate) struct Parent {
     pub settled: Amounts,
     /// What each job that was claimed and is not over may spend.
     pub reserved: BTreeMap<Hash, Reservation>,
-    /// The places of jobs that are settled: settling one twice is once.
+    /// The jobs that are settled. A worker that was stopped for a while does not know of it, and would reserve anew.
     #[serde(default)]
-    pub over: u64,
+    pub over: Places,
+}
+
+/// Places of jobs in their batch, a bit for each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Places(Vec<u32>);
+
+impl Places {
+    fn has(&self, place: usize) -> bool {
+        self.0.get(place / 32).is_some_and(|bits| bits >> (place % 32) & 1 == 1)
+    }
+
+    fn add(&mut self, place: usize) {
+        if self.0.len() <= place / 32 {
+            self.0.resize(place / 32 + 1, 0);
+        }
+        if let Some(bits) = self.0.get_mut(place / 32) {
+            *bits |= 1 << (place % 32);
+        }
+    }
 }
 
 /// What a job may spend.
@@ -61,6 +81,8 @@ pub(crate) enum Reserved {
     Wait,
     /// It will never fit: why.
     Never(String),
+    /// The job is settled.
+    Over,
 }
 
 impl Store {
@@ -79,15 +101,18 @@ impl Store {
         self.delete(&key(batch))
     }
 
-    /// Reserves what `decide` says, by the ledger as it is, for a job that has nothing reserved.
+    /// Reserves what `decide` says, by the ledger as it is, for a job that has nothing reserved and is not settled.
     pub(crate) fn reserve(
         &self,
         batch: &str,
-        job: &Hash,
+        (job, place): (&Hash, usize),
         caps: &Budget,
         decide: impl Fn(&Ledger) -> Result<Reservation, String>,
     ) -> Result<Reserved, StoreError> {
         self.changed(batch, |parent| {
+            if parent.over.has(place) {
+                return Err(Reserved::Over);
+            }
             if let Some(kept) = parent.reserved.get(job) {
                 return Err(Reserved::Has(kept.budget.clone()));
             }
@@ -129,14 +154,20 @@ impl Store {
     }
 
     /// Settles a job that is over to what it spent; a second time does nothing.
-    pub(crate) fn settle(&self, batch: &str, job: &Hash, spent: Amounts) -> Result<(), StoreError> {
-        let first = self.changed(batch, |parent| match parent.reserved.remove(job) {
-            Some(_) => {
-                parent.settled = parent.settled.plus(spent);
-                parent.over += 1;
-                Ok(true)
+    pub(crate) fn settle(
+        &self,
+        batch: &str,
+        (job, place): (&Hash, usize),
+        spent: Amounts,
+    ) -> Result<(), StoreError> {
+        let first = self.changed(batch, |parent| {
+            if parent.over.has(place) {
+                return Err(false);
             }
-            None => Err(false),
+            parent.reserved.remove(job);
+            parent.settled = parent.settled.plus(spent);
+            parent.over.add(place);
+            Ok(true)
         })?;
         if first {
             crate::traces::metrics::settled(spent);

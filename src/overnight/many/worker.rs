@@ -224,8 +224,10 @@ impl Worker<'_> {
             Work::Cell(cell) => Ok(cell.reservation()),
         };
         let caps = task.offer.caps.budget();
-        let budget = match store.reserve(&task.job.batch, &task.name, &caps, decide).map_err(told)? {
+        let placed = (&task.name, task.job.place);
+        let budget = match store.reserve(&task.job.batch, placed, &caps, decide).map_err(told)? {
             Reserved::Has(budget) => budget,
+            Reserved::Over => return Ok(Next::Back(Duration::ZERO)),
             Reserved::Wait => return Ok(Next::Back(SOON)),
             Reserved::Never(why) => return self.end(&task, What::NotBegun { why }),
         };
@@ -333,7 +335,8 @@ impl Worker<'_> {
     }
 
     fn settle(&self, task: &Task, spent: Amounts) -> Result<Next, Fault> {
-        self.store.settle(&task.job.batch, &task.name, spent).map_err(|e| Fault::from(&e))?;
+        let placed = (&task.name, task.job.place);
+        self.store.settle(&task.job.batch, placed, spent).map_err(|e| Fault::from(&e))?;
         Ok(Next::Done)
     }
 
