@@ -54,7 +54,7 @@ TYPES = {
     "messages_count": (MessageCountTokensParams, None, anthropic.types.MessageTokensCount, None),
 }
 # What servers that imitate Chat Completions want beyond it, by the profiles that say so.
-BEYOND = {"chat": {"usage", "reasoning_details", "extra_content"}}
+BEYOND = {"chat": {"usage", "reasoning_content", "reasoning_details", "extra_content"}}
 
 
 ADAPTERS = {}
