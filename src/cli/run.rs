@@ -1,7 +1,6 @@
 //! `run-mode-b`: from arguments to a session, its run, and its review.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
+use super::choice::ChoiceArgs;
 use super::failure::Failure;
 use super::goal;
 use super::mode_b::show_session;
@@ -22,7 +22,7 @@ use crate::launch::{
     usual_prompt,
 };
 use crate::overnight::share::words;
-use crate::provider::{Choice, ModelInfo, Provider, Recording};
+use crate::provider::{Choice, ModelInfo};
 use crate::review::{ReviewModel, line, plain};
 use crate::session::SessionError;
 use crate::session::driver::Session;
@@ -176,48 +176,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     let spelt = || u64::try_from(text.parse::<jiff::SignedDuration>().ok()?.as_secs()).ok();
     let seconds = seconds.or_else(spelt).ok_or("write it like 3m, 90s or 0")?;
     Ok(Duration::from_secs(seconds))
-}
-
-/// Which provider and model.
-#[derive(Args, Clone, Debug)]
-pub struct ChoiceArgs {
-    /// The provider of the model; `explorer` needs no key, `manual:DIR` asks you through files in a folder, `cassette:DIR` plays a recording [default: explorer]
-    #[arg(long, value_name = "NAME[:MODEL]")]
-    pub provider: Option<String>,
-    /// The provider's model; for `script`, a file, for `manual`, a folder
-    #[arg(long, value_name = "NAME")]
-    pub model: Option<String>,
-    /// Record every request to a server and its reply in this folder, without keys
-    #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
-}
-
-impl ChoiceArgs {
-    /// The provider: the one named, else the one in the environment, else the explorer.
-    pub fn choice(&self, seed: u64) -> crate::provider::Choice {
-        crate::launch::choice(self.provider.clone(), self.model.clone(), seed)
-    }
-
-    /// What sessions are made with, which records where that is asked for.
-    pub fn launcher(&self, app: &App, prompts: Option<&PathBuf>) -> Result<Launcher, Failure> {
-        let mut launcher = app.launcher(prompts)?;
-        launcher.registry = launcher.registry.recording(self.record.clone().map(Recording::Together));
-        Ok(launcher)
-    }
-
-    /// Connects the model, and refuses to record one that asks no server.
-    pub fn connect(&self, launcher: &Launcher, choice: &Choice) -> Result<Arc<dyn Provider>, Failure> {
-        let provider = launcher.connect(choice)?;
-        let asks = launcher.registry.get(&choice.provider)?.dialect.path().is_some();
-        if self.record.is_some() && !asks {
-            return Err(Failure::input(format!(
-                "`{}` asks no server, so nothing can be recorded",
-                choice.provider
-            ))
-            .remedy("leave out --record, or name the provider of a model"));
-        }
-        Ok(provider)
-    }
 }
 
 /// The budget of a session with a protocol, where none is given.

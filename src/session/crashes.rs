@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 
 use crate::budget::{Amounts, Ledger};
 use crate::conversation::Message;
@@ -220,6 +220,50 @@ impl Calm {
         }
         Ok(())
     }
+
+    /// Gives every disk that a kill or a loss of power can leave, with what was cut.
+    fn every_disk(&self, mut give: impl FnMut(tempfile::TempDir, String)) {
+        let disk = copy(self.origin.path());
+        // How much of each file a loss of power leaves, where that is less than there is.
+        let mut kept: BTreeMap<&Path, u64> = BTreeMap::new();
+        for (n, (path, change)) in self.changes.iter().enumerate() {
+            let name = format!("{n} {}", path.strip_prefix(&self.rig.library).unwrap().display());
+            let all = change.bytes();
+            let cuts = match change {
+                Change::Append { .. } => BTreeSet::from([1, all.saturating_sub(1)]),
+                _ => BTreeSet::from([all / 2]),
+            };
+            for bytes in cuts.into_iter().filter(|bytes| (1..all).contains(bytes)) {
+                let copy = copy(disk.path());
+                change.begin(&self.within(copy.path(), path), bytes);
+                give(copy, format!("{bytes} of {all} bytes of change {name}"));
+            }
+            let here = self.within(disk.path(), path);
+            change.make(&here);
+            if n + 1 == self.changes.len() {
+                break;
+            }
+            give(copy(disk.path()), format!("after change {name}"));
+            match change {
+                Change::Append { synced: false, bytes } => {
+                    let before = std::fs::metadata(&here).unwrap().len() - bytes.len() as u64;
+                    kept.entry(path).or_insert(before);
+                }
+                _ => drop(kept.remove(path.as_path())),
+            }
+            if !kept.is_empty() {
+                let copy = copy(disk.path());
+                for (path, length) in &kept {
+                    Change::Truncate(*length).make(&self.within(copy.path(), path));
+                }
+                give(copy, format!("the power lost after change {name}"));
+            }
+        }
+        // What was noted is all that was done: the folder is the same.
+        let names_of = |library: &Path| files(library).into_keys().collect::<Vec<_>>();
+        assert_eq!(names_of(disk.path()), names_of(&self.rig.library));
+        assert_eq!(files(disk.path()), files(&self.rig.library));
+    }
 }
 
 /// A copy of a library that is thrown away.
@@ -233,55 +277,25 @@ fn copy(library: &Path) -> tempfile::TempDir {
 fn a_session_killed_at_any_write_or_within_it_ends_as_the_undisturbed_one() {
     let calm = Calm::new();
     assert!(calm.lines.len() > 60, "{} lines", calm.lines.len());
-    let disk = copy(calm.origin.path());
-    // How much of each file a loss of power leaves, where that is less than there is.
-    let mut kept: BTreeMap<&Path, u64> = BTreeMap::new();
-    let (mut resumed, mut failed) = (0, Vec::new());
-    let mut try_to_end = |library: &Path, what: String| {
-        resumed += 1;
-        if let Err(why) = calm.ends_alike(library) {
-            failed.push(format!("{what}: {why}"));
-        }
+    let (disks, left) = mpsc::sync_channel::<(tempfile::TempDir, String)>(4);
+    let left = Arc::new(Mutex::new(left));
+    let end_all = |left: Arc<Mutex<mpsc::Receiver<_>>>| {
+        let next = || left.lock().unwrap().recv().ok();
+        let ended = std::iter::from_fn(next).map(|(disk, what): (tempfile::TempDir, String)| {
+            calm.ends_alike(disk.path()).err().map(|why| format!("{what}: {why}"))
+        });
+        ended.collect::<Vec<_>>()
     };
-    for (n, (path, change)) in calm.changes.iter().enumerate() {
-        let name = format!("{n} {}", path.strip_prefix(&calm.rig.library).unwrap().display());
-        let all = change.bytes();
-        let cuts = match change {
-            Change::Append { .. } => BTreeSet::from([1, all.saturating_sub(1)]),
-            _ => BTreeSet::from([all / 2]),
-        };
-        for bytes in cuts.into_iter().filter(|bytes| (1..all).contains(bytes)) {
-            let copy = copy(disk.path());
-            change.begin(&calm.within(copy.path(), path), bytes);
-            try_to_end(copy.path(), format!("{bytes} of {all} bytes of change {name}"));
-        }
-        let here = calm.within(disk.path(), path);
-        change.make(&here);
-        if n + 1 == calm.changes.len() {
-            break;
-        }
-        try_to_end(copy(disk.path()).path(), format!("after change {name}"));
-        match change {
-            Change::Append { synced: false, bytes } => {
-                let before = std::fs::metadata(&here).unwrap().len() - bytes.len() as u64;
-                kept.entry(path).or_insert(before);
-            }
-            _ => drop(kept.remove(path.as_path())),
-        }
-        if !kept.is_empty() {
-            let copy = copy(disk.path());
-            for (path, length) in &kept {
-                Change::Truncate(*length).make(&calm.within(copy.path(), path));
-            }
-            try_to_end(copy.path(), format!("the power lost after change {name}"));
-        }
-    }
-    // What was noted is all that was done: the folder is the same.
-    let names_of = |library: &Path| files(library).into_keys().collect::<Vec<_>>();
-    assert_eq!(names_of(disk.path()), names_of(&calm.rig.library));
-    assert_eq!(files(disk.path()), files(&calm.rig.library));
-    assert!(resumed > 400, "{resumed}");
-    assert!(failed.is_empty(), "{} of {resumed}:\n{}", failed.len(), failed.join("\n"));
+    let ended = std::thread::scope(|scope| {
+        // The channel is theirs alone: when both have panicked, the next disk is refused.
+        let threads = [Arc::clone(&left), left].map(|left| scope.spawn(|| end_all(left)));
+        calm.every_disk(|disk, what| disks.send((disk, what)).unwrap());
+        drop(disks);
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(ended.len() > 400, "{}", ended.len());
+    let failed: Vec<&String> = ended.iter().flatten().collect();
+    assert!(failed.is_empty(), "{} of {}:\n{failed:#?}", failed.len(), ended.len());
 }
 
 /// The files below a folder with their content, but for the names of those who held it.

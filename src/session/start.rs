@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -18,11 +17,11 @@ use crate::session::driver::{Patience, Session, Unwatched};
 use crate::session::opinion::Referee;
 use crate::session::protocols::{self, Steered};
 use crate::session::state::State;
-use crate::session::{SessionError, deeper, listing, model_call, pricing, wording};
+use crate::session::{SessionError, deeper, model_call, pricing, wording};
 use crate::tools::{self, BlobStore, Engine};
 use crate::traces::Live;
 use crate::transcript::{
-    self, Event, Line, Mirror, Mode, Outcome, PlannedBranch, RenderIntent, SessionStart, Transcript, Vector,
+    Event, Line, Mirror, Mode, Outcome, PlannedBranch, SessionStart, Transcript, Vector,
 };
 use base::clock::{Clock, Stop};
 use base::error::{Coded as _, ErrorCode, Fault};
@@ -33,6 +32,10 @@ use darktable::render::{Quality, Renderer};
 use engine::lease::{Lease, Lessor};
 use engine::photo::{Authority, Workspace, Writer};
 use engine::vocabulary::Vocabulary;
+
+mod resume;
+
+pub use resume::{Resume, resume};
 
 /// The most readings of a brief that one session makes.
 const READINGS: u64 = 5;
@@ -391,116 +394,6 @@ fn begin(
     Ok(gate)
 }
 
-/// What a person adds when an interrupted session is resumed.
-#[derive(Clone, Default)]
-pub struct Resume {
-    /// The answer to the question on which it ended.
-    pub answer: Option<String>,
-    /// New caps.
-    pub raise: Option<Budget>,
-    /// Who gives second opinions from now on.
-    pub referee: Referee,
-    /// The model that goes on if this one fails for good.
-    pub fallback: Option<Arc<dyn Provider>>,
-}
-
-/// Takes up a session: one that was interrupted or cancelled, or that the provider or the engine failed, as it
-/// is; one that waits for an answer, with it; one that is over, with a raised budget.
-pub fn resume(setup: Setup, id: &SessionId, with: Resume) -> Result<Session, SessionError> {
-    let folder = setup.workspace.session_folder(id);
-    let path = folder.join("transcript.jsonl");
-    if !path.exists() {
-        return Err(Fault::new(ErrorCode::NotFound, format!("this photo has no session {id}"))
-            .with("remedy", "list the sessions with `chemigram mode-b list`")
-            .into());
-    }
-    setup.workspace.refuse_another_raw()?;
-    let lessor = Lessor::default();
-    let photo = lock(&setup.workspace, id, lessor.lease())?;
-    let read = transcript::read(&path)?;
-    let state = fold(&setup.workspace, &read.lines)?;
-    let ended = state.end.as_ref().map(|end| end.outcome);
-    let run_over = state.steering.as_ref().is_some_and(|steering| steering.ending().is_some());
-    let raise;
-    let refusal = match ended {
-        Some(_) if run_over => Some((
-            "has ended, and so has its protocol",
-            "start a new session from one of its branches: `--from BRANCH`",
-        )),
-        _ if with.answer.is_some() && state.question.is_none() => {
-            Some(("has asked no question", "leave out `--answer`"))
-        }
-        Some(Outcome::NeedsClarification) if with.answer.is_none() => {
-            Some(("waits for an answer", "give it: `--resume ID --answer TEXT`"))
-        }
-        Some(Outcome::Completed | Outcome::BudgetExhausted | Outcome::ProtocolFailed)
-            if with.raise.is_none() =>
-        {
-            let cap = state.end.as_ref().and_then(|end| end.cap);
-            let more = cap.map_or("time=10m,iterations=20".into(), |cap| cap.raise());
-            raise = format!("to resume it with a larger budget: `--resume ID --raise {more}`");
-            Some(("has ended", raise.as_str()))
-        }
-        _ => None,
-    };
-    if let Some((what, remedy)) = refusal {
-        return Err(Fault::new(ErrorCode::StateError, format!("session {id} {what}"))
-            .with("remedy", remedy)
-            .into());
-    }
-    // As at a start, and before anything is written.
-    let raise = with.raise.as_ref();
-    let info = setup.provider.info();
-    let ledger = pricing::ledger(&state.start, &read.lines, raise, info, with.referee.info())?;
-    if let Some(other) = &with.fallback {
-        pricing::payable(other.info(), raise.unwrap_or(ledger.budget()))?;
-    }
-    let transcript = Transcript::resume(&path, &read, setup.clock.clone(), setup.redactor.clone())?
-        .mirrored(setup.mirror.clone());
-    let mut gate = Gate::new(ledger, transcript, lessor, setup.stop.clone());
-    let assumed = if ended.is_none() { hidden_time(&read.lines) } else { Duration::ZERO };
-    gate.assume_elapsed(assumed);
-    gate.record(Event::Resumed { assumed_ms: tools::millis(assumed), torn: read.torn > 0 })?;
-    if let Some(budget) = with.raise {
-        gate.record(Event::Raised { budget })?;
-    }
-    if let (Some(answer), Some(question)) = (with.answer, state.question.clone()) {
-        gate.record(Event::Clarification { question, answer: Some(answer) })?;
-    }
-    listing::forget_stop(&folder);
-    let blobs = BlobStore::new(folder.join("blobs"), setup.redactor.clone());
-    let blob = |name: &Hash| {
-        let bytes = crate::provider::Blobs::bytes(&blobs, name).map_err(SessionError::Blob)?;
-        String::from_utf8(bytes).map_err(|e| SessionError::Blob(std::io::Error::other(e)))
-    };
-    let system = blob(&state.start.system)?;
-    let tools = serde_json::from_str(&blob(&state.start.tools)?)
-        .map_err(|e| SessionError::Blob(std::io::Error::other(e)))?;
-    let engine = engine(&setup, &state.start.baseline)?;
-    let mut traces = setup.traces;
-    traces.iter_mut().for_each(|traces| traces.skip(&read.lines));
-    let mut session = Session {
-        engine,
-        photo,
-        gate,
-        state,
-        provider: setup.provider,
-        fallback: with.fallback,
-        referee: with.referee,
-        blobs,
-        folder,
-        system,
-        tools,
-        stop: setup.stop,
-        patience: Patience::default(),
-        traces,
-    };
-    if ended == Some(Outcome::EngineFailed) {
-        session.render_baseline()?;
-    }
-    Ok(session)
-}
-
 /// The named criteria that a JSON object gives, `{"mood": "stays quiet"}`; none of a text.
 fn criteria_of(text: &str) -> Result<BTreeMap<String, String>, SessionError> {
     if !text.trim_start().starts_with('{') {
@@ -517,36 +410,6 @@ fn criteria_of(text: &str) -> Result<BTreeMap<String, String>, SessionError> {
         return Err(refused("a criterion needs a name and a text".into()).into());
     }
     Ok(named)
-}
-
-/// Time that an effect under way at the crash may have used: as long as the longest of this session did.
-fn hidden_time(lines: &[Line]) -> Duration {
-    let open = |line: &Line| match &line.event {
-        // What was begun ahead was beside the session's own work.
-        Event::RenderIntent(RenderIntent { ahead: true, .. }) => None,
-        Event::ModelIntent(_) | Event::RefereeIntent(_) | Event::ToolCall(_) | Event::RenderIntent(_) => {
-            Some(line.seq)
-        }
-        _ => None,
-    };
-    let closed = |seq: u64| {
-        lines.iter().any(|l| match &l.event {
-            Event::Attempt { intent, .. } | Event::ModelReply { intent, .. } => *intent == seq,
-            Event::ToolResult { intent, .. } | Event::Render { intent, .. } => *intent == Some(seq),
-            Event::Referee(reply) => reply.intent == Some(seq),
-            _ => false,
-        })
-    };
-    // Proposals may have been answered meanwhile.
-    let own = lines.iter().rev().filter(|l| !matches!(l.event, Event::ProposalAnswered { .. }));
-    if !own.take(8).filter_map(open).any(|seq| !closed(seq)) {
-        return Duration::ZERO;
-    }
-    let longest = lines.iter().map(|l| match &l.event {
-        Event::Attempt { ms, .. } | Event::ModelReply { ms, .. } | Event::ToolResult { ms, .. } => *ms,
-        _ => 0,
-    });
-    Duration::from_millis(longest.max().unwrap_or(0))
 }
 
 /// The state of a session, from its lines, and from its protocol beside them where one steers it.

@@ -5,13 +5,15 @@ mod event;
 mod file;
 mod header;
 mod intent;
+mod outcome;
 
 pub use event::{
-    ChapterCause, CostByKind, CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, NOTHING_USEFUL,
-    Outcome, Party, RefereeReply, SessionEnd, WrapUpReason,
+    ChapterCause, CostByKind, CostSource, Event, FaultClass, Flag, Judgment, JudgmentSource, Party,
+    RefereeReply, WrapUpReason,
 };
 pub use file::{Line, Mirror, Read, Transcript, TranscriptError, file_code, file_remedy, read};
 pub use header::{
     Mode, ModelName, PlannedBranch, ProtocolStart, RefereeStart, SessionStart, VariableValue, Vector,
 };
 pub use intent::{CountIntent, EffectClass, HeadState, ModelIntent, RefereeIntent, RenderIntent, ToolIntent};
+pub use outcome::{NOTHING_USEFUL, Outcome, SessionEnd};

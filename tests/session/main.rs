@@ -27,6 +27,7 @@ mod budget_caps;
 mod cassettes;
 mod chapters;
 mod course;
+mod dialect_errors;
 mod dialect_sessions;
 mod explorer;
 mod golden_metrics;

@@ -9,27 +9,22 @@
     reason = "test support: a failure is the test's failure"
 )]
 
+#[path = "frames/home.rs"]
+mod home;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::assets::Overlay;
 use base::clock::{Deadline, SystemClock};
-use base::ids::Hash;
-use darktable::layout::Layouts;
-use darktable::oneshot::OneShot;
-use darktable::probe::DarktableCli;
-use darktable::render::{ByHand, Picture, Quality, RawFile, RenderError, RenderRequest, Renderer};
+use darktable::render::{Picture, RawFile};
 use darktable::state::EditState;
-use darktable::worker::Worker;
-use darktable::xmp;
-use engine::photo::{Library, Workspace};
-use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot, Vocabulary};
+use engine::photo::Workspace;
+use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Region, RegionsRequest, Spot};
 use pixels::metrics::difference::distances;
 
-use super::kept::Kept;
+pub use home::Home;
 
 /// The sides of the scenes.
 pub const LONG: u32 = 1200;
@@ -37,120 +32,6 @@ pub const SHORT: u32 = 800;
 
 /// The longest side of a render.
 const EDGE: u32 = LONG;
-
-/// A user's home with a library, and a darktable that stays alive.
-pub struct Home {
-    pub vocabulary: Vocabulary,
-    pub layouts: Arc<Layouts>,
-    worker: Kept,
-    /// A darktable for each picture, which exports too.
-    pub oneshot: OneShot,
-    // Dropped last: the photos and darktable's configuration live in it.
-    folder: tempfile::TempDir,
-}
-
-impl Home {
-    pub fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
-        let known = Arc::clone(&layouts);
-        let encode =
-            move |state: &EditState, name: &str| xmp::write(state, &known, name).map_err(|e| e.to_string());
-        let cli = DarktableCli::find(&Deadline::never()).unwrap();
-        let base = folder.path().join("darktable");
-        let luts = folder.path().join(OWN).join("luts");
-        let worker = Worker::new(cli.clone(), &base, Arc::new(encode.clone())).unwrap().with_luts(&luts);
-        let worker = Kept::new(worker, Arc::new(encode.clone()), Some(&luts));
-        let oneshot = OneShot::new(cli, &base, Arc::new(encode)).unwrap().with_luts(&luts);
-        let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, worker, oneshot, folder }
-    }
-
-    /// Reads the vocabulary again, with what commands have put into the user's own folder.
-    pub fn reload(&mut self) {
-        self.vocabulary = Vocabulary::load(&Overlay::vocabulary(Some(self.path(OWN)))).unwrap();
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Writes a file of that name.
-    pub fn file(&self, name: &str, bytes: &[u8]) -> RawFile {
-        let path = self.path(name);
-        std::fs::write(&path, bytes).unwrap();
-        RawFile { path, sha256: Hash::of(bytes) }
-    }
-
-    /// The program's answer to a command.
-    pub fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_chemigram"))
-            .args(arguments)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.folder.path())
-            .env("CHEMIGRAM_LIBRARY", self.path("photos"))
-            .current_dir(self.folder.path())
-            .output()
-            .unwrap()
-    }
-
-    /// What the program says, on both streams, about a command that it has to carry out.
-    pub fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let said = [output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).into_owned());
-        assert!(output.status.success(), "{arguments:?}: {}", said.concat());
-        said.concat()
-    }
-
-    /// Has the program take in a file, under the name `id`.
-    pub fn ingest(&self, name: &str, id: &str) -> Workspace {
-        self.ok(&["ingest", name, "--id", id]);
-        self.open(id)
-    }
-
-    pub fn open(&self, id: &str) -> Workspace {
-        Library::new(self.path("photos")).open(&id.parse().unwrap()).unwrap()
-    }
-
-    pub fn render(&self, raw: &RawFile, state: &EditState) -> Arc<Picture> {
-        self.try_render(&self.worker, raw, state).unwrap_or_else(|e| panic!("{}: {e}", raw.path.display()))
-    }
-
-    /// By this renderer, or by the darktable that stays alive.
-    pub fn try_render(
-        &self,
-        renderer: &dyn Renderer,
-        raw: &RawFile,
-        state: &EditState,
-    ) -> Result<Arc<Picture>, RenderError> {
-        let request = RenderRequest { raw, state, long_edge: EDGE, quality: Quality::Preview };
-        renderer.render(&request, &patience(), &ByHand).map(|rendered| rendered.picture)
-    }
-
-    /// The baseline of a photo and what the program knows of it.
-    pub fn facts(&self, workspace: &Workspace) -> (EditState, PhotoFacts) {
-        let baseline = workspace.baseline();
-        (workspace.state_of(baseline).unwrap(), workspace.facts(baseline).unwrap())
-    }
-
-    pub fn apply(&self, state: &EditState, facts: &PhotoFacts, moves: &[Step]) -> Result<EditState, String> {
-        moves.iter().try_fold(state.clone(), |state, (name, values)| {
-            let values: BTreeMap<String, f64> = values.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
-            let request = ApplyRequest { move_name: name, values: &values, mask: None };
-            let applied = self.vocabulary.apply(&request, &state, facts, &self.layouts, self.version());
-            applied.map(|applied| applied.state).map_err(|e| format!("{name}: {e}"))
-        })
-    }
-
-    pub fn version(&self) -> &str {
-        self.worker.darktable_version()
-    }
-
-    pub fn worker(&self) -> &Worker {
-        self.worker.worker()
-    }
-}
 
 /// The user's own vocabulary, below the home folder.
 pub const OWN: &str = ".local/share/chemigram/vocabulary";

@@ -8,8 +8,9 @@ use base::error::{Coded as _, ErrorCode};
 use base::ids::{Hash, SessionId};
 use futures_util::TryStreamExt as _;
 
+use super::connection::{account, connect};
 use super::journal::{Message, What};
-use super::{Address, Store, StoreError, connect, runtime, wait, words};
+use super::{Address, Store, StoreError, runtime, wait, words};
 
 /// The oldest server that will do: major and minor version.
 const OLDEST: (u32, u32) = (2, 9);
@@ -95,7 +96,7 @@ fn tried(address: &Address, steps: &mut Vec<Step>) -> Result<Store, Step> {
     steps.push(secrecy(address, address.tls || info.tls_required));
 
     let asked = client.clone();
-    let account = wait(&runtime, async move { super::account(&asked).await });
+    let account = wait(&runtime, async move { account(&asked).await });
     let account = account.map_err(|reason| {
         Step::failed("JetStream", &StoreError::NoJetStream { address: address.to_string(), reason })
     })?;

@@ -11,11 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use clap::Args;
 use serde_json::json;
 
+use super::choice::ChoiceArgs;
 use super::failure::Failure;
 use super::progress::Watch;
-use super::run::{self, ChoiceArgs};
+use super::run;
 use super::setup::{App, optional_text};
-use crate::budget::Budget;
+use crate::budget::{Budget, Cap};
 use crate::launch::{DEFAULT_SEED, Overrides, Runner, SessionSpec};
 use crate::review::plain;
 use crate::session::driver::{Session, Turn};
@@ -217,10 +218,11 @@ impl Talk<'_> {
                 shown.print(&format!("no reply: {}. Say something to try again.", plain(&why)));
             }
             if let Some(cap) = session.state.cap {
-                shown.print(&format!(
-                    "{}. /budget SPEC adds to it, /done ends the conversation.",
-                    cap.words()
-                ));
+                let next = match cap.cap {
+                    Cap::BadCalls | Cap::Loop => "Say something to go on",
+                    _ => "/budget SPEC adds to it",
+                };
+                shown.print(&format!("{}. {next}, /done ends the conversation.", cap.words()));
             }
             let typed = self.input.lock().unwrap_or_else(PoisonError::into_inner).read();
             match typed {
