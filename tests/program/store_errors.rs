@@ -2,8 +2,6 @@
 //! certificates, of a cluster; workers with another darktable and another clock. Errors are told, and nothing is lost.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::fmt::Write as _;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -232,23 +230,7 @@ fn a_full_store_refuses_a_plan_and_holds_a_session_up_and_nothing_is_lost() {
 #[test]
 fn a_cluster_that_loses_a_server_goes_on() {
     let storage = tempfile::tempdir().unwrap();
-    let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let ports = free.each_ref().map(|listener| listener.local_addr().unwrap().port());
-    drop(free);
-    let routes = ports.iter().fold(String::new(), |mut text, port| {
-        let _ = write!(text, "\"nats://127.0.0.1:{port}\", ");
-        text
-    });
-    let mut servers: Vec<Server> = (1..)
-        .zip(ports)
-        .map(|(number, port)| {
-            let config = format!(
-                "server_name: n{number}\njetstream {{}}\n\
-                 cluster {{ name: studio, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}"
-            );
-            server(&storage.path().join(format!("n{number}")), &config)
-        })
-        .collect();
+    let mut servers = Server::cluster(storage.path(), 3);
     let mut studio = Studio::on(servers.remove(0), storage, &["cup"]);
     studio.query = "?replicas=3".to_owned();
     one(&studio.home, 4000);

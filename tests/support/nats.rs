@@ -1,5 +1,6 @@
 //! A real NATS server for tests, on a port of its own, with its storage in a folder.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +31,29 @@ impl Server {
         let mut server = Self { child, more, folder: folder.to_owned(), port: 0 };
         server.port = server.listening();
         server
+    }
+
+    /// Servers that are one cluster, each with its storage in a folder of its own below `folder`.
+    #[allow(dead_code, reason = "benches have one server")]
+    pub fn cluster(folder: &Path, servers: usize) -> Vec<Self> {
+        let free: Vec<TcpListener> =
+            (0..servers).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports: Vec<u16> = free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        drop(free);
+        let routes: Vec<String> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        let start = |(number, port): (usize, &u16)| {
+            let folder = folder.join(format!("n{number}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            let file = folder.join("server.conf");
+            let config = format!(
+                "server_name: n{number}\njetstream {{}}\n\
+                 cluster {{ name: studio, listen: \"127.0.0.1:{port}\", routes: [{}] }}",
+                routes.join(", ")
+            );
+            std::fs::write(&file, config).unwrap();
+            Self::with(&folder, &["-c", file.to_str().unwrap()])
+        };
+        ports.iter().enumerate().map(start).collect()
     }
 
     /// Waits until it listens; its port.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::context::CreateStreamErrorKind;
-use async_nats::jetstream::object_store::{self, ObjectStore};
+use async_nats::jetstream::object_store::ObjectStore;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
@@ -40,8 +40,9 @@ pub(super) async fn open(address: &Address) -> Result<Opened, StoreError> {
         ..stream::Config::default()
     };
     let journal = stream(&context, journal).await.map_err(|e| made("journal", &e))?;
+    // Both as the client makes them, but for who answers. For the keys, it would first ask what an older server does
+    // not say.
     let bucket = format!("{prefix}_keys");
-    // As the client makes it, which first asks what an older server does not say.
     let keys = stream::Config {
         name: format!("KV_{bucket}"),
         subjects: vec![format!("$KV.{bucket}.>")],
@@ -49,21 +50,25 @@ pub(super) async fn open(address: &Address) -> Result<Opened, StoreError> {
         discard: DiscardPolicy::New,
         allow_rollup: true,
         deny_delete: true,
-        allow_direct: true,
+        allow_direct: replicas == 1,
         num_replicas: replicas,
         ..stream::Config::default()
     };
     stream(&context, keys).await.map_err(|e| made("keys", &e))?;
     let keys = context.get_key_value(&bucket).await.map_err(|e| made("keys", &words(&e)))?;
     let bucket = format!("{prefix}_objects");
-    let objects = match context.get_object_store(&bucket).await {
-        Ok(objects) => objects,
-        Err(_) => {
-            let config =
-                object_store::Config { bucket, num_replicas: replicas, ..object_store::Config::default() };
-            context.create_object_store(config).await.map_err(|e| made("object store", &words(&e)))?
-        }
+    let objects = stream::Config {
+        name: format!("OBJ_{bucket}"),
+        subjects: vec![format!("$O.{bucket}.C.>"), format!("$O.{bucket}.M.>")],
+        discard: DiscardPolicy::New,
+        allow_rollup: true,
+        allow_direct: replicas == 1,
+        num_replicas: replicas,
+        ..stream::Config::default()
     };
+    stream(&context, objects).await.map_err(|e| made("object store", &e))?;
+    let objects = context.get_object_store(&bucket).await;
+    let objects = objects.map_err(|e| made("object store", &words(&e)))?;
     Ok((context, jobs, journal, keys, objects))
 }
 
@@ -82,15 +87,23 @@ pub(super) async fn account(client: &Client) -> Result<serde_json::Value, String
     }
 }
 
+/// The stream, made if it is missing. Of several replicas only the one that leads has for sure what was written last, so
+/// none of the others may answer.
 async fn stream(context: &Context, config: stream::Config) -> Result<Stream, String> {
-    match context.create_stream(config.clone()).await {
-        Ok(stream) => Ok(stream),
+    let stream = match context.create_stream(config.clone()).await {
+        Ok(stream) => stream,
         // It was made with other settings: those of whoever made it hold.
         Err(e) if matches!(e.kind(), CreateStreamErrorKind::JetStream(_)) => {
-            context.get_stream(&config.name).await.map_err(|_| words(&e))
+            context.get_stream(&config.name).await.map_err(|_| words(&e))?
         }
-        Err(e) => Err(words(&e)),
+        Err(e) => return Err(words(&e)),
+    };
+    let config = &stream.cached_info().config;
+    if config.allow_direct && config.num_replicas > 1 {
+        let led = stream::Config { allow_direct: false, ..config.clone() };
+        context.update_stream(led).await.map_err(|e| words(&e))?;
     }
+    Ok(stream)
 }
 
 pub(super) async fn connect(address: &Address) -> Result<Client, StoreError> {

@@ -1,7 +1,7 @@
 //! Against a real server.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::journal::{Message, What};
 use super::parent::{Reservation, Reserved};
@@ -166,4 +166,30 @@ fn a_store_that_cannot_be_used_says_why_and_what_to_do() {
     let error = store.put(&vec![7; 4 << 20]).unwrap_err();
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
     assert!(error.remedy().unwrap().contains("max_file_store"));
+}
+
+/// A replica that is behind is not asked: what one has written is there for everyone.
+#[test]
+fn what_was_written_is_read_on_a_cluster_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let servers = Server::cluster(dir.path(), 3);
+    let connect =
+        |server: &Server| Store::connect(&format!("{}?replicas=3", server.address("test")).parse().unwrap());
+    let until = Instant::now() + Duration::from_secs(120);
+    let one = loop {
+        match connect(&servers[0]) {
+            Ok(store) => break store,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+    };
+    let stores = [one, connect(&servers[1]).unwrap(), connect(&servers[2]).unwrap()];
+    for n in 0..300 {
+        let (writer, reader) = (&stores[n % 3], &stores[(n + 1) % 3]);
+        let key = format!("key.{n}");
+        assert!(writer.create(&key, &n).unwrap());
+        let read = reader.get::<usize>(&key).unwrap();
+        assert_eq!(read.map(|read| read.value), Some(n), "{key}");
+        let object = writer.put(key.as_bytes()).unwrap();
+        assert_eq!(reader.fetch(&object).unwrap(), key.as_bytes(), "{key}");
+    }
 }

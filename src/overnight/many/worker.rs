@@ -315,7 +315,10 @@ impl Worker<'_> {
         let Some(cap) = task.offer.caps.time_seconds else { return Ok(None) };
         let key = begun_key(&task.job.batch);
         self.store.create(&key, &self.name).map_err(told)?;
-        let begun = self.store.get::<String>(&key).map_err(told)?.map_or(0, |begun| begun.at_ms);
+        let begun = self.store.get::<String>(&key).map_err(told)?.map(|begun| begun.at_ms);
+        // `batch remove` may have taken it meanwhile.
+        let begun =
+            begun.ok_or_else(|| Fault::new(ErrorCode::NotFound, format!("there is no key `{key}`")))?;
         let now = self.store.last(&task.name).map_err(told)?.map_or(begun, |last| last.at_ms);
         let ran = Duration::from_millis(u64::try_from(now - begun).unwrap_or(0));
         Ok(Some(Duration::from_secs(cap).saturating_sub(ran)))
