@@ -133,6 +133,9 @@ struct Declared {
     context_required: Vec<String>,
     #[serde(default)]
     context_optional: Vec<String>,
+    /// The tools that a session with it has; without this, all that fit.
+    #[serde(default)]
+    tools: Option<Vec<String>>,
     /// Version to SHA-256 of the template.
     versions: BTreeMap<String, String>,
 }
@@ -291,6 +294,12 @@ impl Store {
             });
         }
         Ok(Template { name: name.to_owned(), version, source, template_sha256, origin })
+    }
+
+    /// The tools that `name` or `name@version` is made for, where it names them.
+    pub fn tools(&self, prompt: &str) -> Option<&[String]> {
+        let name = prompt.split('@').next().unwrap_or_default();
+        self.declared.get(name)?.tools.as_deref()
     }
 
     /// Fills in `name` or `name@version` with a context, a JSON object. No value can close a mark such as `<brief>`

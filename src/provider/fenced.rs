@@ -13,7 +13,7 @@ pub(super) struct Written {
     pub arguments: String,
 }
 
-/// Takes the calls out of `text`: fenced JSON blocks, `<tool_call>` tags, or a text that is nothing but
+/// Takes the calls out of `text`: fenced JSON blocks, `<tool_call>` tags, or a text or a paragraph that is nothing but
 /// one call. Blocks that do not name an offered tool stay where they are. Gives the remaining text too.
 pub(super) fn extract(text: &str, tools: &[ToolSpec]) -> (String, Vec<Written>) {
     if let Some(calls) = calls(text, tools) {
@@ -31,7 +31,14 @@ pub(super) fn extract(text: &str, tools: &[ToolSpec]) -> (String, Vec<Written>) 
         rest = after;
     }
     kept.push_str(rest);
-    (kept.trim().to_owned(), found)
+    let mut said = Vec::new();
+    for paragraph in kept.split("\n\n") {
+        match calls(paragraph, tools) {
+            Some(calls) => found.extend(calls),
+            None => said.push(paragraph),
+        }
+    }
+    (said.join("\n\n").trim().to_owned(), found)
 }
 
 /// The first block: what stands before it, its inside, the whole of it, and what follows. A block whose
@@ -57,7 +64,11 @@ fn next_block(text: &str) -> Option<(&str, &str, &str, &str)> {
 
 /// `text` as one call or a list of calls of offered tools; `None` if any of it is something else.
 fn calls(text: &str, tools: &[ToolSpec]) -> Option<Vec<Written>> {
-    let items = match serde_json::from_str(text.trim()).ok()? {
+    let text = text.trim();
+    // Qwen copies the doubled braces of the example in its own template.
+    let doubled = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    let doubled = doubled.filter(|inner| inner.starts_with('{') && inner.ends_with('}'));
+    let items = match serde_json::from_str(text).or_else(|e| serde_json::from_str(doubled.ok_or(e)?)).ok()? {
         Value::Array(items) => items,
         one @ Value::Object(_) => vec![one],
         _ => return None,
@@ -106,6 +117,10 @@ mod tests {
         assert_eq!(names(bare), (String::new(), vec!["edit {\"a\":1}".into()]));
         let list = "```\n[{\"name\":\"look\",\"arguments\":{}},{\"name\":\"edit\",\"arguments\":{}}]\n```";
         assert_eq!(names(list).1.len(), 2);
+        let after = "{\"name\":\"edit\",\"arguments\":{}}\n\nThis makes it\n\nwarmer.";
+        assert_eq!(names(after), ("This makes it\n\nwarmer.".into(), vec!["edit {}".into()]));
+        let doubled = "{{\"name\":\"look\",\"arguments\":{\"at\":{}}}}";
+        assert_eq!(names(doubled), (String::new(), vec!["look {\"at\":{}}".into()]));
     }
 
     #[test]

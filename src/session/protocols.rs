@@ -162,6 +162,7 @@ pub fn plan(setup: &Setup, request: &Request, source: &ProtocolSource) -> Result
     if !request.proposes {
         tools::keep_to_itself(&mut plan.tools);
     }
+    tools::keep_only(&mut plan.tools, setup.prompts.tools(&plan.start.prompt));
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.start.protocol = Some(ProtocolStart {
         name: protocol.name.clone(),

@@ -209,6 +209,7 @@ pub(super) fn plan_with(
     if !request.proposes {
         tools::keep_to_itself(&mut tools);
     }
+    tools::keep_only(&mut tools, setup.prompts.tools(&request.prompt));
     let start = SessionStart {
         session: SessionId::mint(),
         mode: Mode::ModeB,

@@ -54,6 +54,7 @@ pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
     };
     let mut plan = start::plan_with(setup, request, vec![PlannedBranch { branch, vector: None }])?;
     plan.tools = tools::talk_specs();
+    tools::keep_only(&mut plan.tools, setup.prompts.tools(&request.prompt));
     plan.start.mode = Mode::ModeA;
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.message = wording::talk(&plan.start);

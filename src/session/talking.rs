@@ -17,7 +17,9 @@ use crate::session::state::State;
 use crate::session::talk;
 use crate::tools;
 use crate::transcript::{self, Event, Outcome, SessionEnd};
+use base::assets::Overlay;
 use base::ids::{RefName, SessionId};
+use engine::vocabulary::Vocabulary;
 
 const WARMER: &str = r#"{ name = "apply_primitive", arguments = { primitive_name = "warmth", parameter_values = { shift = 12 } } }"#;
 const BRIGHTER: &str = r#"{ name = "apply_primitive", arguments = { primitive_name = "exposure", parameter_values = { ev = 0.4 } } }"#;
@@ -582,4 +584,45 @@ fn a_conversation_begins_on_the_next_free_branch() {
         let foreign = session.by_hand("branch", &json!({ "name": "main2" }), &Unwatched).unwrap();
         assert!(foreign.is_error && foreign.text.contains("PERMISSION_DENIED"), "{}", foreign.text);
     }
+}
+
+#[test]
+fn a_conversation_with_a_small_model_has_the_tools_that_its_prompt_is_made_for() {
+    let rig = Rig::new();
+    let setup = rig.setup(&(reply("", &[WARMER]) + &reply("It is warmer.", &[]) + &reply("", &[LOOK])));
+    let request = Request { prompt: "mode_a/short".into(), ..request(BUDGET) };
+    let plan = talk::plan(&setup, &request).unwrap();
+    let names: Vec<&str> = plan.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["apply_primitive", "list_vocabulary", "undo"]);
+
+    // What it says of the moves is so.
+    let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
+    let mut named = 0;
+    for line in plan.system.lines().filter(|line| line.contains("primitive_name")) {
+        let (call, range) = line.split_once("} (").unwrap();
+        let call = call.split_once("`apply_primitive` ").unwrap().1.to_owned() + "}";
+        let call: serde_json::Value = serde_json::from_str(&call).unwrap();
+        let (parameter, value) = call["parameter_values"].as_object().unwrap().iter().next().unwrap();
+        let found = &vocabulary.get(call["primitive_name"].as_str().unwrap()).unwrap().parameters[parameter];
+        let ends = range.split([';', ')']).next().unwrap().split_once(" to ").unwrap();
+        let [least, most]: [f64; 2] = [ends.0, ends.1].map(|end| end.parse().unwrap());
+        assert!(found.min <= least && most <= found.max, "{line}: {} to {}", found.min, found.max);
+        assert!((least..=most).contains(&value.as_f64().unwrap()), "{line}");
+        named += 1;
+    }
+    assert_eq!(named, 5);
+
+    let mut session = start::start(setup, plan).unwrap();
+    let person = Person::default();
+    assert!(say(&mut session, "warmer, please", &person).is_none());
+    assert_eq!(spoken(&session.state), "It is warmer.");
+    assert!(moves(&mut session).iter().any(|line| line.contains("warmth")));
+    say(&mut session, "look", &person);
+    let refused = session.state.messages.iter().any(|message| match message {
+        Message::Results { results } => {
+            results.iter().any(|r| r.text.contains("there is no tool `render_preview`"))
+        }
+        _ => false,
+    });
+    assert!(refused, "{:?}", session.state.messages);
 }

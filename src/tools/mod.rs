@@ -216,6 +216,13 @@ pub fn keep_to_itself(specs: &mut Vec<ToolSpec>) {
     specs.retain(|spec| !matches!(spec.name.as_str(), "propose_notes_update" | "propose_taste_update"));
 }
 
+/// Takes from a list all tools but those of these names, if there are any.
+pub fn keep_only(specs: &mut Vec<ToolSpec>, names: Option<&[String]>) {
+    if let Some(names) = names {
+        specs.retain(|spec| names.contains(&spec.name));
+    }
+}
+
 /// The specs of all tools that the model has in a session that a protocol steers, in order.
 pub fn steered_specs() -> Vec<ToolSpec> {
     let mut specs = specs();

@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::progress::Watch;
 use super::run;
 use super::setup::{App, optional_text};
-use crate::budget::{Budget, Cap};
+use crate::budget::{Budget, Cap, Exhausted};
 use crate::launch::{DEFAULT_SEED, Overrides, Runner, SessionSpec};
 use crate::review::plain;
 use crate::session::driver::{Session, Turn};
@@ -180,7 +180,7 @@ impl Talk<'_> {
         };
         let mut once = message.map(str::to_owned);
         let said_once = once.is_some();
-        let mut looked = None;
+        let (mut looked, mut told) = (None, None);
         loop {
             shown.watch.start();
             let turn = signals.during(Doing::Working, || runner.block_on(session.advance(&shown)));
@@ -217,18 +217,22 @@ impl Talk<'_> {
             if let Some(why) = failed {
                 shown.print(&format!("no reply: {}. Say something to try again.", plain(&why)));
             }
-            if let Some(cap) = session.state.cap {
-                let next = match cap.cap {
-                    Cap::BadCalls | Cap::Loop => "Say something to go on",
-                    _ => "/budget SPEC adds to it",
-                };
+            // The next message lifts a guard rail, so that it is told once; a limit of the budget stays.
+            let lifted = |cap: &Exhausted| matches!(cap.cap, Cap::BadCalls | Cap::Loop);
+            let cap = session.state.cap.filter(|cap| !lifted(cap) || told != Some(*cap));
+            if let Some(cap) = cap {
+                let next = if lifted(&cap) { "Say something to go on" } else { "/budget SPEC adds to it" };
                 shown.print(&format!("{}. {next}, /done ends the conversation.", cap.words()));
             }
+            told = session.state.cap;
             let typed = self.input.lock().unwrap_or_else(PoisonError::into_inner).read();
             match typed {
                 Typed::Nothing => {}
                 Typed::Leave => return Ok((id.clone(), Ended::Left)),
-                Typed::Words(words) => session.say(&words, &shown).map_err(cut_short)?,
+                Typed::Words(words) => {
+                    told = None;
+                    session.say(&words, &shown).map_err(cut_short)?;
+                }
                 Typed::Command(command, words) => {
                     let mut done = Ok(None);
                     let mut perform =
