@@ -173,16 +173,20 @@ fn a_store_that_cannot_be_used_says_why_and_what_to_do() {
 fn what_was_written_is_read_on_a_cluster_too() {
     let dir = tempfile::tempdir().unwrap();
     let servers = Server::cluster(dir.path(), 3);
-    let connect =
-        |server: &Server| Store::connect(&format!("{}?replicas=3", server.address("test")).parse().unwrap());
     let until = Instant::now() + Duration::from_secs(120);
-    let one = loop {
-        match connect(&servers[0]) {
-            Ok(store) => break store,
-            Err(error) => assert!(Instant::now() < until, "{error}"),
-        }
-    };
-    let stores = [one, connect(&servers[1]).unwrap(), connect(&servers[2]).unwrap()];
+    // A cluster takes a while to agree on who leads.
+    let stores: Vec<Store> = servers
+        .iter()
+        .map(|server| {
+            let address = format!("{}?replicas=3", server.address("test")).parse().unwrap();
+            loop {
+                match Store::connect(&address) {
+                    Ok(store) => break store,
+                    Err(error) => assert!(Instant::now() < until, "{error}"),
+                }
+            }
+        })
+        .collect();
     for n in 0..300 {
         let (writer, reader) = (&stores[n % 3], &stores[(n + 1) % 3]);
         let key = format!("key.{n}");

@@ -61,7 +61,7 @@ pub(super) fn each_item(
     for message in request.messages {
         match message {
             Message::User { text, images } => {
-                put(&json!({"role": "user", "content": parts(text, images)?}))?;
+                put(&message_of("user", parts(text, images)?))?;
             }
             Message::Assistant { text, calls, opaque } => {
                 let mut placed = vec![false; calls.len()];
@@ -79,10 +79,8 @@ pub(super) fn each_item(
                             }
                         }
                     }
-                    None if !text.is_empty() => put(&json!({"role": "assistant", "content": text}))?,
-                    None if calls.is_empty() => {
-                        put(&json!({"role": "assistant", "content": "(empty reply)"}))?
-                    }
+                    None if !text.is_empty() => put(&message_of("assistant", text.as_str().into()))?,
+                    None if calls.is_empty() => put(&message_of("assistant", "(empty reply)".into()))?,
                     None => {}
                 }
                 for (call, _) in calls.iter().zip(&placed).filter(|(_, placed)| !**placed) {
@@ -98,6 +96,11 @@ pub(super) fn each_item(
         }
     }
     Ok(())
+}
+
+/// OpenAI can do without the type; llama.cpp refuses an assistant's message that has none.
+fn message_of(role: &str, content: Value) -> Value {
+    json!({"type": "message", "role": role, "content": content})
 }
 
 fn function_call(call: &ToolCall) -> Value {
