@@ -5,7 +5,8 @@
     /tmp/talk/bin/python scripts/talk.py target/release/chemigram [--provider NAME --model NAME]
 
 Without a provider the explorer answers. The photo is the program's own, in a home of its own, which is named at the end;
-profiles of providers are those of the person who starts this. Nothing else needs Python.
+profiles of providers are those of the person who starts this. It succeeds if all twelve are said and something is edited,
+which is then tagged v2. Nothing else needs Python.
 """
 
 import os
@@ -77,7 +78,12 @@ def main():
         prompt(terminal)
     terminal.close()
     print(f"\n{len(seconds)} of {len(SAID)} said; seconds each: {' '.join(seconds)}; status {terminal.exitstatus}; {home}")
-    sys.exit(0 if len(seconds) == len(SAID) and terminal.exitstatus == 0 else 1)
+    # What came of it, as a person takes it over.
+    for command in (["promote", "photo", "talk_1", "--tag", "v2"], ["diff", "photo", "main", "v2"]):
+        subprocess.check_call([program, *command], env=environment)
+    begun, ended = (subprocess.check_output([program, "log", "photo", ref, "--json"], env=environment) for ref in ("main", "v2"))
+    edited = begun != ended
+    sys.exit(0 if len(seconds) == len(SAID) and terminal.exitstatus == 0 and edited else 1)
 
 
 if __name__ == "__main__":
