@@ -590,6 +590,11 @@ fn a_conversation_begins_on_the_next_free_branch() {
 fn a_conversation_with_a_small_model_has_the_tools_that_its_prompt_is_made_for() {
     let rig = Rig::new();
     let setup = rig.setup(&(reply("", &[WARMER]) + &reply("It is warmer.", &[]) + &reply("", &[LOOK])));
+    for entry in setup.prompts.list() {
+        for tool in setup.prompts.tools(&entry.name).unwrap_or_default() {
+            assert!(tools::find(tool).is_some(), "{}: there is no tool `{tool}`", entry.name);
+        }
+    }
     let request = Request { prompt: "mode_a/short".into(), ..request(BUDGET) };
     let plan = talk::plan(&setup, &request).unwrap();
     let names: Vec<&str> = plan.tools.iter().map(|tool| tool.name.as_str()).collect();

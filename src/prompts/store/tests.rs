@@ -48,9 +48,6 @@ fn every_embedded_template_is_published_unchanged_and_has_its_changelog() {
             store.show(&entry.name, Some(version)).unwrap();
             assert!(files.read(&format!("{}_{version}.changelog.md", entry.name)).is_some());
         }
-        for tool in store.tools(&entry.name).unwrap_or_default() {
-            assert!(crate::tools::find(tool).is_some(), "{}: there is no tool `{tool}`", entry.name);
-        }
     }
     for folder in ["", "mode_b"] {
         for file in files.list(folder, ".j2").keys() {
