@@ -151,7 +151,7 @@ async fn responses_are_asked_without_a_state_and_get_their_reasoning_back_as_it_
         .as_array()
         .unwrap()
         .iter()
-        .map(|item| item["type"].as_str().or(item["role"].as_str()).unwrap())
+        .map(|item| item["role"].as_str().or(item["type"].as_str()).unwrap())
         .collect();
     let expected = [
         "user",
@@ -164,9 +164,10 @@ async fn responses_are_asked_without_a_state_and_get_their_reasoning_back_as_it_
         "function_call",
         "function_call_output",
         "reasoning",
-        "message",
+        "assistant",
         "user",
     ];
+    assert!(last["input"].as_array().unwrap().iter().all(|item| item["type"].is_string()));
     assert_eq!(kinds, expected);
     let body = String::from_utf8(stub.bodies().pop().unwrap()).unwrap();
     for (turn, thought) in ["first", "second", "third"].into_iter().enumerate() {
