@@ -5,10 +5,13 @@
     /tmp/talk/bin/python scripts/talk.py target/release/chemigram [--provider NAME --model NAME]
 
 Without a provider the explorer answers. The photo is the program's own, in a home of its own, which is named at the end;
-profiles of providers are those of the person who starts this. It succeeds if all twelve are said and something is edited,
-which is then tagged v2. Nothing else needs Python.
+profiles of providers are those of the person who starts this. What the model proposes to do besides is declined, what it
+proposes to remember is accepted. It succeeds if all twelve are said, something is edited, which is then tagged v2,
+something was proposed and nothing of that was made, and a session after it is told all that was accepted. Nothing else
+needs Python.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -33,57 +36,97 @@ SAID = [
     "/review",
     "that is all",
 ]
-# What may be asked before the prompt, and what is answered.
-QUESTIONS = [
-    (r"\[yes/no\][^\n]*(?:\r?\n> )?$", "no"),
-    (r"\[a\]ccept[^\n]*(?:\r?\n> )?$", "d"),
-    (r"its name:[^\n]*(?:\r?\n> )?$", "kept"),
-]
 PATIENCE = 600
 
 
-def prompt(terminal):
-    """Waits until something may be said; false when the conversation is over."""
-    while True:
-        patterns = [pexpect.EOF, r"(?:^|\n|\r)> $"] + [pattern for pattern, _ in QUESTIONS]
-        found = terminal.expect(patterns)
-        if found < 2:
-            return found == 1
-        terminal.sendline(QUESTIONS[found - 2][1])
+class Talk:
+    def __init__(self, program, who):
+        self.program = str(pathlib.Path(program).resolve())
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="talk-"))
+        self.environment = dict(
+            os.environ, XDG_DATA_HOME=str(self.home), XDG_CACHE_HOME=f"{self.home}/cache", TERM="dumb", NO_COLOR="1"
+        )
+        photo = f"{self.home}/photo.dng"
+        self.run("demo-raw", photo)
+        self.run("ingest", photo)
+        self.terminal = pexpect.spawn(
+            self.program,
+            ["chat", "photo", *who],
+            env=self.environment,
+            encoding="utf-8",
+            timeout=PATIENCE,
+            dimensions=(40, 100),
+        )
+        self.terminal.logfile_read = sys.stdout
+
+    def run(self, *command):
+        return subprocess.check_output([self.program, *command], env=self.environment, text=True)
+
+    def lines(self, at):
+        """The transcript of a session of the photo; 0 is the newest."""
+        session = json.loads(self.run("mode-b", "list", "photo", "--json"))[at]["session"]
+        path = self.home / "chemigram/photos/photo/sessions/mode_b" / session / "transcript.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def prompt(self):
+        """Waits until something may be said, and answers what is asked before; false when the conversation is over."""
+        while True:
+            found = self.terminal.expect(
+                [pexpect.EOF, r"(?:^|\n|\r)> $", r"\[yes/no\][^\n]*(?:\r?\n> )?$", r"\[a\]ccept[^\n]*(?:\r?\n> )?$"]
+            )
+            if found < 2:
+                return found == 1
+            remember = found == 3 and "To remember" in self.terminal.before
+            self.terminal.sendline("no" if found == 2 else "a" if remember else "d")
+
+    def say(self, words):
+        self.terminal.sendline(words)
+        self.terminal.expect(re.escape(words) + r"[^\n]*\n")
+        return self.prompt()
+
+
+def context(lines):
+    """What a session read of taste and notes."""
+    results = [line["result"] for line in lines if line["kind"] == "tool_result"]
+    text = next(result["text"] for result in results if result["name"] == "read_context")
+    data = json.JSONDecoder().raw_decode(text)[0]["data"]
+    return json.dumps([data["tastes"], data["notes"]], ensure_ascii=False)
 
 
 def main():
     program, *who = sys.argv[1:]
-    program = str(pathlib.Path(program).resolve())
-    home = tempfile.mkdtemp(prefix="talk-")
-    environment = dict(os.environ, XDG_DATA_HOME=home, XDG_CACHE_HOME=home + "/cache", TERM="dumb", NO_COLOR="1")
-    for made in (["demo-raw", home + "/photo.dng"], ["ingest", home + "/photo.dng"]):
-        subprocess.check_call([program, *made], env=environment, stdout=subprocess.DEVNULL)
-    terminal = pexpect.spawn(
-        program, ["chat", "photo", *who], env=environment, encoding="utf-8", timeout=PATIENCE, dimensions=(40, 100)
-    )
-    terminal.logfile_read = sys.stdout
-    goes_on = prompt(terminal)
+    talk = Talk(program, who)
+    goes_on = talk.prompt()
     seconds = []
     for words in SAID:
         if not goes_on:
             break
         began = time.monotonic()
-        terminal.sendline(words)
-        terminal.expect(re.escape(words) + r"[^\n]*\n")
-        goes_on = prompt(terminal)
+        goes_on = talk.say(words)
         seconds.append(f"{time.monotonic() - began:.0f}")
     if goes_on:
-        terminal.sendline("/done")
-        prompt(terminal)
-    terminal.close()
-    print(f"\n{len(seconds)} of {len(SAID)} said; seconds each: {' '.join(seconds)}; status {terminal.exitstatus}; {home}")
+        talk.say("/done")
+    talk.terminal.close()
+    lines = talk.lines(0)
+    print(f"\n{len(seconds)} of {len(SAID)} said; seconds each: {' '.join(seconds)}; status {talk.terminal.exitstatus}; {talk.home}")
+
     # What came of it, as a person takes it over.
-    for command in (["promote", "photo", "talk_1", "--tag", "v2"], ["diff", "photo", "main", "v2"]):
-        subprocess.check_call([program, *command], env=environment)
-    begun, ended = (subprocess.check_output([program, "log", "photo", ref, "--json"], env=environment) for ref in ("main", "v2"))
-    edited = begun != ended
-    sys.exit(0 if len(seconds) == len(SAID) and terminal.exitstatus == 0 and edited else 1)
+    print(talk.run("promote", "photo", "talk_1", "--tag", "v2"), talk.run("diff", "photo", "main", "v2"))
+    edits = talk.run("log", "photo", "v2", "--json")
+    edited = edits != talk.run("log", "photo", "main", "--json")
+    questions = [line for line in lines if line["kind"] == "clarification" and "Shall I?" in line["question"]]
+    declined = [step for line in questions if line["answer"] == "no" for step in re.findall(r"\n  - (.*)", line["question"])]
+    # But for the moves that were asked for, too.
+    kept_out = all(step.split()[0] not in edits for step in declined if step.split()[0] not in ("warmth", "exposure"))
+    proposals = {line["id"]: line["text"] for line in lines if line["kind"] == "proposal"}
+    accepted = [line["id"] for line in lines if line["kind"] == "proposal_answered" and "accepted" in line["status"]]
+
+    talk.run("run-mode-b", "photo", "--vector", "tone=open the shadows", "--budget", "time=2m,iterations=6,branches=1", "--yes")
+    told = context(talk.lines(0))
+    remembered = all(json.dumps(proposals[id], ensure_ascii=False)[1:-1] in told for id in accepted)
+    print(f"proposed and declined: {declined}; accepted: {[proposals[id] for id in accepted]}; the next session is told: {told}")
+    checks = [len(seconds) == len(SAID), talk.terminal.exitstatus == 0, edited, declined, kept_out, accepted, remembered]
+    sys.exit(0 if all(checks) else 1)
 
 
 if __name__ == "__main__":

@@ -167,6 +167,17 @@ impl Message {
         }
     }
 
+    /// Bytes that the model wrote: text and calls. Ids are the server's, and a sealed block may be longer than what
+    /// was thought.
+    pub fn written_bytes(&self) -> usize {
+        match self {
+            Self::Assistant { text, calls, .. } => {
+                text.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+            }
+            Self::User { .. } | Self::Results { .. } => 0,
+        }
+    }
+
     /// Pictures in it.
     pub fn pictures(&self) -> impl Iterator<Item = &ImageRef> {
         let (shown, results): (&[ImageRef], &[ToolResult]) = match self {

@@ -261,12 +261,13 @@ pub struct Settled {
 }
 
 /// What an attempt is charged: as reported; else its worst case, unless the model never worked on it. `None` is an
+/// attempt of which nothing came back.
 pub fn settle(info: &ModelInfo, bound: &Bound, came: Option<&Result<ModelReply, ProviderFault>>) -> Settled {
     let unreported =
         |amounts| Settled { amounts, source: CostSource::Estimated, by_kind: None, notes: Vec::new() };
     match came {
         Some(Ok(reply)) => {
-            reported(info, bound, &reply.usage, reply.cost_micro_usd, reply.message.text_bytes())
+            reported(info, bound, &reply.usage, reply.cost_micro_usd, reply.message.written_bytes())
         }
         Some(Err(fault)) if fault.usage.total().is_some() => reported(info, bound, &fault.usage, None, 0),
         Some(Err(fault)) if !fault.sent => unreported(bound.spent(Some(0), Some(0))),
@@ -397,6 +398,17 @@ mod tests {
         // What was read from a cache was sent too.
         let cached = Usage { input_fresh: Some(0), input_cache_read: Some(10), ..usage };
         assert_eq!(row(&cached, None).3, 0);
+        // What the server seals, and its ids, are no measure of what was written.
+        let call = crate::conversation::ToolCall {
+            id: "i".repeat(200),
+            name: "undo".into(),
+            arguments: "{}".into(),
+            extra: Default::default(),
+        };
+        let sealed = crate::conversation::OpaqueBlock { origin: "p/m".into(), block: "s".repeat(900).into() };
+        let message = Message::Assistant { text: "Back.".into(), calls: vec![call], opaque: vec![sealed] };
+        assert_eq!(message.written_bytes(), 11);
+        assert!(message.text_bytes() > 1_100, "all of it is sent again");
         info.free = true;
         let free = reported(&info, &bound, &Usage::default(), None, 80);
         assert_eq!((free.amounts.tokens, free.amounts.cost_micro_usd), (99, 0), "under a cap on tokens");

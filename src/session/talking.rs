@@ -598,7 +598,16 @@ fn a_conversation_with_a_small_model_has_the_tools_that_its_prompt_is_made_for()
     let request = Request { prompt: "mode_a/short".into(), ..request(BUDGET) };
     let plan = talk::plan(&setup, &request).unwrap();
     let names: Vec<&str> = plan.tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(names, ["apply_primitive", "list_vocabulary", "undo"]);
+    let made_for = [
+        "apply_primitive",
+        "end_conversation",
+        "list_vocabulary",
+        "propose_edit",
+        "propose_notes_update",
+        "propose_taste_update",
+        "undo",
+    ];
+    assert_eq!(names, made_for);
 
     // What it says of the moves is so.
     let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();

@@ -40,6 +40,7 @@ mod pacing;
 mod photo_recovery;
 mod protocol;
 mod provider_wire;
+mod real_server;
 mod recovery;
 mod referee;
 mod refusals;

@@ -1,5 +1,6 @@
 //! The explorer in a conversation: it makes what it finds in the words, says what it measured, and understands "more",
-//! "less", "undo" and "that's all". It is no language model, and says so when it does not understand.
+//! "less", "undo" and "that's all". Where an edit clips, it proposes the move that takes that back, once; at the end it
+//! proposes to remember what was decided. It is no language model, and says so when it does not understand.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,10 @@ use crate::provider::explorer::aim::Aim;
 use crate::provider::explorer::branch::{Settings, unkey};
 use crate::provider::explorer::candidate::ListedMove;
 use crate::provider::explorer::memory::{Answer, Goal};
+use crate::provider::explorer::second::part::Partner;
+use crate::provider::explorer::second::reading::{Reading, Wish};
 use crate::provider::explorer::second::{part, reading};
+use crate::provider::explorer::words::setting;
 
 /// How the first message of a conversation begins.
 const OPENING: &str = "Conversation with the photographer";
@@ -25,6 +29,13 @@ const MORE: f64 = 0.6;
 const A_LITTLE_MORE: f64 = 0.3;
 const MUCH_MORE: f64 = 1.2;
 const LESS: f64 = -0.4;
+
+/// What has to clip since the conversation began before it is spoken of, in percent of the picture.
+const CLIPPED: f64 = 2.0;
+/// How often the same has to be asked for before it is proposed as taste.
+const OFTEN: usize = 2;
+/// How much of that is proposed.
+const TASTES: usize = 2;
 
 const HELP: &str = "I am the built-in explorer and no language model: I read words by lists and look at numbers, not at pictures. Try \"a little warmer\", \"open the shadows\", \"less contrast in the sky\", \"more\", \"less\", \"undo\" or \"that's all\".";
 
@@ -41,6 +52,8 @@ enum Wanted {
     Undo,
     /// The end; whether that is certain.
     End(bool),
+    /// What was proposed; whether it is to be made.
+    Proposed(bool),
     /// What the words say.
     Wishes,
 }
@@ -111,6 +124,21 @@ fn wanted(said: &str) -> Wanted {
     Wanted::Wishes
 }
 
+/// A plain answer to a proposal; `None` for other words.
+fn yes_or_no(said: &str) -> Option<bool> {
+    match said.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+        "y" | "yes" | "yes please" | "yes, please" | "ok" | "okay" | "sure" => Some(true),
+        "n" | "no" | "no thanks" | "no, thanks" => Some(false),
+        _ => None,
+    }
+}
+
+/// What the words aim at, and what is read in them.
+fn read(said: &str) -> (Aim, Reading) {
+    let wish = Goal { name: "wish".into(), direction: said.to_owned(), intensity: None };
+    (Aim::of(Some(&wish), 0), reading::reading("", Some(&wish), true))
+}
+
 /// Whether the words are about the last edit and name nothing of their own.
 fn only(words: &[String]) -> bool {
     const OWN: [&str; 22] = [
@@ -120,14 +148,29 @@ fn only(words: &[String]) -> bool {
     words.iter().all(|word| OWN.contains(&word.as_str()))
 }
 
+/// Something that was asked for and made.
+struct Request {
+    /// In the photographer's words.
+    said: String,
+    /// What was read in them; for "more", what it was more of.
+    wishes: Vec<Wish>,
+    /// How many of its edits stand.
+    edits: usize,
+}
+
 /// What is known, from the messages.
 #[derive(Default)]
 struct Talk {
     moves: Vec<ListedMove>,
     /// What stood after each edit, the present last.
     states: Vec<Settings>,
-    /// How many of these edits each request made, the last one last.
-    requests: Vec<usize>,
+    /// What was asked for, the last one last.
+    requests: Vec<Request>,
+    /// What was proposed, the last one last.
+    proposed: Vec<&'static Partner>,
+    /// Whether the last proposal is still to be answered, or is answered by what was said last.
+    open: bool,
+    answered: bool,
     /// What the photographer said last.
     said: Option<String>,
     /// What was called since, with its answer if it was good.
@@ -150,6 +193,7 @@ impl Talk {
                 Message::User { text, .. } => {
                     talk.said = Some(text.clone());
                     talk.done.clear();
+                    talk.answered = std::mem::take(&mut talk.open);
                 }
                 Message::Assistant { calls, .. } => {
                     talk.replies += 1;
@@ -173,10 +217,9 @@ impl Talk {
         if self.states.len() > 1 {
             self.states.pop();
         }
-        if let Some(edits) = self.requests.last_mut() {
-            *edits = edits.saturating_sub(1);
+        if let Some(request) = self.requests.iter_mut().rfind(|request| request.edits > 0) {
+            request.edits -= 1;
         }
-        self.requests.retain(|edits| *edits > 0);
     }
 
     fn called(&mut self, call: &ToolCall, results: &[ToolResult]) {
@@ -195,11 +238,20 @@ impl Talk {
                 crate::provider::explorer::branch::edit(&call.name, &arguments, &mut settings, &self.moves);
                 self.states.push(settings);
                 let goes_on =
-                    self.done.iter().any(|(name, answer)| name == "apply_primitive" && answer.is_some());
-                match self.requests.last_mut().filter(|_| goes_on) {
-                    Some(edits) => *edits += 1,
-                    None => self.requests.push(1),
+                    self.since().iter().any(|(name, answer)| name == "apply_primitive" && answer.is_some());
+                if !goes_on {
+                    self.requests.push(self.request());
                 }
+                if let Some(request) = self.requests.last_mut() {
+                    request.edits += 1;
+                }
+            }
+            ("propose_edit", Some(data)) => {
+                let named = |partner: &&Partner| {
+                    arguments.pointer("/moves/0") == Some(&json!(setting(&partner.does)))
+                };
+                self.proposed.extend(part::partners().iter().find(named));
+                self.open = data.get("asked").is_some();
             }
             ("undo", Some(_)) => self.taken_back(),
             _ => {}
@@ -207,9 +259,27 @@ impl Talk {
         self.done.push((call.name.clone(), answer));
     }
 
+    /// What is asked for now.
+    fn request(&self) -> Request {
+        let said = self.said.clone().unwrap_or_default();
+        let wishes = match self.wanted() {
+            Wanted::Wishes => read(&said).1.wishes,
+            Wanted::Again(share) if share > 0.0 => {
+                self.standing().map(|last| last.wishes.clone()).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        Request { said, wishes, edits: 0 }
+    }
+
+    /// The last request of which something stands.
+    fn standing(&self) -> Option<&Request> {
+        self.requests.iter().rfind(|request| request.edits > 0)
+    }
+
     /// The edits of the last request: from where to where.
     fn last(&self) -> Option<(&Settings, &Settings)> {
-        let edits = self.requests.last()?;
+        let edits = self.standing()?.edits;
         let before = self.states.len().checked_sub(1 + edits)?;
         Some((self.states.get(before)?, self.states.last()?))
     }
@@ -233,17 +303,11 @@ impl Talk {
                 }
             }
             _ => {
-                let wish = Goal { name: "wish".into(), direction: said.to_owned(), intensity: None };
-                let read = reading::reading("", Some(&wish), true);
-                let aim = Aim::of(Some(&wish), 0);
-                // Words that say nothing are no wish for just any change.
-                let known = !read.wishes.is_empty() || aim.measurable;
-                let mut wished = Settings::new();
-                for part in part::parts(&read, &aim, &self.moves) {
-                    if known || part.wish.kind.starts_with("move ") {
-                        part.add(&read.kept, &self.moves, &mut wished);
-                    }
-                }
+                let wished = match (wanted, self.proposed.last()) {
+                    (Wanted::Proposed(true), Some(partner)) => partner.does.clone(),
+                    (Wanted::Wishes, _) => self.wished(said),
+                    _ => Settings::new(),
+                };
                 for (key, values) in wished {
                     let Some(listed) = self.listed(&key) else { continue };
                     // What is asked for comes on top of what is there.
@@ -259,6 +323,92 @@ impl Talk {
         }
         goal.retain(|key, values| now.get(key) != Some(values));
         goal
+    }
+
+    /// The moves for what the words say.
+    fn wished(&self, said: &str) -> Settings {
+        let (aim, read) = read(said);
+        // Words that say nothing are no wish for just any change.
+        let known = !read.wishes.is_empty() || aim.measurable;
+        let mut wished = Settings::new();
+        for part in part::parts(&read, &aim, &self.moves) {
+            if known || part.wish.kind.starts_with("move ") {
+                part.add(&read.kept, &self.moves, &mut wished);
+            }
+        }
+        wished
+    }
+
+    /// What was called since the last proposal, if there was one in this reply.
+    fn since(&self) -> &[(String, Option<Value>)] {
+        let proposed = self.done.iter().rposition(|(name, _)| name == "propose_edit");
+        proposed.and_then(|at| self.done.get(at + 1..)).unwrap_or(&self.done)
+    }
+
+    /// What the photographer wants now.
+    fn wanted(&self) -> Wanted {
+        let said = self.said.as_deref().unwrap_or_default();
+        let proposal = self.done.iter().rfind(|(name, _)| name == "propose_edit");
+        if let Some(answer) = proposal.and_then(|(_, data)| data.as_ref()?.get("answer")?.as_str()) {
+            return Wanted::Proposed(yes_or_no(answer) == Some(true));
+        }
+        match yes_or_no(said).filter(|_| self.answered) {
+            Some(yes) => Wanted::Proposed(yes),
+            None => wanted(said),
+        }
+    }
+
+    /// What clips that did not when the conversation began, and what takes that back; proposed once.
+    fn proposal(&self) -> Option<(&'static Partner, String)> {
+        let looked = self.since().iter().rfind(|(name, _)| name == "render_preview")?;
+        let numbers = looked.1.as_ref()?.get("numbers")?;
+        let wished = &self.standing()?.wishes;
+        part::partners().iter().find_map(|partner| {
+            let (number, colour) = match partner.fault.as_str() {
+                "clipped_highlights" => ("clip_high", "white"),
+                _ => ("clip_low", "black"),
+            };
+            let (began, now) = numbers.get(number)?.as_str()?.split_once(" → ")?;
+            let more = now.parse::<f64>().ok()? - began.parse::<f64>().ok()?;
+            let wanted = wished.iter().any(|wish| partner.unless.contains(&wish.kind));
+            let before = self.proposed.iter().any(|earlier| earlier.fault == partner.fault);
+            let known = partner.does.keys().all(|name| self.listed(name).is_some());
+            let why = format!(
+                "{now} % of the picture is {colour} without detail now; it was {began} % when we began."
+            );
+            (more > CLIPPED && !wanted && !before && known).then_some((partner, why))
+        })
+    }
+
+    /// What is proposed to be remembered: as taste what was asked for again and stands, as a note all that stands.
+    fn to_remember(&self) -> Calls {
+        let quoted = |requests: Vec<&Request>| -> Vec<String> {
+            requests.iter().map(|request| format!("\"{}\"", request.said)).collect()
+        };
+        let mut last: BTreeMap<&str, (&Wish, &Request)> = BTreeMap::new();
+        for request in &self.requests {
+            let named = |wish: &&Wish| wish.kind.starts_with("move ");
+            let wishes = request.wishes.iter().filter(|wish| !named(wish));
+            last.extend(wishes.map(|wish| (wish.kind.as_str(), (wish, request))));
+        }
+        let mut calls = Calls::new();
+        for (wish, _) in last.values().filter(|(_, request)| request.edits > 0) {
+            let likes = wish.liked();
+            let asks = |request: &&Request| request.wishes.iter().any(|wish| wish.liked() == likes);
+            let said = quoted(self.requests.iter().filter(asks).collect());
+            if said.len() >= OFTEN {
+                let text =
+                    format!("Likes {likes}: asked for it in one conversation with {}.", said.join(" and "));
+                calls.push(("propose_taste_update", json!({ "text": text, "category": "appearance" })));
+            }
+        }
+        calls.truncate(TASTES);
+        let stands = quoted(self.requests.iter().filter(|request| request.edits > 0).collect());
+        if !stands.is_empty() {
+            let text = format!("Asked for {}, which became {}.", stands.join(", "), setting(&self.now()));
+            calls.push(("propose_notes_update", json!({ "text": text })));
+        }
+        calls
     }
 
     fn listed(&self, key: &str) -> Option<&ListedMove> {
@@ -293,18 +443,26 @@ fn decide(talk: &Talk) -> (String, Calls) {
             [] => "Nothing was changed in the end.".to_owned(),
             moves => format!("Made together: {}.", moves.join(", ")),
         };
-        return (String::new(), vec![("end_conversation", json!({ "summary": summary }))]);
+        let mut calls = talk.to_remember();
+        calls.push(("end_conversation", json!({ "summary": summary })));
+        return (String::new(), calls);
     }
     let said = talk.said.as_deref().unwrap_or_default();
-    let wanted = wanted(said);
+    let wanted = talk.wanted();
     let made: Vec<&(String, Option<Value>)> =
-        talk.done.iter().filter(|(name, _)| name != "list_vocabulary").collect();
+        talk.since().iter().filter(|(name, _)| name != "list_vocabulary").collect();
     if !made.is_empty() {
-        return (report(talk, &made, wanted), Vec::new());
+        let propose = |(partner, why): (&Partner, String)| {
+            ("propose_edit", json!({ "moves": [setting(&partner.does)], "why": why }))
+        };
+        let asks = matches!(wanted, Wanted::Wishes | Wanted::Again(_));
+        let proposal = talk.proposal().filter(|_| asks).map(propose);
+        return (report(talk, &made, wanted), proposal.into_iter().collect());
     }
     match wanted {
+        Wanted::Proposed(false) => ("Then it stays as it is.".into(), Vec::new()),
         Wanted::Undo => {
-            let edits = talk.requests.last().copied().unwrap_or(1);
+            let edits = talk.standing().map_or(1, |request| request.edits);
             let undos = std::iter::repeat_n(("undo", json!({})), edits);
             (String::new(), undos.chain([("render_preview", json!({}))]).collect())
         }

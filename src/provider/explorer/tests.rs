@@ -1,5 +1,6 @@
 //! The explorer against a small simulated session: moves that push axes in proportion to their strength.
 
+mod talking;
 mod world;
 
 use serde_json::{Value, json};

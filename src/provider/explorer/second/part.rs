@@ -65,12 +65,17 @@ const fn one() -> i8 {
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Partner {
     /// The side effect.
-    pub(super) fault: String,
+    pub(in super::super) fault: String,
     #[serde(rename = "move")]
     /// The moves, and their values.
-    pub(super) does: BTreeMap<String, BTreeMap<String, f64>>,
+    pub(in super::super) does: Settings,
     /// Kinds of wishes that want the very side effect.
-    pub(super) unless: Vec<String>,
+    pub(in super::super) unless: Vec<String>,
+}
+
+/// All that take back a side effect.
+pub(in super::super) fn partners() -> &'static [Partner] {
+    &words().partner
 }
 
 /// A wish with the moves that may serve it.

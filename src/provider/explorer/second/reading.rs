@@ -67,18 +67,34 @@ pub(in super::super) struct Wish {
 impl Wish {
     /// In words: `brightness + at face`.
     pub fn in_words(&self) -> String {
-        let what = match &self.hue {
-            Some(hue) if self.kind == "hue_light" => format!("lightness of {hue}"),
-            Some(hue) => hue.clone(),
-            None => self.kind.replace('_', " "),
-        };
         let way = match self.sign {
             0 => "until neutral",
             1 => "+",
             _ => "−",
         };
-        let place = self.place.as_ref().map(|place| format!(" at {}", place.name)).unwrap_or_default();
-        format!("{what} {way}{place}")
+        format!("{} {way}{}", self.what(), self.at())
+    }
+
+    /// What somebody likes who wishes this often: `more brightness at face`.
+    pub fn liked(&self) -> String {
+        let way = match self.sign {
+            0 => "neutral",
+            1 => "more",
+            _ => "less",
+        };
+        format!("{way} {}{}", self.what(), self.at())
+    }
+
+    fn what(&self) -> String {
+        match &self.hue {
+            Some(hue) if self.kind == "hue_light" => format!("lightness of {hue}"),
+            Some(hue) => hue.clone(),
+            None => self.kind.replace('_', " "),
+        }
+    }
+
+    fn at(&self) -> String {
+        self.place.as_ref().map(|place| format!(" at {}", place.name)).unwrap_or_default()
     }
 
     fn same(&self, other: &Self) -> bool {
