@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,9 +44,13 @@ class Talk:
     def __init__(self, program, who):
         self.program = str(pathlib.Path(program).resolve())
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="talk-"))
-        self.environment = dict(
-            os.environ, XDG_DATA_HOME=str(self.home), XDG_CACHE_HOME=f"{self.home}/cache", TERM="dumb", NO_COLOR="1"
-        )
+        # The profiles are the person's own; the taste that is accepted here is not.
+        config = pathlib.Path(os.environ.get("XDG_CONFIG_HOME") or pathlib.Path.home() / ".config")
+        if (config / "chemigram/providers").is_dir():
+            shutil.copytree(config / "chemigram/providers", self.home / "config/chemigram/providers")
+        folders = {"XDG_DATA_HOME": ".", "XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config"}
+        self.environment = dict(os.environ, TERM="dumb", NO_COLOR="1")
+        self.environment |= {name: str(self.home / folder) for name, folder in folders.items()}
         photo = f"{self.home}/photo.dng"
         self.run("demo-raw", photo)
         self.run("ingest", photo)
@@ -90,7 +95,7 @@ def context(lines):
     results = [line["result"] for line in lines if line["kind"] == "tool_result"]
     text = next(result["text"] for result in results if result["name"] == "read_context")
     data = json.JSONDecoder().raw_decode(text)[0]["data"]
-    return json.dumps([data["tastes"], data["notes"]], ensure_ascii=False)
+    return json.dumps([data.get("tastes"), data.get("notes")], ensure_ascii=False)
 
 
 def main():
@@ -115,13 +120,14 @@ def main():
     edits = talk.run("log", "photo", "v2", "--json")
     edited = edits != talk.run("log", "photo", "main", "--json")
     questions = [line for line in lines if line["kind"] == "clarification" and "Shall I?" in line["question"]]
-    declined = [step for line in questions if line["answer"] == "no" for step in re.findall(r"\n  - (.*)", line["question"])]
+    answered = [line["question"] for line in questions if line.get("answer") == "no"]
+    declined = [step for question in answered for step in re.findall(r"\n  - (.*)", question)]
     # But for the moves that were asked for, too.
     kept_out = all(step.split()[0] not in edits for step in declined if step.split()[0] not in ("warmth", "exposure"))
     proposals = {line["id"]: line["text"] for line in lines if line["kind"] == "proposal"}
     accepted = [line["id"] for line in lines if line["kind"] == "proposal_answered" and "accepted" in line["status"]]
 
-    talk.run("run-mode-b", "photo", "--vector", "tone=open the shadows", "--budget", "time=2m,iterations=6,branches=1", "--yes")
+    talk.run("run-mode-b", "photo", "--vector", "tone=open the shadows", "--budget", "time=5m,iterations=30,branches=1", "--yes")
     told = context(talk.lines(0))
     remembered = all(json.dumps(proposals[id], ensure_ascii=False)[1:-1] in told for id in accepted)
     print(f"proposed and declined: {declined}; accepted: {[proposals[id] for id in accepted]}; the next session is told: {told}")

@@ -136,6 +136,9 @@ struct Declared {
     /// The tools that a session with it has; without this, all that fit.
     #[serde(default)]
     tools: Option<Vec<String>>,
+    /// In a conversation, the tools after whose success the photographer speaks next.
+    #[serde(default)]
+    hands_back: Vec<String>,
     /// Version to SHA-256 of the template.
     versions: BTreeMap<String, String>,
 }
@@ -300,6 +303,12 @@ impl Store {
     pub fn tools(&self, prompt: &str) -> Option<&[String]> {
         let name = prompt.split('@').next().unwrap_or_default();
         self.declared.get(name)?.tools.as_deref()
+    }
+
+    /// The tools after whose success a conversation with `name` or `name@version` is the photographer's again.
+    pub fn hands_back(&self, prompt: &str) -> &[String] {
+        let name = prompt.split('@').next().unwrap_or_default();
+        self.declared.get(name).map_or(&[], |declared| &declared.hands_back)
     }
 
     /// Fills in `name` or `name@version` with a context, a JSON object. No value can close a mark such as `<brief>`

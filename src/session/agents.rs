@@ -149,6 +149,7 @@ pub(super) fn header(seed: u64, budget: &Budget) -> Line {
         protocol: None,
         referee: None,
         fallback: None,
+        hands_back: Vec::new(),
     };
     line(0, 0, Event::SessionStart(Box::new(start)))
 }

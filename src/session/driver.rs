@@ -453,6 +453,7 @@ impl Session {
             ahead: self.state.ahead.clone(),
             acting: self.state.acting(),
             goes_on: self.state.goes_on,
+            declined: self.state.declined.clone(),
         }
     }
 

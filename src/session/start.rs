@@ -238,6 +238,7 @@ pub(super) fn plan_with(
         protocol: None,
         referee: None,
         fallback: None,
+        hands_back: Vec::new(),
     };
     let message = wording::plan(&start, readings, request.proposes);
     let referee = Referee::default();

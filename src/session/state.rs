@@ -88,6 +88,8 @@ pub struct State {
     pub awaits: bool,
     /// Whether the photographer, asked since she last spoke, has said that the conversation is not over.
     pub goes_on: bool,
+    /// Edits that were proposed to the photographer, and that she declined.
+    pub declined: BTreeSet<String>,
     /// Whether the conversation is over but for the look back.
     pub concluded: bool,
     /// Calls that got a result, refused ones included.
@@ -173,6 +175,7 @@ impl State {
             stopped: false,
             awaits: talks,
             goes_on: false,
+            declined: BTreeSet::new(),
             concluded: false,
             tool_calls: 0,
             reminders: BTreeSet::new(),
@@ -280,6 +283,7 @@ impl State {
             Event::Clarification { question, answer: None } => self.question = Some(question.clone()),
             Event::Clarification { question, answer: Some(answer) } => {
                 self.goes_on |= question == tools::SHALL_WE_END;
+                self.said_no(question, answer);
                 // An immediate answer is part of the tool's result; a later one needs a message of its own, unless
                 // the protocol asked.
                 let asks = |s: &Steering| s.run().phase() == WaitState::Asking;
@@ -511,7 +515,10 @@ impl State {
         }
         self.tool_calls += 1;
         match code {
-            None => self.bad_calls = 0,
+            None => {
+                self.bad_calls = 0;
+                self.awaits |= self.explores_together() && self.start.hands_back.contains(&result.name);
+            }
             Some(ErrorCode::BudgetExhausted | ErrorCode::SkippedAfterError) => {}
             Some(code) => {
                 // The model has not seen the first error yet when it repeats it in the same reply.

@@ -56,6 +56,7 @@ pub fn plan(setup: &Setup, request: &Request) -> Result<Plan, SessionError> {
     plan.tools = tools::talk_specs();
     tools::keep_only(&mut plan.tools, setup.prompts.tools(&request.prompt));
     plan.start.mode = Mode::ModeA;
+    plan.start.hands_back = setup.prompts.hands_back(&request.prompt).to_vec();
     plan.start.tools = Hash::of(serde_json::to_vec(&plan.tools).unwrap_or_default());
     plan.message = wording::talk(&plan.start);
     Ok(plan)
@@ -82,7 +83,9 @@ impl State {
         self.awaits = false;
         self.goes_on = false;
         // What is said next is the answer to a question that was left open.
-        self.question = None;
+        if let Some(question) = self.question.take() {
+            self.said_no(&question, text);
+        }
         self.retry = None;
         self.bad_calls = 0;
         self.repeats.clear();
@@ -90,6 +93,14 @@ impl State {
         self.cap = self.cap.filter(|fired| !matches!(fired.cap, Cap::BadCalls | Cap::Loop));
         self.told.heard(text);
         self.say(text);
+    }
+
+    /// Folds the answer to a question, where it declines what was proposed.
+    pub(super) fn said_no(&mut self, question: &str, answer: &str) {
+        if let Some(edits) = tools::proposed(question).filter(|_| !wording::is_yes(answer)) {
+            self.declined.insert(edits.to_owned());
+            self.awaits |= !self.start.hands_back.is_empty();
+        }
     }
 
     /// What a conversation does next.

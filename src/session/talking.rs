@@ -318,6 +318,44 @@ fn an_ambiguous_ending_is_asked_about_once() {
 }
 
 #[test]
+fn what_was_declined_is_not_asked_again() {
+    let rig = Rig::new();
+    let other_words = PROPOSE.replace("It would hold the eye on the cup.", "Once more.");
+    let other = PROPOSE.replace("-0.3", "-0.1");
+    let script = [
+        reply("", &[PROPOSE, &other]),
+        reply("As it is.", &[]),
+        reply("", &[&other_words]),
+        reply("", &[&other]),
+        reply("As it is.", &[]),
+    ]
+    .concat();
+    let mut session = begin(&rig, &script);
+    let person = Person::answering(&["no", "yes", "no"]);
+    advance(&mut session, &person);
+    assert!(say(&mut session, "hello", &person).is_none());
+    assert!(say(&mut session, "what do you think?", &person).is_none());
+    let asked = person.asked.lock().unwrap().join("; ");
+    let count = |edit: &str| asked.matches(edit).count();
+    assert_eq!((count("strength=-0.3"), count("strength=-0.1")), (1, 2), "{asked}");
+    let refused = session.state.messages.iter().filter(|message| match message {
+        Message::Results { results } => results.iter().any(|r| r.text.contains("has said no to this")),
+        _ => false,
+    });
+    assert_eq!(refused.count(), 1);
+
+    // Nobody answers at once, and the answer is what is said next.
+    let rig = Rig::new();
+    let script = [reply("", &[PROPOSE]), reply("", &[PROPOSE]), reply("As it is.", &[])].concat();
+    let mut session = begin(&rig, &script);
+    advance(&mut session, &Unwatched);
+    assert!(say(&mut session, "hello", &Unwatched).is_none());
+    assert!(session.state.question.is_some());
+    assert!(say(&mut session, "no", &Unwatched).is_none());
+    assert_eq!((spoken(&session.state), session.state.question.is_none()), ("As it is.", true));
+}
+
+#[test]
 fn three_calls_without_an_edit_are_worth_a_look_back() {
     for (calls, replies) in [(2, 2), (3, 3)] {
         let rig = Rig::new();
@@ -589,7 +627,15 @@ fn a_conversation_begins_on_the_next_free_branch() {
 #[test]
 fn a_conversation_with_a_small_model_has_the_tools_that_its_prompt_is_made_for() {
     let rig = Rig::new();
-    let setup = rig.setup(&(reply("", &[WARMER]) + &reply("It is warmer.", &[]) + &reply("", &[LOOK])));
+    let script = [
+        reply("", &[WARMER]),
+        reply("", &[PROPOSE]),
+        reply("", &[PROPOSE]),
+        reply("", &[BRIGHTER]),
+        reply("", &[LOOK]),
+        reply("I cannot.", &[]),
+    ];
+    let setup = rig.setup(&script.concat());
     for entry in setup.prompts.list() {
         for tool in setup.prompts.tools(&entry.name).unwrap_or_default() {
             assert!(tools::find(tool).is_some(), "{}: there is no tool `{tool}`", entry.name);
@@ -600,7 +646,6 @@ fn a_conversation_with_a_small_model_has_the_tools_that_its_prompt_is_made_for()
     let names: Vec<&str> = plan.tools.iter().map(|tool| tool.name.as_str()).collect();
     let made_for = [
         "apply_primitive",
-        "end_conversation",
         "list_vocabulary",
         "propose_edit",
         "propose_notes_update",
@@ -627,11 +672,19 @@ fn a_conversation_with_a_small_model_has_the_tools_that_its_prompt_is_made_for()
     assert_eq!(named, 5);
 
     let mut session = start::start(setup, plan).unwrap();
-    let person = Person::default();
-    assert!(say(&mut session, "warmer, please", &person).is_none());
-    assert_eq!(spoken(&session.state), "It is warmer.");
+    let person = Person::answering(&["no", "yes"]);
+    let replies = |session: &mut Session, words: &str| {
+        let before = session.state.replies_heard();
+        assert!(say(session, words, &person).is_none());
+        session.state.replies_heard() - before
+    };
+    assert_eq!(replies(&mut session, "warmer, please"), 1, "an edit is the end of its turn");
     assert!(moves(&mut session).iter().any(|line| line.contains("warmth")));
-    say(&mut session, "look", &person);
+    assert_eq!(replies(&mut session, "hello"), 1, "so is a no");
+    session.state.declined.clear();
+    assert_eq!(replies(&mut session, "and now?"), 2, "but what is wanted is made first");
+    assert!(moves(&mut session).iter().any(|line| line.contains("exposure")));
+    assert_eq!(replies(&mut session, "look"), 2);
     let refused = session.state.messages.iter().any(|message| match message {
         Message::Results { results } => {
             results.iter().any(|r| r.text.contains("there is no tool `render_preview`"))

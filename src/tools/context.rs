@@ -1,6 +1,6 @@
 //! What a tool handler works with.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -143,6 +143,8 @@ pub struct View {
     pub acting: bool,
     /// Whether the photographer has just said that the conversation is not over.
     pub goes_on: bool,
+    /// Edits that were proposed and declined, as [`proposed`](crate::tools::proposed) says them.
+    pub declined: BTreeSet<String>,
 }
 
 impl View {

@@ -41,7 +41,7 @@ pub use moves::moves_of;
 pub use pictures::NoPicture;
 pub use placed::{taken, words};
 pub use table::{STEERED, TALK, TOOLS};
-pub use talk::{EXPORTS, SHALL_WE_END};
+pub use talk::{EXPORTS, SHALL_WE_END, proposed};
 
 use crate::budget::Amounts;
 use crate::conversation::{ToolCall, ToolSpec};

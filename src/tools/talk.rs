@@ -14,6 +14,9 @@ use engine::photo::Operation;
 /// What the photographer is asked where words may or may not mean the end.
 pub const SHALL_WE_END: &str = "Is that all for this photo? [yes/no]";
 
+/// How the question ends whether something that was not asked for may be done.
+const SHALL_I: &str = "\nShall I? [yes/no]";
+
 /// What stands before the exports, in the summary of a conversation.
 pub const EXPORTS: &str = "Exports spoken of and not made";
 
@@ -44,7 +47,13 @@ pub fn undo(context: &mut ToolContext<'_>, _: args::Nothing) -> Result<Answer, F
     Ok(answer)
 }
 
-/// Asks the photographer about edits that she has not asked for.
+/// The edits that a question of [`propose_edit`] is about, as it lists them; `None` for another question.
+pub fn proposed(question: &str) -> Option<&str> {
+    let list = question.strip_suffix(SHALL_I)?;
+    list.find("\n  - ").and_then(|at| list.get(at..))
+}
+
+/// Asks the photographer about edits that she has not asked for; about the same ones never again once she has declined.
 pub fn propose_edit(context: &mut ToolContext<'_>, args: args::ProposeEdit) -> Result<Answer, Fault> {
     if !STEPS.contains(&args.moves.len()) {
         let message = format!("a proposal has {} to {} moves", STEPS.start(), STEPS.end());
@@ -54,7 +63,11 @@ pub fn propose_edit(context: &mut ToolContext<'_>, args: args::ProposeEdit) -> R
     for step in &args.moves {
         question.push_str(&format!("\n  - {}", text("moves", step, 200)?));
     }
-    question.push_str("\nShall I? [yes/no]");
+    question.push_str(SHALL_I);
+    if proposed(&question).is_some_and(|edits| context.view.declined.contains(edits)) {
+        let message = "the photographer has said no to this: go on without it";
+        return Err(Fault::new(ErrorCode::StateError, message));
+    }
     ask(context, question)
 }
 

@@ -121,6 +121,10 @@ pub struct SessionStart {
     /// The model that goes on if this one fails for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<ModelName>,
+    /// In a conversation, the tools after whose success the photographer speaks next; without them, after a reply
+    /// without a call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hands_back: Vec<String>,
 }
 
 /// A model and its provider.

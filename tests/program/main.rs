@@ -11,7 +11,6 @@
 mod browser;
 #[path = "../common/chat_stub.rs"]
 mod chat_stub;
-#[path = "../support/home.rs"]
 mod home;
 #[path = "../support/nats.rs"]
 mod nats;

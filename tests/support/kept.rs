@@ -13,40 +13,12 @@ use darktable::oneshot::Encoder;
 use darktable::render::{Picture, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::worker::Worker;
 
-/// The hash of the files below a folder, with their names.
-fn hash_of(folder: &Path) -> Hash {
-    let mut names: Vec<PathBuf> = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { folders.push(path) } else { names.push(path) }
-        }
-    }
-    names.sort();
-    let text =
-        names.iter().map(|name| format!("{} {}\n", name.display(), Hash::of(std::fs::read(name).unwrap())));
-    Hash::of(text.collect::<String>())
-}
+#[path = "kept_folder.rs"]
+mod folder;
 
-/// Where the pictures are, in a folder named by all that starts darktable and reads its answers. What older sources
-/// have left is removed.
-static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/darktable");
-    // Examples, which use this too, are built without the variable.
-    let kept =
-        option_env!("CARGO_TARGET_TMPDIR").unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/target/tmp"));
-    let all = Path::new(kept).join("pictures");
-    let folder = all.join(hash_of(&sources).short());
-    std::fs::create_dir_all(&folder).unwrap();
-    for other in std::fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path()) {
-        if other != folder {
-            // Another run may be removing it as well.
-            let _ = std::fs::remove_dir_all(other);
-        }
-    }
-    folder
-});
+use folder::{hash_of, kept_folder};
+
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| kept_folder("pictures"));
 
 /// A darktable that stays alive, asked only for what no run before has seen.
 pub struct Kept {
