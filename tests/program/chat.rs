@@ -221,6 +221,10 @@ fn an_exploration_from_within_begins_where_the_conversation_stands_and_comes_bac
     let mut terminal = talks.open(&["--resume", "last"]);
     terminal.wait("The conversation goes on");
     terminal.say("/done");
+    terminal.wait("Likes more warmth");
+    terminal.say("a");
+    terminal.wait("Asked for \"a little warmer\", \"more\"");
+    terminal.say("d");
     let (shown, status) = terminal.end();
     assert_eq!(status, Some(0), "{shown}");
     let (_, talk) = talks.transcript(1);

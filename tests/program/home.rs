@@ -12,10 +12,19 @@ mod folder;
 /// The pictures that the program keeps: by its own names for them, with all that decides their pixels.
 static RENDERS: LazyLock<PathBuf> = LazyLock::new(|| folder::kept_folder("renders"));
 
-/// Lets a command find its home, and everything of the user's, under `root`, with the pictures of earlier runs.
+/// Lets a command find its home, and everything of the user's, under `root`, with the pictures of earlier runs unless
+/// it is [`cold`].
 pub fn settle(command: &mut Command, root: &Path) {
     bare::settle(command, root);
-    let cache = root.join("cache/chemigram");
-    std::fs::create_dir_all(&cache).unwrap();
-    let _ = std::os::unix::fs::symlink(&*RENDERS, cache.join("renders"));
+    let renders = root.join("cache/chemigram/renders");
+    if !renders.exists() {
+        std::fs::create_dir_all(renders.parent().unwrap()).unwrap();
+        // Another thread may have done it.
+        let _ = std::os::unix::fs::symlink(&*RENDERS, renders);
+    }
+}
+
+/// Leaves the pictures of earlier runs out of the home under `root`.
+pub fn cold(root: &Path) {
+    std::fs::create_dir_all(root.join("cache/chemigram/renders")).unwrap();
 }

@@ -5,7 +5,7 @@
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -105,10 +105,16 @@ impl Terminal {
 
     /// All that was shown, and the status.
     pub fn end(mut self) -> (String, Option<i32>) {
-        while let Ok(more) = self.shown.recv_timeout(PATIENCE) {
-            self.seen.push_str(&String::from_utf8_lossy(&more));
+        loop {
+            match self.shown.recv_timeout(PATIENCE) {
+                Ok(more) => self.seen.push_str(&String::from_utf8_lossy(&more)),
+                Err(RecvTimeoutError::Disconnected) => return (self.seen, self.child.wait().unwrap().code()),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.child.kill().unwrap();
+                    panic!("it does not end:\n{}", self.seen);
+                }
+            }
         }
-        (self.seen, self.child.wait().unwrap().code())
     }
 }
 

@@ -145,6 +145,7 @@ fn every_verb_shows_what_was_read_and_committed_in_terminals_of_two_sizes() {
     let library = studio.workspace.folder().parent().unwrap();
     for size in [(80, 24), (120, 40)] {
         let home = Home::new();
+        crate::home::cold(home.path());
         std::fs::create_dir(home.path().join("empty")).unwrap();
         let photo = walk(&home, size, &[], PHOTO, &[]);
         // A library for each size: what is deleted in one is there in the other.
