@@ -12,8 +12,8 @@
 //! // --provider openai, CHEMIGRAM_BASE_URL = stub.url(), OPENAI_API_KEY = anything
 //! ```
 //!
-//! With `CHEMIGRAM_WIRE_DUMP=FOLDER` in the environment each request and each reply is kept in that folder, where
-//! `scripts/wire-types.py` compares them with the types of the vendors' own clients.
+//! With `CHEMIGRAM_WIRE_DUMP=FOLDER` in the environment each request is kept in that folder, with its reply where that
+//! is a message of the stub's own, and `scripts/wire-types.py` compares them with the types of the vendors' clients.
 //!
 //! The n-th request gets the n-th reply, streamed if it asked for a stream; after the last, the text
 //! `(no reply left)`. Each request must keep the protocol: one system message, first; every call of an
@@ -270,6 +270,9 @@ fn serve(mut stream: TcpStream, state: &Mutex<Shared>) {
         StubReply::With { headers, reply } => (headers, *reply),
         reply => (Vec::new(), reply),
     };
+    if let Some(dialect) = dialect.filter(|_| !matches!(reply, StubReply::Message { .. })) {
+        dump(&format!("{dialect:?}").to_lowercase(), &body, "");
+    }
     match reply {
         StubReply::With { .. } => unreachable!("headers around headers"),
         StubReply::Message { text, thought, calls, mut usage } => {
