@@ -12,12 +12,6 @@
     clippy::indexing_slicing
 )]
 
-#[path = "../tests/support/browser.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod browser;
-#[path = "../tests/support/home.rs"]
-mod home;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -29,6 +23,7 @@ use darktable::dng::{DngOptions, demo_photo, write_dng};
 use darktable::render::Picture;
 use engine::photo::Library;
 use serde_json::{Value, json};
+use testkit::home;
 
 use browser::Browser;
 

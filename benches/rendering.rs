@@ -4,11 +4,6 @@
 //! `together`. Every ratio is of medians or sums taken in one run, the things compared taking turns.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-#[path = "../tests/support/demo.rs"]
-mod demo;
-
-#[path = "../tests/support/kept.rs"]
-mod kept;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -33,12 +28,12 @@ use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::{preload, xmp};
-use demo::Demo;
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
 use pixels::outline::Outline;
 use pixels::segment::segment;
 use support::{Studio, confirm, reply, request};
+use testkit::demo::Demo;
 
 /// Megapixels, by width and height.
 const SIZES: [(&str, u32, u32); 3] = [("0.24", 600, 400), ("6", 3000, 2000), ("24", 6000, 4000)];

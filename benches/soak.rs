@@ -15,11 +15,6 @@
     clippy::indexing_slicing
 )]
 
-#[path = "../tests/common/chat_stub.rs"]
-mod chat_stub;
-#[path = "../tests/support/home.rs"]
-mod home;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
@@ -32,6 +27,7 @@ use std::time::{Duration, Instant};
 use chemigram::transcript::{self, Event, SessionEnd};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
+use testkit::home;
 
 /// How long the program waits for a server that says nothing.
 const PATIENCE: Duration = Duration::from_secs(2);

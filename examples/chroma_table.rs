@@ -3,13 +3,7 @@
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
 
-#[path = "../tests/support/chroma.rs"]
-mod chroma;
-#[path = "../tests/support/demo.rs"]
-mod demo;
-
-#[path = "../tests/support/kept.rs"]
-mod kept;
+use testkit::chroma;
 
 fn main() {
     let chart = chroma::Chart::new();

@@ -13,27 +13,19 @@
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
 
-#[path = "../tests/support/contract.rs"]
-mod contract;
-#[path = "../tests/support/demo.rs"]
-mod demo;
-
-#[path = "../tests/support/kept.rs"]
-mod kept;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use contract::{Verdict, contract};
 use darktable::layout::MEASURED;
 use darktable::render::Picture;
 use darktable::state::EditState;
-use demo::Demo;
 use engine::vocabulary::table::title;
 use pixels::metrics::difference::Difference;
 use serde::{Deserialize, Serialize};
+use testkit::contract::{Verdict, contract};
+use testkit::demo::{self, Demo};
 
 /// One move on one darktable.
 #[derive(Serialize, Deserialize)]

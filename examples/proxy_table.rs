@@ -16,20 +16,14 @@
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 #![allow(clippy::print_stdout, reason = "it is run by hand")]
 
-#[path = "../tests/support/demo.rs"]
-mod demo;
-
-#[path = "../tests/support/kept.rs"]
-mod kept;
-
 use std::sync::Arc;
 
 use darktable::dng::demo_photo;
 use darktable::proxy::{Choice, Proxies};
 use darktable::render::{ByHand, Picture, Quality, RawFile, RenderRequest, Renderer as _};
 use darktable::state::EditState;
-use demo::{Demo, deadline};
 use pixels::metrics::difference::Difference;
+use testkit::demo::{Demo, deadline};
 
 /// Longest side of the pictures.
 const LONG_EDGE: u32 = 1024;

@@ -9,24 +9,17 @@
 )]
 #![allow(missing_docs, reason = "an example has no readers but its own")]
 
-#[path = "../tests/support/contract.rs"]
-mod contract;
-#[path = "../tests/support/demo.rs"]
-mod demo;
-
-#[path = "../tests/support/kept.rs"]
-mod kept;
-
 use std::fs;
 use std::path::Path;
 
 use base::assets::Overlay;
-use contract::{Verdict, contract};
 use darktable::render::Picture;
 use engine::vocabulary::table::{page, unreached};
 use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
 use image::imageops::{FilterType, overlay, resize};
+use testkit::contract::{Verdict, contract};
+use testkit::demo;
 
 /// One picture of a strip, and the white between two.
 const WIDTH: u32 = 132;

@@ -12,9 +12,9 @@ use crate::batch::nats::Store;
 use crate::batch::nats::journal::{Message, What};
 use crate::batch::nats::parent::{Reservation, Reserved};
 use crate::budget::{Amounts, Budget, Ledger};
-use crate::nats::Server;
 use crate::transcript::Outcome;
 use crate::{number, spread};
+use testkit::nats::Server;
 
 const BATCH: &str = "bench";
 const LEASE: Duration = Duration::from_secs(30);

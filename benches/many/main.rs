@@ -15,12 +15,7 @@
 )]
 
 mod batch;
-#[path = "../../tests/support/home.rs"]
-mod home;
 mod jobs;
-#[path = "../../tests/support/nats.rs"]
-#[allow(dead_code, clippy::duplicate_mod, reason = "the tests of the store have it too, and use more of it")]
-mod nats;
 mod workers;
 
 // The store's code finds them here.

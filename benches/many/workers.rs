@@ -14,8 +14,8 @@ use darktable::probe::DarktableCli;
 use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::Value;
 
-use crate::nats::Server;
 use crate::{home, number};
+use testkit::nats::Server;
 
 /// How long a session waits for each reply.
 const THINKING: Duration = Duration::from_millis(1500);
@@ -120,7 +120,7 @@ impl Studio {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("--library").arg(self.path("photos")).args(arguments);
-        home::settle(&mut command, &self.folder);
+        testkit::home::settle(&mut command, &self.folder);
         command.env("XDG_CACHE_HOME", &self.cache);
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);

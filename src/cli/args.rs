@@ -26,6 +26,7 @@ use super::protocol::ProtocolVerb;
 use super::prune::PruneArgs;
 use super::review::{COMPARE_EXAMPLES, CompareArgs, PICKS_EXAMPLES, PicksVerb, REVIEW_EXAMPLES, ReviewArgs};
 use super::run::{RUN_EXAMPLES, RUN_PROTOCOL_EXAMPLES, RunArgs, RunProtocolArgs};
+use super::stores::{CacheVerb, ProviderVerb};
 use super::taste::{TASTE_EXAMPLES, TasteVerb};
 use super::try_moves::{self, TryArgs};
 use base::ids::{PhotoId, RefName};
@@ -530,39 +531,6 @@ pub enum VocabVerb {
     Lens(LensArgs),
     /// List the imported styles
     Styles,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ProviderVerb {
-    /// List providers: whether their key is set, and whether servers on this machine answer
-    List,
-    /// Show a provider's models and prices
-    Show {
-        /// The provider
-        name: String,
-    },
-    /// Test a provider with one tiny real call, which may cost money
-    Check {
-        /// The provider
-        name: String,
-        /// The model; for `script`, a file, for `manual`, a folder
-        #[arg(long)]
-        model: Option<String>,
-    },
-}
-
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum CacheVerb {
-    /// Show where the cache is and how large it is
-    Info,
-    /// Delete every cached picture; they are rendered again when needed
-    Clear,
-    /// Show or set how large the cache may become; what is beyond it is deleted, the oldest first
-    Limit {
-        /// Such as 500MB or 8GB [built in: 4.3 GB]
-        #[arg(value_name = "SIZE", value_parser = super::prune::size)]
-        size: Option<u64>,
-    },
 }
 
 pub(super) fn point(text: &str) -> Result<[f64; 2], String> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::args::{CacheVerb, ProviderVerb, VocabVerb};
+use super::args::VocabVerb;
 use super::failure::Failure;
 use super::import;
 use super::made;
@@ -22,6 +23,39 @@ use engine::vocabulary::{Filter, ListedMove};
 
 /// How long servers on this machine are waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Subcommand)]
+pub enum ProviderVerb {
+    /// List providers: whether their key is set, and whether servers on this machine answer
+    List,
+    /// Show a provider's models and prices
+    Show {
+        /// The provider
+        name: String,
+    },
+    /// Test a provider with one tiny real call, which may cost money
+    Check {
+        /// The provider
+        name: String,
+        /// The model; for `script`, a file, for `manual`, a folder
+        #[arg(long)]
+        model: Option<String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum CacheVerb {
+    /// Show where the cache is and how large it is
+    Info,
+    /// Delete every cached picture; they are rendered again when needed
+    Clear,
+    /// Show or set how large the cache may become; what is beyond it is deleted, the oldest first
+    Limit {
+        /// Such as 500MB or 8GB [built in: 4.3 GB]
+        #[arg(value_name = "SIZE", value_parser = super::prune::size)]
+        size: Option<u64>,
+    },
+}
 
 /// `vocab`; the status is that of the first file that could not be taken over.
 pub fn vocab(app: &App, verb: &VocabVerb) -> Result<u8, Failure> {

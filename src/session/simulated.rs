@@ -194,6 +194,9 @@ struct Outcome {
     input: [f64; 2],
     /// Money: the bounds of all calls, and the bill.
     money: [f64; 2],
+    /// The bill of all calls, had each reply been as long as it may: no bound can be lower that does not know how long
+    /// the reply will be.
+    longest: f64,
     /// The most that the ledger held at once, settled and reserved, in micro-dollars.
     peak: f64,
     /// From the fifth turn on: tokens read from the cache, and all.
@@ -293,6 +296,8 @@ fn session(seed: u64, models: &[(Dialect, ModelInfo)]) -> Outcome {
         outcome.calls += 1;
         outcome.input = [outcome.input[0] + bound.input.most as f64, outcome.input[1] + input as f64];
         outcome.money = [outcome.money[0] + bound.reserved.cost_micro_usd as f64, outcome.money[1] + bill];
+        let longest = Usage { output: Some(bound.max_output_tokens.into()), ..usage };
+        outcome.longest += price(&info, &longest);
         if turn >= TURNS[1] {
             outcome.cached = [outcome.cached[0] + read as f64, outcome.cached[1] + input as f64];
         }
@@ -359,6 +364,7 @@ fn simulated_bills_stay_below_their_bounds_and_most_is_read_from_the_cache() {
     let ratio = |pair: [f64; 2]| pair[0] / pair[1];
     let input = median(outcomes.iter().map(|o| ratio(o.input)));
     let money = median(outcomes.iter().map(|o| ratio(o.money)));
+    let longest = median(outcomes.iter().map(|o| o.longest / o.money[1]));
     let peak = median(outcomes.iter().map(|o| o.peak / o.money[1]));
     let long = median(outcomes.iter().filter(|o| o.calls >= TURNS[0]).map(|o| o.peak / o.money[1]));
     let judged =
@@ -369,8 +375,8 @@ fn simulated_bills_stay_below_their_bounds_and_most_is_read_from_the_cache() {
     let chapters: u64 = outcomes.iter().map(|o| o.chapters).sum();
     println!(
         "{} sessions of {} models, {calls} calls, {chapters} chapters; medians: bound of the input {input:.2} times \
-         what was read; bound of the money of all calls {money:.2} times the bill, most that was ever held for a \
-         session {peak:.2} times its bill ({long:.2} from {} turns on); hit ratio {:.3}, at worst {:.3} ({} sessions)",
+         what was read; bound of the money of all calls {money:.2} times the bill (that of one that knows all but the length \
+         of the replies {longest:.2}), most that was ever held for a session {peak:.2} times its bill ({long:.2} from {} turns on); hit ratio {:.3}, at worst {:.3} ({} sessions)",
         outcomes.len(),
         models.len(),
         TURNS[0],

@@ -1,6 +1,4 @@
 //! Bytes that stand for pictures, for requests that go over a wire.
-//!
-//! Include it in a test with `#[path = "common/pictures.rs"] mod pictures;`.
 
 use std::collections::HashMap;
 

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::frames::{
-    Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, photo_json, scene, stored, table,
-};
-use crate::photo_files::{LENS, MAKE, MODEL, camera_dng, jpeg, monochrome_dng, png, tiff, webp};
 use darktable::dng::DngOptions;
 use darktable::render::Picture;
 use serde_json::{Value, json};
+use testkit::frames::{
+    Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, photo_json, scene, stored, table,
+};
+use testkit::photo_files::{LENS, MAKE, MODEL, camera_dng, jpeg, monochrome_dng, png, tiff, webp};
 
 /// A kind of file: its name, how the camera was held, and its bytes.
 type Kind = (&'static str, u16, fn(&Picture, u16) -> Vec<u8>);
@@ -40,7 +40,7 @@ struct Photos {
 }
 
 static PHOTOS: LazyLock<Photos> = LazyLock::new(|| {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let taken = both(&KINDS, |(name, orientation, write)| {
         let sides = if *orientation > 4 { [SHORT, LONG] } else { [LONG, SHORT] };
         let scene = scene(sides[0], sides[1]);
@@ -123,7 +123,7 @@ fn the_facts_of_a_photo_are_those_of_its_file() {
 
 #[test]
 fn a_jpeg_under_the_name_of_a_raw_is_said_to_be_one() {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let picture = scene(60, 40);
     home.file("held.NEF", &jpeg(&picture, 1));
     home.file("plain.jpg", &jpeg(&stored(&picture, 3), 1));
@@ -190,7 +190,7 @@ fn every_kind_of_photo_goes_through_the_commands_to_an_export() {
 /// those of the picture on show. An exposure, the same through an ellipse, and straightening were applied to it.
 #[test]
 fn a_portrait_of_an_earlier_build_is_corrected_and_its_misplaced_commits_are_listed() {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old_library");
     let folder = home.path("photos/portrait");
     copy(&old.join("portrait"), &folder);

@@ -1,15 +1,15 @@
 //! `render --crop`, `--beside` and `--difference`, held against whole renders by the real darktable.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::frames::{Home, stored};
 use darktable::dng::{self, DngOptions, write_dng};
 use darktable::render::Picture;
 use pixels::metrics::difference::{Difference, distances};
 use pixels::overlay::{Part, with_scale};
+use testkit::frames::{Home, stored};
 
 /// The demo photo, taken lying or upright, with a vignette, which goes by the frame, on `main`.
 fn home(orientation: u16) -> Home {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let photo = dng::demo_photo().unwrap();
     let upright = if orientation > 4 { stored(&photo, 5) } else { photo };
     let options = DngOptions { noise: 0.0, orientation, ..DngOptions::default() };

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::demo::{Demo, LONG_EDGE};
 use base::ids::Hash;
 use darktable::state::EditState;
 use darktable::{duplicates, preload, xmp};
 use engine::vocabulary::Spot;
 use pixels::Picture;
+use testkit::demo::{Demo, LONG_EDGE};
 
 /// How many moves and looks of the vocabulary are taken, one every few.
 const SAMPLES: usize = 40;

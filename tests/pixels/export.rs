@@ -7,13 +7,12 @@
     reason = "a failure in a helper is the failure of its test"
 )]
 
-#[allow(dead_code, reason = "the patches are measured elsewhere")]
-use crate::chart;
 use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
+#[allow(dead_code, reason = "the patches are measured elsewhere")]
+use testkit::chart;
 
-use crate::demo::{Demo, deadline, two_at_a_time};
 use darktable::checks::Blank;
 use darktable::dng::{DngOptions, demo_photo};
 use darktable::export::{Depth, ExportError, Exported, Format, Profile, Settings};
@@ -23,6 +22,7 @@ use darktable::state::{EditState, Params};
 use darktable::{preload, xmp};
 use image::DynamicImage;
 use pixels::metrics::difference::Difference;
+use testkit::demo::{Demo, deadline, two_at_a_time};
 
 const TIFF: Settings = Settings {
     format: Format::Tiff(Depth::Sixteen),

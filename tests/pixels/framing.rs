@@ -6,10 +6,10 @@
     reason = "a failure is the test's failure"
 )]
 
-use crate::demo::Demo;
 use base::ids::Hash;
 use darktable::render::Picture;
 use darktable::state::{EditState, Params, Value};
+use testkit::demo::Demo;
 
 /// The hues photo: green left of the middle, blue right of it, nowhere dark.
 fn hues() -> Demo {

@@ -5,11 +5,11 @@
     reason = "a failure in a helper is the failure of its test"
 )]
 
-use crate::demo::Demo;
 use darktable::dng;
 use darktable::render::Picture;
 use darktable::state::EditState;
 use engine::vocabulary::grey_card::{MOVE, Patch, solve};
+use testkit::demo::Demo;
 
 /// The card on the picture: left, top, right, bottom in pixels of 600x400.
 const CARD: [u32; 4] = [400, 60, 460, 120];

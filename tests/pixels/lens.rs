@@ -3,13 +3,13 @@
 
 use std::process::Command;
 
-use crate::demo::photos::{aberrated, photo};
-use crate::frames::{Home, LONG, OWN, SHORT, Step, difference};
 use base::error::ErrorCode;
 use darktable::dng::{Camera, DngOptions, demo_photo, write_dng};
 use darktable::render::Picture;
 use darktable::state::EditState;
 use engine::photo::Workspace;
+use testkit::frames::{Home, LONG, OWN, SHORT, Step, difference};
+use testkit::photos::{aberrated, photo};
 
 const LENS: &str = "Canon EF 20mm f/2.8 USM";
 const CAMERA: &str = "Canon EOS 5D Mark II";
@@ -39,7 +39,7 @@ fn most(a: &Picture, b: &Picture) -> u8 {
 
 #[test]
 fn a_lens_that_no_file_names_is_corrected_as_the_file_would_have_it() {
-    let mut home = Home::new();
+    let mut home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let (picture, wide) = photo(Some("wide_lens"));
     // The only words of its name; an f-number; the camera with and without its maker.
     home.ok(&[
@@ -121,7 +121,7 @@ fn a_lens_that_no_file_names_is_corrected_as_the_file_would_have_it() {
 
 #[test]
 fn red_and_blue_are_laid_over_green_for_any_lens() {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let scene = demo_photo().unwrap();
     let plain = DngOptions { noise: 0.0, camera: UNKNOWN, ..DngOptions::default() };
     // Without colour, and red drawn larger than green, blue smaller. The sensor sees some green in both, so that of
@@ -174,7 +174,7 @@ fn fringes(picture: &Picture) -> [f64; 2] {
 
 #[test]
 fn names_that_lensfun_does_not_know_are_refused_with_those_that_it_does() {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let refused = |arguments: &[&str]| {
         let output = home.run(&[&["vocab", "lens"], arguments].concat());
         assert_eq!(
@@ -208,7 +208,7 @@ fn names_that_lensfun_does_not_know_are_refused_with_those_that_it_does() {
 
 #[test]
 fn profiles_that_are_not_there_or_damaged_are_told_and_ones_own_are_used() {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let folder = home.path("profiles");
     std::fs::create_dir(&folder).unwrap();
     let run = || {

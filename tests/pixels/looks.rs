@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::demo::Demo;
 use darktable::state::EditState;
 use engine::vocabulary::{AppliedLook, ApplyRequest, MaskSpec, STRENGTH, Selector, VocabularyError};
+use testkit::demo::Demo;
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
 

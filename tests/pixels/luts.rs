@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::frames::{Home, OWN, patience};
 use base::error::{Coded, ErrorCode};
 use darktable::export::{Depth, Format, Profile, Settings};
 use darktable::metadata::Metadata;
@@ -15,6 +14,7 @@ use darktable::xmp;
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Selector};
 use image::RgbImage;
 use serde_json::Value;
+use testkit::frames::{Home, OWN, patience};
 
 const WIDTH: u32 = 240;
 const HEIGHT: u32 = 160;
@@ -58,7 +58,7 @@ struct Bench {
 impl Bench {
     /// With these LUTs, by name.
     fn new() -> Self {
-        let mut home = Home::new();
+        let mut home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
         picture().save(home.path("colours.png")).unwrap();
         for (name, colour) in [
             ("same", (|c| c) as fn([f32; 3]) -> [f32; 3]),

@@ -7,20 +7,6 @@
     clippy::panic
 )]
 
-#[path = "../support/chart.rs"]
-mod chart;
-#[path = "../support/chroma.rs"]
-mod chroma;
-#[path = "../support/contract.rs"]
-mod contract;
-#[path = "../support/demo.rs"]
-mod demo;
-#[path = "../support/frames.rs"]
-mod frames;
-#[path = "../support/kept.rs"]
-mod kept;
-#[path = "../support/photo_files.rs"]
-mod photo_files;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,11 +1,11 @@
 //! Words in a corner of the picture, from the command to the pixels of the installed darktable.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
-use crate::frames;
-use crate::frames::Home;
 use base::error::ErrorCode;
 use darktable::render::{Picture, Renderer};
 use engine::vocabulary::Selector;
+use testkit::frames;
+use testkit::frames::Home;
 
 const GREY: u8 = 90;
 
@@ -22,7 +22,7 @@ fn ink(picture: &Picture) -> Option<([u32; 4], u8)> {
 
 #[test]
 fn words_stand_where_and_as_strongly_as_asked_and_are_the_same_every_time() {
-    let mut home = Home::new();
+    let mut home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let sizes = [[600_u32, 400], [400, 600]];
     let places = ["top-left", "top", "top-right", "bottom-left", "bottom", "bottom-right"];
     for place in places {

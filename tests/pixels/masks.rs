@@ -6,18 +6,18 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use crate::chart;
-use crate::chroma;
-use crate::demo;
 use std::sync::Arc;
+use testkit::chart;
+use testkit::chroma;
+use testkit::demo;
 
-use crate::chart::PATCHES;
-use crate::demo::Demo;
 use darktable::dng::DngOptions;
 use darktable::params;
 use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer as _};
 use darktable::state::{EditState, Module, Params, Value};
 use engine::vocabulary::{MaskProbe, MaskSpec, ShownMask};
+use testkit::chart::PATCHES;
+use testkit::demo::Demo;
 
 /// The chart's neutrals, dark to light, and its colours.
 const NEUTRALS: [&str; 6] = ["black", "neutral 3.5", "neutral 5", "neutral 6.5", "neutral 8", "white"];

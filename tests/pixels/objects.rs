@@ -1,23 +1,17 @@
 //! Things found by at most four points, as darktable masks them: intersection over union at half effect.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-#[path = "../../crates/pixels/tests/objects/cases.rs"]
-mod cases;
-
-use crate::demo::Demo;
 use darktable::dng::DngOptions;
 use engine::vocabulary::{MaskSpec, ObjectSpec};
 use pixels::Picture;
-use pixels::outline::{Outline, Ring};
-
-/// The folder of the photographs.
-const PHOTOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/pixels/tests/objects");
+use testkit::demo::Demo;
+use testkit::objects;
 
 /// The mask that darktable makes of each, on a raw of the same shape: where it lies is all that counts.
-fn measured(cases: &[&cases::Case]) -> Vec<(f64, f64)> {
+fn measured(cases: &[&objects::Case]) -> Vec<(f64, f64)> {
     let options = DngOptions { noise: 0.0, ..DngOptions::default() };
     let demo = Demo::with(&cases[0].picture, &options);
-    let probe = |case: &&cases::Case| {
+    let probe = |case: &&objects::Case| {
         let object = ObjectSpec {
             inside: case.inside.clone(),
             outside: case.outside.clone(),
@@ -30,7 +24,7 @@ fn measured(cases: &[&cases::Case]) -> Vec<(f64, f64)> {
     let states: Vec<_> =
         probes.iter().flat_map(|probe| [probe.without.clone(), probe.with.clone()]).collect();
     let pictures = demo.render_all(&states);
-    let agreement = |(at, case): (usize, &&cases::Case)| {
+    let agreement = |(at, case): (usize, &&objects::Case)| {
         let shown = probes[at].read(&pictures[2 * at], &pictures[2 * at + 1]).unwrap();
         let (width, height) = (pictures[2 * at].width, pictures[2 * at].height);
         let Picture { width: wide, height: high, .. } = case.picture;
@@ -49,9 +43,9 @@ fn measured(cases: &[&cases::Case]) -> Vec<(f64, f64)> {
 
 #[test]
 fn four_points_mask_most_things_in_darktable() {
-    let all = [cases::scenes(), cases::photos()].concat();
+    let all = [objects::scenes(), objects::photos()].concat();
     // In hundredths.
-    let shape = |case: &cases::Case| {
+    let shape = |case: &objects::Case| {
         let Picture { width, height, .. } = case.picture;
         (100 * width + height / 2) / height
     };

@@ -4,18 +4,18 @@
 
 use std::sync::LazyLock;
 
-use crate::frames::{
-    EDITS, Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, scene, stored, table,
-};
 use darktable::dng::{DngOptions, write_dng};
 use darktable::render::Picture;
+use testkit::frames::{
+    EDITS, Home, LONG, SHORT, Seen, Taken, both, broken, difference, marred, scene, stored, table,
+};
 
 /// Held upright by a camera whose sensor stands on end: what the others that show an upright picture are held against.
 const TALL: &str = "tall";
 
 /// All edits of the frame on the scene, as it is stored in each of the eight orientations.
 static TABLE: LazyLock<Vec<Seen>> = LazyLock::new(|| {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let mut wanted: Vec<(String, u16, [u32; 2])> =
         (1..=4).map(|o| (format!("orientation {o}"), o, [LONG, SHORT])).collect();
     wanted.extend((5..=8).map(|o| (format!("orientation {o}"), o, [SHORT, LONG])));

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
-use crate::demo::Demo;
 use darktable::preload;
+use testkit::demo::Demo;
 
 /// Memory that is asked for as darktable asks for pixels: aligned, which Rust gets by `posix_memalign`.
 #[derive(Clone, Copy)]

@@ -10,7 +10,6 @@
 use crate::support;
 use std::sync::{Arc, Mutex};
 
-use crate::demo::{Demo, deadline};
 use crate::support::{EDGE, Studio, confirm, reply, request};
 use base::clock::Deadline;
 use base::ids::Hash;
@@ -24,6 +23,7 @@ use darktable::render::{
 };
 use darktable::state::EditState;
 use pixels::metrics::difference::Difference;
+use testkit::demo::{Demo, deadline};
 
 #[test]
 fn a_preview_from_the_copy_is_near_and_in_its_place() {

@@ -7,14 +7,14 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use crate::demo;
-use crate::demo::{Demo, deadline};
 use crate::support::{Studio, confirm, reply, request, results};
 use darktable::dng::{self, DngOptions};
 use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::{EditState, Params, Value};
 use engine::vocabulary::{PhotoEdit, Region, RegionsRequest, Selection, Selector, Spot, fill};
 use pixels::lab::Lab;
+use testkit::demo;
+use testkit::demo::{Demo, deadline};
 
 /// The mean of a difference over the pixels of a place, which is told in 0…1 of the picture.
 fn mean(pictures: [&Picture; 2], place: impl Fn(f64, f64) -> bool, figure: impl Fn(Lab, Lab) -> f32) -> f64 {

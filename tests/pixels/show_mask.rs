@@ -11,12 +11,12 @@
     reason = "a test fails by panicking"
 )]
 
-use crate::demo::Demo;
-use crate::frames::stored;
 use darktable::dng::{self, DngOptions};
 use darktable::render::Picture;
 use darktable::state::EditState;
 use engine::vocabulary::{MaskProbe, MaskSpec, ShownMask, sought_in};
+use testkit::demo::Demo;
+use testkit::frames::stored;
 
 /// Least intersection over union.
 const LEAST: f64 = 0.95;

@@ -2,9 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::contract::{Verdict, change, contract};
-use crate::demo::photos::aberrated;
-use crate::demo::{Demo, deadline, only};
 use darktable::dng::{DngOptions, demo_photo};
 use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
@@ -13,6 +10,9 @@ use pixels::lab::Lab;
 use pixels::metrics::axes::{Axis, measure};
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
+use testkit::contract::{Verdict, change, contract};
+use testkit::demo::{Demo, deadline, only};
+use testkit::photos::aberrated;
 
 #[test]
 fn every_move_keeps_its_promises() {

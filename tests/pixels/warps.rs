@@ -7,14 +7,14 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use crate::photo_files;
 use std::collections::BTreeMap;
+use testkit::photo_files;
 
-use crate::frames::{EDITS, Home, LONG, SHORT, stored};
 use darktable::dng::{DngOptions, write_dng};
 use darktable::render::{Picture, RawFile};
 use darktable::state::EditState;
 use engine::vocabulary::{ApplyRequest, PhotoFacts, Selector, VocabularyError};
+use testkit::frames::{EDITS, Home, LONG, SHORT, stored};
 
 /// Bright dots, a hundred pixels apart.
 const PITCH: u32 = 100;
@@ -100,7 +100,7 @@ impl Photo<'_> {
 
 #[test]
 fn what_is_pushed_goes_there_and_what_grows_stays_on_every_frame() {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let plain = DngOptions { noise: 0.0, ..DngOptions::default() };
     let turned = DngOptions { orientation: 6, ..plain };
     let files = [
@@ -161,7 +161,7 @@ fn what_is_pushed_goes_there_and_what_grows_stays_on_every_frame() {
 
 #[test]
 fn each_place_has_one_warp_of_a_kind_and_is_taken_back_alone() {
-    let home = Home::new();
+    let home = Home::new(env!("CARGO_BIN_EXE_chemigram"));
     let plain = DngOptions { noise: 0.0, ..DngOptions::default() };
     home.file("dots.dng", &write_dng(&dots(LONG, SHORT), &plain).unwrap());
     let workspace = home.ingest("dots.dng", "dots");

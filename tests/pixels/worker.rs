@@ -1,18 +1,18 @@
 //! The renderer that keeps darktable alive, held against the plain one.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure in a helper is the failure of its test")]
 
-use crate::demo;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::demo;
 
-use crate::demo::{Demo, deadline};
 use darktable::preload;
 use darktable::probe::DarktableCli;
 use darktable::render::{ByHand, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
+use testkit::demo::{Demo, deadline};
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.7,0.3],"radius":0.25,"feather":0.2}"#;
 

@@ -9,9 +9,9 @@ use darktable::dng;
 use engine::photo::Library;
 use serde_json::{Value, json};
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::eval::Home;
 use crate::home::settle;
+use testkit::chat_stub::{ChatStub, StubReply};
 
 /// What the command prints, which must succeed.
 fn ok(home: &Home, arguments: &[&str]) -> String {

@@ -9,13 +9,13 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::home::settle;
 use chemigram::session::listing;
 use chemigram::transcript::{Event, Outcome};
 use darktable::dng;
 use engine::photo::Library;
 use serde_json::{Value, json};
+use testkit::chat_stub::{ChatStub, StubReply};
 
 /// The session's own time, in seconds.
 const TIME: u64 = 4;

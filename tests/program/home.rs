@@ -4,10 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-#[path = "../support/home.rs"]
-mod bare;
-#[path = "../support/kept_folder.rs"]
-mod folder;
+use testkit::{folder, home};
 
 /// The pictures that the program keeps: by its own names for them, with all that decides their pixels.
 static RENDERS: LazyLock<PathBuf> = LazyLock::new(|| folder::kept_folder("renders"));
@@ -15,7 +12,7 @@ static RENDERS: LazyLock<PathBuf> = LazyLock::new(|| folder::kept_folder("render
 /// Lets a command find its home, and everything of the user's, under `root`, with the pictures of earlier runs unless
 /// it is [`cold`].
 pub fn settle(command: &mut Command, root: &Path) {
-    bare::settle(command, root);
+    home::settle(command, root);
     let renders = root.join("cache/chemigram/renders");
     if !renders.exists() {
         std::fs::create_dir_all(renders.parent().unwrap()).unwrap();

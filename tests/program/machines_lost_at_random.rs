@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
 
-use crate::chat_stub;
 use crate::machines_lost::signal;
 use crate::many_machines::{Studio, ended, number};
 use crate::overnight::Home;
 use chemigram::overnight::record::{Entry, SessionStatus};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::chat_stub;
 
 /// The lease of workers in seconds, and for longer than that one is stopped.
 const LEASE: u64 = 3;

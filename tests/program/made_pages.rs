@@ -7,12 +7,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
 use crate::home::settle;
 use crate::pages::{EVIL, choose, drive, fit, silent};
 use base::ids::Hash;
 use chemigram::eval::golden::Golden;
 use darktable::dng;
+use testkit::browser::Browser;
 
 /// The directions, and a move for each.
 const BRANCHES: [(&str, &str, &str); 3] = [

@@ -7,13 +7,7 @@
     clippy::panic
 )]
 
-#[path = "../support/browser.rs"]
-mod browser;
-#[path = "../common/chat_stub.rs"]
-mod chat_stub;
 mod home;
-#[path = "../support/nats.rs"]
-mod nats;
 #[path = "../support/mod.rs"]
 mod support;
 mod talks;

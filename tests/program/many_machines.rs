@@ -6,13 +6,13 @@ use std::cell::RefCell;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::nats::Server;
 use crate::overnight::{Home, script};
 use chemigram::budget::Amounts;
 use chemigram::overnight::record::SessionStatus;
 use chemigram::session::listing;
 use chemigram::transcript::Outcome;
 use serde_json::Value;
+use testkit::nats::Server;
 
 /// The lease where a worker is lost, in seconds: others wait so long before they take over.
 pub const TAKEN_OVER: u64 = 8;

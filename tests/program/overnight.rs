@@ -9,7 +9,6 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::support::{confirm, reply};
 use base::assets::Overlay;
 use base::clock::Deadline;
@@ -21,6 +20,7 @@ use darktable::dng;
 use darktable::layout::Layouts;
 use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::json;
+use testkit::chat_stub::{ChatStub, StubReply};
 
 /// A home, with renders that all tests of this file share.
 pub struct Home(tempfile::TempDir);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::browser::{Browser, ENTER, ESCAPE, RIGHT};
 use chemigram::review::page::{Gallery, render};
 use chemigram::review::{Group, Remark, Shot};
+use testkit::browser::{Browser, ENTER, ESCAPE, RIGHT};
 
 pub const EVIL: &str = "</script><script>window.ran=1</script><img src=x onerror='window.ran=1'>\"{{7*7}}";
 const BOXES: &str = include_str!("../support/boxes.js");

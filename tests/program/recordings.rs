@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use darktable::dng;
 use serde_json::{Value, json};
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::home::settle;
+use testkit::chat_stub::{ChatStub, StubReply};
 
 const KEY: &str = "sk-canary-recorded-77aa31";
 

@@ -1,10 +1,10 @@
 //! `doctor --store`, against real servers: what it finds step by step, and what it says of what is wrong.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::nats::Server;
 use crate::overnight::Home;
 use crate::store_errors::shifted;
 use serde_json::Value;
+use testkit::nats::Server;
 
 /// The status, and what was found of the store, by step.
 fn doctor(home: &Home, address: &str, clock: Option<&str>) -> (i32, Vec<(String, Value)>) {

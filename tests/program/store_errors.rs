@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::many_machines::{Studio, ended, until};
-use crate::nats::Server;
 use crate::overnight::{Home, script};
+use testkit::nats::Server;
 
 /// Gives a process a clock that differs by so much, such as `+5h`: what it measures stays as it is.
 pub fn shifted(command: &mut Command, by: &str) {

@@ -16,8 +16,8 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::json;
 
-use crate::chat_stub::{ChatStub, StubReply, answer, read_request};
 use crate::home::settle;
+use testkit::chat_stub::{ChatStub, StubReply, answer, read_request};
 
 /// Words that are said in the session, each in another place.
 const WORDS: [&str; 5] =

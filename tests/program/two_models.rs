@@ -7,8 +7,8 @@ use std::process::Command;
 use darktable::dng;
 use serde_json::json;
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::home::settle;
+use testkit::chat_stub::{ChatStub, StubReply};
 
 const KEYS: [(&str, &str); 2] =
     [("FIRST_KEY", "sk-canary-first-1f2e3d4c"), ("SECOND_KEY", "sk-canary-second-5b6a7988")];

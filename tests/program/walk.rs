@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::browser::Browser;
+use testkit::browser::Browser;
 
 #[test]
 fn the_commands_of_the_readme_lead_to_a_picture_in_a_browser() {

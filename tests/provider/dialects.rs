@@ -10,9 +10,9 @@ use chemigram::provider::{
 use serde_json::{Value, json};
 
 use super::{ask, ask_once, calls, result, text, user};
-use crate::chat_stub::dialects::{Dialect, Said, reasoning_item, signature};
-use crate::chat_stub::{ChatStub, StubReply, event_head};
 use crate::pictures::Pictures;
+use testkit::chat_stub::dialects::{Dialect, Said, reasoning_item, signature};
+use testkit::chat_stub::{ChatStub, StubReply, event_head};
 
 pub const KEY: &str = "sk-canary-2a6b1c9d4e";
 

@@ -6,7 +6,7 @@ use chemigram::provider::{FaultClass, ProviderFault};
 use serde_json::{Value, json};
 
 use super::{ask_once, calls, impatient, openai, waiting};
-use crate::chat_stub::{ChatStub, StubReply, event_head};
+use testkit::chat_stub::{ChatStub, StubReply, event_head};
 
 /// A whole answer of a server that says nothing of its length.
 fn whole(body: String) -> StubReply {

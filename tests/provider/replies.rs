@@ -7,7 +7,7 @@ use chemigram::provider::{FaultClass, Finish, ModelReply};
 use serde_json::{Value, json};
 
 use super::{ask_once, calls, openai, text};
-use crate::chat_stub::{ChatStub, StubReply, body_of, event_head, stream_of};
+use testkit::chat_stub::{ChatStub, StubReply, body_of, event_head, stream_of};
 
 fn sample() -> (String, Vec<(String, String)>, Value) {
     let made = vec![

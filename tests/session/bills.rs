@@ -10,9 +10,9 @@ use chemigram::session::listing;
 use chemigram::session::start::{self, Setup};
 use chemigram::transcript::Outcome;
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::dialect_sessions::{BUDGET, DIALECTS, Skipping, twelve};
 use crate::support::{self, Studio, request};
+use testkit::chat_stub::{ChatStub, StubReply};
 
 /// A model with a price of its own for each kind of token: 2, 0.2, 2.5 and 8 dollars a million.
 fn priced(dialect: &str, stub: &ChatStub) -> Arc<dyn Provider> {

@@ -11,9 +11,9 @@ use chemigram::session::start::{self, Setup};
 use chemigram::transcript::{Event, Line, Outcome, SessionEnd};
 use serde_json::Value;
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::dialect_sessions::{BUDGET, DIALECTS, Skipping, neutral, twelve};
 use crate::support::{self, Studio, request};
+use testkit::chat_stub::{ChatStub, StubReply};
 
 const KEY: &str = "sk-canary-cassette-4c1d9e";
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];

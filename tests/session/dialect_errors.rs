@@ -5,9 +5,9 @@ use std::time::Duration;
 use chemigram::transcript::{Event, FaultClass, Outcome};
 use serde_json::{Value, json};
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::dialect_sessions::{DIALECTS, model, session};
 use crate::support::{self, Studio};
+use testkit::chat_stub::{ChatStub, StubReply};
 
 /// What an attempt that failed is charged.
 #[derive(Clone, Copy, Debug, PartialEq)]

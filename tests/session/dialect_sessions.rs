@@ -14,9 +14,9 @@ use chemigram::session::start::{self, Setup};
 use chemigram::transcript::{Event, Line, Outcome, SessionEnd};
 use serde_json::{Value, json};
 
-use crate::chat_stub::dialects::Dialect;
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::support::{self, Studio, request};
+use testkit::chat_stub::dialects::Dialect;
+use testkit::chat_stub::{ChatStub, StubReply};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 pub const BUDGET: &str = "time=30m,iterations=400,branches=1";

@@ -7,14 +7,6 @@
     clippy::panic
 )]
 
-#[path = "../common/chat_stub.rs"]
-mod chat_stub;
-#[path = "../support/demo.rs"]
-mod demo;
-#[path = "../support/home.rs"]
-mod home;
-#[path = "../support/kept.rs"]
-mod kept;
 #[path = "../common/permits.rs"]
 mod permits;
 #[path = "../common/pictures.rs"]

@@ -4,7 +4,6 @@
 use crate::support;
 use std::sync::Arc;
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::support::{Studio, confirm, reply, request};
 use base::assets::Overlay;
 use chemigram::budget::{Cap, Reserve};
@@ -16,6 +15,7 @@ use chemigram::session::opinion::Referee;
 use chemigram::session::start::{self, Resume};
 use chemigram::transcript::{CostSource, Event, Line, Outcome};
 use serde_json::{Value, json};
+use testkit::chat_stub::{ChatStub, StubReply};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 

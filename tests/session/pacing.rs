@@ -14,9 +14,9 @@ use chemigram::session::start::{self, Setup};
 use chemigram::transcript::{Event, FaultClass, Line, Outcome, SessionEnd};
 use serde_json::json;
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::dialect_sessions::{DIALECTS, Skipping};
 use crate::support::{self, Studio, confirm, reply, request};
+use testkit::chat_stub::{ChatStub, StubReply};
 
 /// One model at a dollar a million tokens in and four out, at a server that may be asked to count.
 fn model(dialect: &str, stub: &ChatStub) -> Arc<dyn Provider> {

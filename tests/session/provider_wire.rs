@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::chat_stub::{ChatStub, StubReply, body_of, event_head};
 use crate::permits::permit;
 use crate::pictures::Pictures;
 use base::assets::Overlay;
@@ -27,6 +26,7 @@ use chemigram::provider::{
 use chemigram::session::check::check;
 use replies::deltas;
 use serde_json::{Value, json};
+use testkit::chat_stub::{ChatStub, StubReply, body_of, event_head};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 

@@ -17,10 +17,10 @@ use chemigram::provider::{Choice, Provider, Recording, Registry, connect};
 use chemigram::transcript::{Event, Line, Outcome};
 use serde_json::Value;
 
-use crate::chat_stub::dialects::Dialect;
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::dialect_sessions::{BUDGET, DIALECTS, neutral, session};
 use crate::support::{self, Studio};
+use testkit::chat_stub::dialects::Dialect;
+use testkit::chat_stub::{ChatStub, StubReply};
 
 /// A real server to capture from.
 const SERVER: &str = "CHEMIGRAM_TEST_SERVER";

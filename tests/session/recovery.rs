@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::home::settle;
 use base::ids::SessionId;
 use chemigram::transcript::{self, Event, Line, Outcome};
 use darktable::dng;
 use engine::photo::{Library, Workspace};
+use testkit::home::settle;
 
 const KILLS: usize = 20;
 

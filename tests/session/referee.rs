@@ -2,13 +2,11 @@
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
-use crate::demo;
 use crate::permits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use testkit::photos;
 
-use crate::chat_stub::{ChatStub, StubReply};
-use crate::demo::Demo;
 use crate::pictures::Pictures;
 use base::assets::Overlay;
 use base64::Engine as _;
@@ -24,6 +22,8 @@ use darktable::render::Picture;
 use pixels::metrics::likeness::alike;
 use pixels::metrics::stats::ImageStats;
 use serde_json::json;
+use testkit::chat_stub::{ChatStub, StubReply};
+use testkit::demo::Demo;
 
 const KEY: &str = "sk-canary-5e1d0c8b4a";
 
@@ -167,7 +167,7 @@ fn the_offline_referee_is_right_where_nobody_doubts() {
     }
 
     // The cases that every referee must pass.
-    let (other, _) = demo::photos::photo(Some("rainbow"));
+    let (other, _) = photos::photo(Some("rainbow"));
     let mut tally = Tally::default();
     for case in cases(before, &small(&other)) {
         let first = offline::opinion(None, before, &case.candidate, before).unwrap().verdict(Side::A);

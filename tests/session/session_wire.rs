@@ -4,7 +4,6 @@
 use crate::support;
 use std::sync::Arc;
 
-use crate::chat_stub::{ChatStub, StubReply};
 use crate::support::{Studio, request, results};
 use base::assets::Overlay;
 use base::error::ErrorCode;
@@ -13,6 +12,7 @@ use chemigram::session::driver::Session;
 use chemigram::session::start;
 use chemigram::transcript::{Event, FaultClass, Outcome};
 use serde_json::json;
+use testkit::chat_stub::{ChatStub, StubReply};
 
 const TONE: &[(&str, &str)] = &[("tone", "lift the shadows")];
 const KEY: &str = "sk-canary-0123456789";

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::chat_stub::{ChatStub, StubReply};
-use crate::home::settle;
+use testkit::chat_stub::{ChatStub, StubReply};
+use testkit::home::settle;
 
 const GUIDE: &str = include_str!("../../docs/sessions.md");
 

@@ -5,16 +5,10 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
 use chemigram_pixels::Picture;
-use chemigram_pixels::outline::{Outline, Ring};
+use chemigram_pixels::outline::Outline;
 use chemigram_pixels::segment::segment;
 
-#[path = "objects/cases.rs"]
-mod cases;
-
-use cases::{Case, Point, drawn, photos, scenes};
-
-/// The folder of the photographs.
-const PHOTOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects");
+use testkit::objects::{Case, Point, drawn, photos, scenes};
 
 fn agreement(found: &[bool], truth: &[bool]) -> f64 {
     let pairs = || found.iter().zip(truth);

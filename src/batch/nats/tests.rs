@@ -9,9 +9,7 @@ use super::*;
 use crate::budget::{Amounts, Budget, Ledger};
 use base::error::{Coded as _, ErrorCode};
 
-#[path = "../../../tests/support/nats.rs"]
-mod server;
-use server::Server;
+use testkit::nats::Server;
 
 fn store(server: &Server) -> Store {
     Store::connect(&server.address("test").parse().unwrap()).unwrap()

@@ -1,7 +1,6 @@
 //! A chart of 24 colour patches, photographed by the made-up camera.
 //!
 //! The patches are those of the classic colour checker, by their published 8-bit sRGB values.
-#![allow(clippy::indexing_slicing, reason = "a failure in a helper is the failure of its test")]
 
 use darktable::render::Picture;
 

@@ -18,11 +18,12 @@ use darktable::xmp;
 use engine::photo::{Library, Workspace};
 use engine::vocabulary::{ApplyRequest, PhotoFacts, Vocabulary};
 
-use super::super::kept::Kept;
 use super::{EDGE, OWN, Step, patience};
+use crate::kept::Kept;
 
 /// A user's home with a library, and a darktable that stays alive.
 pub struct Home {
+    program: &'static str,
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
     worker: Kept,
@@ -33,7 +34,8 @@ pub struct Home {
 }
 
 impl Home {
-    pub fn new() -> Self {
+    /// `program` is the chemigram under test.
+    pub fn new(program: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
         let known = Arc::clone(&layouts);
@@ -46,7 +48,7 @@ impl Home {
         let worker = Kept::new(worker, Arc::new(encode.clone()), Some(&luts));
         let oneshot = OneShot::new(cli, &base, Arc::new(encode)).unwrap().with_luts(&luts);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
-        Self { vocabulary, layouts, worker, oneshot, folder }
+        Self { program, vocabulary, layouts, worker, oneshot, folder }
     }
 
     /// Reads the vocabulary again, with what commands have put into the user's own folder.
@@ -67,7 +69,7 @@ impl Home {
 
     /// The program's answer to a command.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_chemigram"))
+        Command::new(self.program)
             .args(arguments)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())

@@ -34,7 +34,6 @@ impl Server {
     }
 
     /// Servers that are one cluster, each with its storage in a folder of its own below `folder`.
-    #[allow(dead_code, reason = "benches have one server")]
     pub fn cluster(folder: &Path, servers: usize) -> Vec<Self> {
         let free: Vec<TcpListener> =
             (0..servers).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -77,7 +76,6 @@ impl Server {
     }
 
     /// Its process.
-    #[allow(dead_code, reason = "benches look at its memory")]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

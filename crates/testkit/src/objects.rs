@@ -2,7 +2,11 @@
 //! `golden_v1` as darktable shows them, with outlines drawn by hand. Two tests use them: of what is found, and of the
 //! mask that darktable makes of it.
 
-use super::{Outline, PHOTOS, Picture, Ring};
+use pixels::Picture;
+use pixels::outline::{Outline, Ring};
+
+/// The folder of the photographs.
+const PHOTOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pixels/tests/objects");
 
 pub type Point = [f64; 2];
 

@@ -1,5 +1,4 @@
 //! The photos on which moves are shown: the demo's own, and such as have what a remedy is for.
-#![allow(clippy::indexing_slicing, reason = "a failure in a helper is the failure of its test")]
 
 use darktable::dng::{self, Camera, DngOptions};
 use darktable::render::Picture;

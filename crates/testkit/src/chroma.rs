@@ -1,6 +1,4 @@
 //! A chart of known lightness, chroma and hue, and where ranges of colours lie on it.
-#![allow(dead_code, reason = "the test and the table each use their own part")]
-#![allow(clippy::indexing_slicing, reason = "a failure in a helper is the failure of its test")]
 
 use std::sync::Arc;
 
@@ -11,7 +9,7 @@ use darktable::worker::Worker;
 use engine::vocabulary::MaskSpec;
 use pixels::lab::Lab;
 
-use super::demo::{Demo, deadline};
+use crate::demo::{Demo, deadline};
 
 /// CIE L* of the chart's rows. The camera and the tone mapper show them otherwise, so what counts is what is shown.
 const LIGHTS: [f64; 18] = [

@@ -1,12 +1,5 @@
 //! Photos as cameras and programs write them: the raw in a directory of its own behind a thumbnail, raws without
 //! colours, and finished pictures with Exif data in WebP, PNG, TIFF and JPEG. The same picture is the same bytes.
-#![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "test support: a failure is the test's failure"
-)]
 
 use darktable::dng::{DngOptions, write_dng};
 use darktable::render::Picture;

@@ -1,5 +1,4 @@
 //! Chromium without a window, driven by chromedriver over plain HTTP. `scripts/install-browser.sh` installs both.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::string_slice, clippy::indexing_slicing)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -1,8 +1,6 @@
 //! A server on loopback that answers from a list and judges every request, in the dialect of the path that it is
 //! asked at: Chat Completions, Responses or Messages.
 //!
-//! Include it in a test with `#[path = "common/chat_stub.rs"] mod chat_stub;`, then
-//!
 //! ```ignore
 //! let stub = ChatStub::start(vec![
 //!     StubReply::call("read_context", json!({})),
@@ -21,9 +19,7 @@
 //! arguments JSON objects; pictures in user messages alone; and the conversation of one system prompt only
 //! appended to (`allow_compaction` lifts the last). A breach is answered 400 and fails the test on drop.
 //! It needs no async runtime, so it serves tests that start the binary as well.
-#![allow(dead_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
-#[path = "dialects.rs"]
 pub mod dialects;
 
 use std::collections::HashSet;

@@ -1,12 +1,4 @@
 //! What every move promises, held against pixels of the installed darktable: one table of cases, one verdict each.
-#![allow(dead_code, reason = "the tests and the tables each use their own part")]
-#![allow(
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "test support: a failure is the test's failure"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +12,7 @@ use pixels::metrics::axes::Axis;
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
 
-use super::demo::{Demo, two_at_a_time, wanted};
+use crate::demo::{Demo, two_at_a_time, wanted};
 
 /// How much of itself a move is when it is all but neutral.
 const A_TOUCH: f64 = 1e-3;

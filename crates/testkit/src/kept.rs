@@ -1,7 +1,5 @@
 //! Pictures of darktable's, kept between runs of the tests. A test that runs again on an unchanged edit reads the
 //! picture that darktable made of it; everything else is rendered.
-#![allow(dead_code, reason = "each test binary uses its own part")]
-#![allow(clippy::unwrap_used, missing_docs, reason = "test support: a failure is the test's failure")]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -13,10 +11,7 @@ use darktable::oneshot::Encoder;
 use darktable::render::{Picture, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::worker::Worker;
 
-#[path = "kept_folder.rs"]
-mod folder;
-
-use folder::{hash_of, kept_folder};
+use crate::folder::{hash_of, kept_folder};
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| kept_folder("pictures"));
 

@@ -1,5 +1,4 @@
 //! A folder in `target/` that stays from run to run as long as what starts darktable and reads its answers is the same.
-#![allow(clippy::unwrap_used, missing_docs, reason = "test support: a failure is the test's failure")]
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +22,11 @@ pub fn hash_of(folder: &Path) -> Hash {
 
 /// The folder of this name, made if it is not there. What older sources have left in it is removed.
 pub fn kept_folder(name: &str) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/darktable");
-    // Examples, which use this too, are built without the variable.
-    let kept =
-        option_env!("CARGO_TARGET_TMPDIR").unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/target/tmp"));
-    let all = Path::new(kept).join(name);
-    let folder = all.join(hash_of(&sources).short());
+    let sources = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../darktable"));
+    // A test is `target/PROFILE/deps/NAME`.
+    let program = std::env::current_exe().unwrap();
+    let all = program.ancestors().nth(3).unwrap().join("tmp").join(name);
+    let folder = all.join(hash_of(sources).short());
     std::fs::create_dir_all(&folder).unwrap();
     for other in std::fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path()) {
         if other != folder {

@@ -1,15 +1,6 @@
 //! Photos taken in by the program itself, edits of the frame, and where masks and spots come to lie on the displayed
 //! picture. Where they have to lie is worked out here, in pixels of that picture, and by nothing of the program's.
-#![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    reason = "test support: a failure is the test's failure"
-)]
 
-#[path = "frames/home.rs"]
 mod home;
 
 use std::collections::BTreeMap;
