@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use chemigram::transcript::{self, Event, SessionEnd};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
-use testkit::home;
+use testkit::{chat_stub, home};
 
 /// How long the program waits for a server that says nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
