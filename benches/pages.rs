@@ -25,7 +25,7 @@ use engine::photo::Library;
 use serde_json::{Value, json};
 use testkit::home;
 
-use browser::Browser;
+use testkit::browser::Browser;
 
 const PHOTOS: usize = 200;
 /// How often a page is opened and scrolled.
