@@ -14,7 +14,7 @@ use darktable::probe::DarktableCli;
 use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::Value;
 
-use crate::{home, number};
+use crate::number;
 use testkit::nats::Server;
 
 /// How long a session waits for each reply.
