@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -114,6 +114,12 @@ impl Browser {
 
     pub fn open(&self, page: &Path) {
         self.post("/url", &json!({ "url": format!("file://{}", page.display()) }));
+        // The answer can come before the page's script has run.
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.run("return document.readyState") != "complete" {
+            assert!(Instant::now() < until, "{} is not loaded", page.display());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// As wide as a screen of this many pixels.

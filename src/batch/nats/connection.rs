@@ -1,12 +1,12 @@
 //! The connection to a server, and the streams of a store there.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::context::CreateStreamErrorKind;
 use async_nats::jetstream::object_store::ObjectStore;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, RequestErrorKind};
 
 use super::{ANSWER, Address, StoreError, refused, words};
 
@@ -75,8 +75,16 @@ pub(super) async fn open(address: &Address) -> Result<Opened, StoreError> {
 /// What JetStream says of this account, or why it cannot be used. The client's own question does not understand the
 /// answer of every server that will do.
 pub(super) async fn account(client: &Client) -> Result<serde_json::Value, String> {
-    // If that fails, nobody listens there.
-    let answer = client.request("$JS.API.INFO", "".into()).await.map_err(|e| words(&e))?;
+    // A server that starts takes connections a moment before JetStream answers to its accounts.
+    let until = Instant::now() + ANSWER;
+    let answer = loop {
+        match client.request("$JS.API.INFO", "".into()).await {
+            Err(e) if e.kind() == RequestErrorKind::NoResponders && Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            answer => break answer.map_err(|e| words(&e))?,
+        }
+    };
     let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
     match answer.get("error") {
         None => Ok(answer),
