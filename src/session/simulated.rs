@@ -192,6 +192,8 @@ struct Outcome {
     chapters: u64,
     /// Input tokens: the bounds of all calls, and what was billed.
     input: [f64; 2],
+    /// Tokens, those of replies too: the bounds of all calls, and what was billed.
+    tokens: [f64; 2],
     /// Money: the bounds of all calls, and the bill.
     money: [f64; 2],
     /// The bill of all calls, had each reply been as long as it may: no bound can be lower that does not know how long
@@ -295,6 +297,8 @@ fn session(seed: u64, models: &[(Dialect, ModelInfo)]) -> Outcome {
         assert!(charged >= bill && charged < bill + 4.0, "{}: {charged} charged, {bill} billed", told());
         outcome.calls += 1;
         outcome.input = [outcome.input[0] + bound.input.most as f64, outcome.input[1] + input as f64];
+        outcome.tokens =
+            [outcome.tokens[0] + bound.reserved.tokens as f64, outcome.tokens[1] + (input + output) as f64];
         outcome.money = [outcome.money[0] + bound.reserved.cost_micro_usd as f64, outcome.money[1] + bill];
         let longest = Usage { output: Some(bound.max_output_tokens.into()), ..usage };
         outcome.longest += price(&info, &longest);
@@ -363,6 +367,7 @@ fn simulated_bills_stay_below_their_bounds_and_most_is_read_from_the_cache() {
         (0..sessions).map(|seed| session(seed, &models)).filter(|o| o.calls > 0).collect();
     let ratio = |pair: [f64; 2]| pair[0] / pair[1];
     let input = median(outcomes.iter().map(|o| ratio(o.input)));
+    let tokens = median(outcomes.iter().map(|o| ratio(o.tokens)));
     let money = median(outcomes.iter().map(|o| ratio(o.money)));
     let longest = median(outcomes.iter().map(|o| o.longest / o.money[1]));
     let peak = median(outcomes.iter().map(|o| o.peak / o.money[1]));
@@ -375,7 +380,7 @@ fn simulated_bills_stay_below_their_bounds_and_most_is_read_from_the_cache() {
     let chapters: u64 = outcomes.iter().map(|o| o.chapters).sum();
     println!(
         "{} sessions of {} models, {calls} calls, {chapters} chapters; medians: bound of the input {input:.2} times \
-         what was read; bound of the money of all calls {money:.2} times the bill (that of one that knows all but the length \
+         what was read, of all tokens {tokens:.2} times; bound of the money of all calls {money:.2} times the bill (that of one that knows all but the length \
          of the replies {longest:.2}), most that was ever held for a session {peak:.2} times its bill ({long:.2} from {} turns on); hit ratio {:.3}, at worst {:.3} ({} sessions)",
         outcomes.len(),
         models.len(),

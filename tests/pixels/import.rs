@@ -13,15 +13,17 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
 use base::clock::Deadline;
+use base::ids::Hash;
 use darktable::baseline;
 use darktable::checks;
-use darktable::render::{ByHand, Picture, Quality};
+use darktable::render::{Picture, Quality, RawFile};
 use darktable::state::{EditState, Params, PipelineOrder, Shape, Value};
 use darktable::{dng, dtstyle, order};
 use engine::photo::{Judge, read_sidecar};
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts};
 
-use bench::{BENCH, EDGE, all, difference};
+use bench::{BENCH, EDGE, difference};
+use testkit::demo::two_at_a_time;
 
 /// The history items of a sidecar, as text.
 fn items(sidecar: &str) -> Vec<&str> {
@@ -117,7 +119,7 @@ fn sidecars_render_to_the_pixels_that_darktable_makes_of_them() {
     let ours: Vec<String> = states.iter().map(|state| bench.sidecar(state)).collect();
     let texts: Vec<&str> =
         cases.iter().map(|(_, text)| text.as_str()).chain(ours.iter().map(String::as_str)).collect();
-    let pictures = all(&texts, |text| bench.render(text));
+    let pictures = two_at_a_time(&texts, |text| bench.render(text));
     let (theirs, ours) = pictures.split_at(cases.len());
     let untouched = &theirs[5];
     for ((name, _), (theirs, ours)) in cases.iter().zip(theirs.iter().zip(ours)) {
@@ -142,11 +144,12 @@ fn sidecars_render_to_the_pixels_that_darktable_makes_of_them() {
 fn an_edit_without_highlight_reconstruction_keeps_the_one_that_darktable_adds() {
     let bench = &*BENCH;
     let folder = tempfile::tempdir().unwrap();
-    let raw = folder.path().join("bright.dng");
     let bright = dng::DngOptions { exposure_ev: 2.0, ..dng::DngOptions::default() };
-    std::fs::write(&raw, dng::write_dng(&dng::demo_photo().unwrap(), &bright).unwrap()).unwrap();
+    let bytes = dng::write_dng(&dng::demo_photo().unwrap(), &bright).unwrap();
+    let raw = RawFile { path: folder.path().join("bright.dng"), sha256: Hash::of(&bytes) };
+    std::fs::write(&raw.path, bytes).unwrap();
     let never = Deadline::never();
-    let mut state = baseline::ask(&bench.cli, &bench.layouts, &raw, &bench.base, &never).unwrap().state;
+    let mut state = baseline::ask(&bench.cli, &bench.layouts, &raw.path, &bench.base, &never).unwrap().state;
     state.modules.retain(|module| module.op != "highlights");
     let plain = bench.sidecar(&state);
     let hashed =
@@ -170,14 +173,14 @@ fn an_edit_without_highlight_reconstruction_keeps_the_one_that_darktable_adds() 
     let render = |text: &str| {
         bench
             .renderer
-            .render_sidecar(&raw, text, EDGE, Quality::Judge, &Deadline::never(), &ByHand)
+            .render_sidecar(&raw, text, EDGE, Quality::Judge)
             .unwrap_or_else(|e| panic!("{e}"))
             .picture
     };
     let pictures: Vec<_> = cases
         .iter()
         .map(|text| {
-            let edit = read_sidecar(text.as_bytes(), &raw, &judge).unwrap();
+            let edit = read_sidecar(text.as_bytes(), &raw.path, &judge).unwrap();
             let (theirs, ours) = (render(text), render(&bench.sidecar(&edit.state)));
             assert_eq!(difference(&theirs, &ours), 0);
             theirs
@@ -215,7 +218,8 @@ fn moves_stand_on_an_imported_edit() {
     assert_eq!(ev(&masked, 1), ev(&imported, 1));
     let list = order::list(&masked).unwrap();
     assert!(list.contains(",filmicrgb,0,exposure,1,exposure,2,"), "{list}");
-    let pictures = all(&[&imported, &brighter, &masked], |state| bench.render(&bench.sidecar(state)));
+    let pictures =
+        two_at_a_time(&[&imported, &brighter, &masked], |state| bench.render(&bench.sidecar(state)));
     assert!(difference(&pictures[0], &pictures[1]) > 4 && difference(&pictures[1], &pictures[2]) > 4);
 }
 
@@ -244,7 +248,7 @@ fn moves_go_on_from_an_edit_of_an_older_darktable() {
     // One exposure for the whole picture, and two under masks.
     let old = aged(&bench.sidecar(&bench.masked()));
     assert_eq!(old.matches("blendop_version=\"10\"").count(), 3);
-    let edit = read_sidecar(old.as_bytes(), &bench.raw, &judge).unwrap();
+    let edit = read_sidecar(old.as_bytes(), &bench.raw.path, &judge).unwrap();
     assert_eq!(edit.old, []);
     for instance in 0..3 {
         let module = edit.state.module("exposure", instance).unwrap();
@@ -257,7 +261,7 @@ fn moves_go_on_from_an_edit_of_an_older_darktable() {
     let brighter =
         bench.vocabulary.apply(&request, &edit.state, &facts, &bench.layouts, bench.cli.version()).unwrap();
     let texts = [old, bench.sidecar(&edit.state), bench.sidecar(&brighter.state)];
-    let pictures = all(&texts, |text| bench.render(text));
+    let pictures = two_at_a_time(&texts, |text| bench.render(text));
     assert_eq!(difference(&pictures[0], &pictures[1]), 0);
     let mean = |picture: &Picture| {
         picture.rgb.iter().map(|value| f64::from(*value)).sum::<f64>() / picture.rgb.len() as f64
@@ -282,7 +286,7 @@ fn a_style_looks_as_darktable_applies_it() {
     let style = dtstyle::read(&std::fs::read(file).unwrap(), &bench.layouts, bench.cli.version()).unwrap();
     assert_eq!((style.name.as_str(), style.description.as_str()), ("Dusk & dawn", "of a test"));
     let states = [style.apply(&bench.facts.baseline), style.apply(&bench.edited())];
-    let ours = all(&states, |state| bench.render(&bench.sidecar(state)));
+    let ours = two_at_a_time(&states, |state| bench.render(&bench.sidecar(state)));
     for (name, ours) in ["plain", "edited"].into_iter().zip(ours) {
         let theirs = checks::decode(
             &std::fs::read(bench.made.join(format!("{name}.png"))).unwrap(),
@@ -321,7 +325,7 @@ fn a_person_takes_an_edit_a_style_and_bindings_over() {
     let bench = &*BENCH;
     let home = Home(tempfile::tempdir().unwrap());
     let path = |name: &str| home.0.path().join(name);
-    std::fs::copy(&bench.raw, path("cup.dng")).unwrap();
+    std::fs::copy(&bench.raw.path, path("cup.dng")).unwrap();
 
     // A sidecar that cannot be followed leaves nothing behind.
     let plain = bench.sidecar(&bench.facts.baseline);

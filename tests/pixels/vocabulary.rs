@@ -63,7 +63,7 @@ fn check_photo(demo: &Demo, seen: &mut BTreeSet<String>) -> usize {
         .filter_map(|outcome| outcome.default.as_ref().map(|(state, seen)| (outcome.entry.name, state, seen)))
         .collect();
     let states: Vec<EditState> = singles.iter().map(|(_, state, _)| (*state).clone()).collect();
-    for (again, (name, _, seen)) in demo.render_afresh(&states).into_iter().zip(&singles) {
+    for (again, (name, _, seen)) in demo.render_alone(&states).into_iter().zip(&singles) {
         assert_eq!(again.pixel_hash(), seen.pixel_hash(), "{name}: rendered again, another picture");
     }
     seen.extend(modules.into_iter().flatten().map(|module| (*module).to_owned()));

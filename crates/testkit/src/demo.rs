@@ -23,7 +23,7 @@ use engine::photo::Operation;
 use engine::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
 
 use crate::folder::kept_folder;
-use crate::kept::Kept;
+use crate::kept::{ALIVE, ALONE, Kept};
 use crate::photos;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
@@ -40,7 +40,9 @@ pub struct Demo {
     pub renderer: OneShot,
     /// Two darktables that stay alive, because starting one costs more than rendering a small picture; and the pictures
     /// that earlier runs have made.
-    workers: [Kept; 2],
+    workers: [Kept<Worker>; 2],
+    /// A darktable for each picture, and the pictures that earlier runs have made.
+    alone: Kept<OneShot>,
     cli: DarktableCli,
     base: PathBuf,
     /// What each state looks like, or why it cannot be rendered.
@@ -89,8 +91,10 @@ impl Demo {
         let renderer = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
         let workers = [(); 2].map(|()| {
             let worker = Worker::new(cli.clone(), &base, encoder(&layouts)).unwrap();
-            Kept::new(worker, encoder(&layouts), None)
+            Kept::new(worker, ALIVE, encoder(&layouts), None)
         });
+        let alone = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
+        let alone = Kept::new(alone, ALONE, encoder(&layouts), None);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         let seen = Mutex::default();
         Self {
@@ -102,6 +106,7 @@ impl Demo {
             raw,
             renderer,
             workers,
+            alone,
             cli,
             base,
             seen,
@@ -155,9 +160,9 @@ impl Demo {
         self.try_apply(state, name, &values, mask).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// One picture by a darktable of its own, whatever was rendered before.
+    /// One picture by a darktable of its own, in this run or in one before.
     pub fn render(&self, state: &EditState) -> Arc<Picture> {
-        self.shoot(&self.renderer, state).unwrap_or_else(|e| panic!("{e}"))
+        self.shoot(&self.alone, state).unwrap_or_else(|e| panic!("{e}"))
     }
 
     fn shoot(&self, renderer: &dyn Renderer, state: &EditState) -> Result<Arc<Picture>, String> {
@@ -167,7 +172,7 @@ impl Demo {
     }
 
     /// [`Self::render`] of all, two at a time.
-    pub fn render_afresh(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
+    pub fn render_alone(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
         two_at_a_time(states, |state| self.render(state))
     }
 
@@ -181,9 +186,10 @@ impl Demo {
         Worker::new(cli, &self.base, encoder(&self.layouts)).unwrap()
     }
 
-    /// A plain renderer of another program for darktable-cli.
-    pub fn plain_of(&self, cli: DarktableCli) -> OneShot {
-        OneShot::new(cli, &self.base, encoder(&self.layouts)).unwrap()
+    /// [`Self::render`] by another program for darktable-cli; `by` says what it does.
+    pub fn alone_by(&self, by: &str, cli: DarktableCli) -> Kept<OneShot> {
+        let renderer = OneShot::new(cli, &self.base, encoder(&self.layouts)).unwrap();
+        Kept::new(renderer, by, encoder(&self.layouts), None)
     }
 
     /// The installed darktable-cli.

@@ -7,87 +7,117 @@ use std::time::Duration;
 
 use base::clock::Deadline;
 use base::ids::Hash;
-use darktable::oneshot::Encoder;
-use darktable::render::{Picture, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
-use darktable::worker::Worker;
+use darktable::oneshot::{Encoder, OneShot};
+use darktable::render::{
+    ByHand, Picture, Quality, RawFile, RenderError, RenderPermit, RenderRequest, Rendered, Renderer,
+};
 
 use crate::folder::{hash_of, kept_folder};
 
+/// Whose pictures they are: those of a darktable that stays alive, or of one for each.
+pub const ALIVE: &str = "one that stays alive";
+pub const ALONE: &str = "one for each picture";
+
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| kept_folder("pictures"));
 
-/// A darktable that stays alive, asked only for what no run before has seen.
-pub struct Kept {
-    worker: Worker,
+/// A renderer that is asked only for what no run before has seen.
+pub struct Kept<R> {
+    renderer: R,
+    /// What is said of the renderer besides darktable's version: whose pictures these are.
+    by: String,
     encode: Arc<Encoder>,
     /// The LUTs that an edit may name.
     luts: Option<PathBuf>,
 }
 
-impl Kept {
-    pub fn new(worker: Worker, encode: Arc<Encoder>, luts: Option<&Path>) -> Self {
-        Self { worker, encode, luts: luts.map(Path::to_owned) }
+impl<R: Renderer> Kept<R> {
+    pub fn new(renderer: R, by: impl Into<String>, encode: Arc<Encoder>, luts: Option<&Path>) -> Self {
+        Self { renderer, by: by.into(), encode, luts: luts.map(Path::to_owned) }
     }
 
-    /// The darktable itself, which renders whatever it is asked for.
-    pub fn worker(&self) -> &Worker {
-        &self.worker
+    /// The renderer itself, which renders whatever it is asked for.
+    pub fn renderer(&self) -> &R {
+        &self.renderer
     }
 
-    /// Everything that decides the pixels besides the program: the sidecar is compared as it is written, not as the
-    /// state that it was made from.
-    fn path(&self, request: &RenderRequest<'_>) -> Option<PathBuf> {
-        let name = request.raw.path.file_name()?.to_str()?;
-        let sidecar = (self.encode)(request.state, name).ok()?;
+    /// Where the picture is kept. Everything that decides the pixels besides the program is in its name: the sidecar is
+    /// compared as it is written, not as the state that it was made from.
+    fn path(&self, raw: &RawFile, sidecar: &str, long_edge: u32, quality: Quality) -> PathBuf {
         let key = Hash::of(format!(
-            "{} {} {name} {} {} {} {}\n{sidecar}",
-            self.darktable_version(),
-            request.raw.sha256,
-            request.long_edge,
-            request.quality.as_str(),
+            "{} {} {} {} {long_edge} {} {} {}\n{sidecar}",
+            self.by,
+            self.renderer.darktable_version(),
+            raw.sha256,
+            name_of(raw),
+            quality.as_str(),
             self.luts.as_deref().map_or_else(String::new, |luts| hash_of(luts).to_string()),
             std::env::var("CHEMIGRAM_DARKTABLE_CLI").unwrap_or_default(),
         ));
-        Some(FOLDER.join(format!("{key}.png")))
+        FOLDER.join(format!("{key}.png"))
     }
 }
 
-impl Renderer for Kept {
+impl Kept<OneShot> {
+    /// The picture of a sidecar that no state was written to.
+    pub fn render_sidecar(
+        &self,
+        raw: &RawFile,
+        sidecar: &str,
+        long_edge: u32,
+        quality: Quality,
+    ) -> Result<Rendered, RenderError> {
+        let path = self.path(raw, sidecar, long_edge, quality);
+        kept(&path, || {
+            let never = Deadline::never();
+            self.renderer.render_sidecar(&raw.path, sidecar, long_edge, quality, &never, &ByHand)
+        })
+    }
+}
+
+impl<R: Renderer> Renderer for Kept<R> {
     fn render(
         &self,
         request: &RenderRequest<'_>,
         deadline: &Deadline,
         permit: &dyn RenderPermit,
     ) -> Result<Rendered, RenderError> {
-        let path = self.path(request);
-        let known = path.as_deref().and_then(|path| image::open(path).ok()).map(|image| image.into_rgb8());
-        if let Some(image) = known {
-            let picture = Picture { width: image.width(), height: image.height(), rgb: image.into_raw() };
-            let pixel_hash = picture.pixel_hash();
-            return Ok(Rendered {
-                picture: Arc::new(picture),
-                pixel_hash,
-                elapsed: Duration::ZERO,
-                cached: true,
-            });
+        let render = || self.renderer.render(request, deadline, permit);
+        match (self.encode)(request.state, &name_of(request.raw)) {
+            Ok(sidecar) => {
+                kept(&self.path(request.raw, &sidecar, request.long_edge, request.quality), render)
+            }
+            Err(_) => render(),
         }
-        let rendered = self.worker.render(request, deadline, permit)?;
-        if let Some(path) = path {
-            let picture = &rendered.picture;
-            let part = tempfile::Builder::new().suffix(".png").tempfile_in(&*FOLDER).unwrap();
-            image::save_buffer(
-                part.path(),
-                &picture.rgb,
-                picture.width,
-                picture.height,
-                image::ExtendedColorType::Rgb8,
-            )
-            .unwrap();
-            part.persist(path).unwrap();
-        }
-        Ok(rendered)
     }
 
     fn darktable_version(&self) -> &str {
-        self.worker.darktable_version()
+        self.renderer.darktable_version()
     }
+}
+
+fn name_of(raw: &RawFile) -> String {
+    raw.path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// The picture at `path`; if none is there, one is made and put there.
+fn kept(
+    path: &Path,
+    render: impl FnOnce() -> Result<Rendered, RenderError>,
+) -> Result<Rendered, RenderError> {
+    if let Ok(image) = image::open(path) {
+        let image = image.into_rgb8();
+        let picture = Picture { width: image.width(), height: image.height(), rgb: image.into_raw() };
+        return Ok(Rendered {
+            pixel_hash: picture.pixel_hash(),
+            picture: Arc::new(picture),
+            elapsed: Duration::ZERO,
+            cached: true,
+        });
+    }
+    let rendered = render()?;
+    let Picture { width, height, rgb } = &*rendered.picture;
+    let part = tempfile::Builder::new().suffix(".png").tempfile_in(&*FOLDER).unwrap();
+    image::save_buffer(part.path(), rgb, *width, *height, image::ExtendedColorType::Rgb8).unwrap();
+    part.persist(path).unwrap();
+    Ok(rendered)
 }

@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use base::assets::Overlay;
 use base::clock::Deadline;
+use base::ids::Hash;
 use darktable::baseline;
 use darktable::complete::complete;
 use darktable::forms::{clone_group, clone_shape};
 use darktable::layout::{BlendSpace, Layouts};
-use darktable::oneshot::OneShot;
+use darktable::oneshot::{Encoder, OneShot};
 use darktable::probe::DarktableCli;
-use darktable::render::{ByHand, Picture, Quality};
+use darktable::render::{Picture, Quality, RawFile};
 use darktable::state::{Blend, EditState, GroupMember, Module, Params, PipelineOrder, Shape, Value};
 use darktable::xmp::Foreign;
 use darktable::{blend, dng, order, params, preload, xmp};
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary};
+use testkit::kept::{ALONE, Kept};
 
 /// As large as the photo: nothing is scaled.
 pub(super) const EDGE: u32 = 600;
@@ -29,8 +30,8 @@ pub(super) struct Bench {
     pub(super) layouts: Layouts,
     pub(super) vocabulary: Vocabulary,
     pub(super) facts: PhotoFacts,
-    pub(super) renderer: OneShot,
-    pub(super) raw: PathBuf,
+    pub(super) renderer: Kept<OneShot>,
+    pub(super) raw: RawFile,
     pub(super) base: PathBuf,
     /// What darktable's own script run left: sidecars, a style, and pictures with the style.
     pub(super) made: PathBuf,
@@ -43,15 +44,17 @@ impl Bench {
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let photo = dng::demo_photo().unwrap();
-        let raw = folder.path().join("demo.dng");
-        std::fs::write(&raw, dng::write_dng(&photo, &dng::DngOptions::default()).unwrap()).unwrap();
+        let bytes = dng::write_dng(&photo, &dng::DngOptions::default()).unwrap();
+        let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
+        std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
         let cli = DarktableCli::find(&Deadline::never()).unwrap();
         let layouts = Layouts::new(Overlay::vocabulary(None));
-        let untouched = baseline::ask(&cli, &layouts, &raw, &base, &Deadline::never()).unwrap();
+        let untouched = baseline::ask(&cli, &layouts, &raw.path, &base, &Deadline::never()).unwrap();
         let facts = PhotoFacts::new(untouched.state, &untouched.facts);
-        let encode = |_: &EditState, _: &str| Err("from sidecars only".to_owned());
-        let renderer = OneShot::new(cli.clone(), &base, Arc::new(encode)).unwrap();
+        let encode: Arc<Encoder> = Arc::new(|_: &EditState, _: &str| Err("from sidecars only".to_owned()));
+        let renderer = OneShot::new(cli.clone(), &base, Arc::clone(&encode)).unwrap();
+        let renderer = Kept::new(renderer, ALONE, encode, None);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         let made = folder.path().join("made");
         std::fs::create_dir(&made).unwrap();
@@ -185,11 +188,11 @@ impl Bench {
         ];
         for (name, state) in &edits {
             let link = self.made.join(format!("{name}.dng"));
-            std::fs::hard_link(&self.raw, &link).unwrap();
+            std::fs::hard_link(&self.raw.path, &link).unwrap();
             std::fs::write(self.made.join(format!("{name}.dng.xmp")), self.sidecar(state)).unwrap();
         }
         std::fs::write(self.made.join("names"), "masked\nretouched\nreordered\n").unwrap();
-        std::fs::hard_link(&self.raw, self.made.join("boot.dng")).unwrap();
+        std::fs::hard_link(&self.raw.path, self.made.join("boot.dng")).unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import/darktable.lua");
         let script = format!("dofile('{}')", script.display());
         if self.makes_styles() {
@@ -249,7 +252,7 @@ impl Bench {
             Foreign::Complete(state) => state,
             Foreign::Incomplete => {
                 let whole =
-                    complete(&self.cli, &self.raw, sidecar.as_bytes(), &self.base, &Deadline::never());
+                    complete(&self.cli, &self.raw.path, sidecar.as_bytes(), &self.base, &Deadline::never());
                 match read(&whole.unwrap_or_else(|e| panic!("{name}: {e}"))) {
                     Foreign::Complete(state) => state,
                     Foreign::Incomplete => panic!("{name}: darktable did not complete it"),
@@ -259,39 +262,9 @@ impl Bench {
     }
 
     pub(super) fn render(&self, sidecar: &str) -> Arc<Picture> {
-        let rendered = self.renderer.render_sidecar(
-            &self.raw,
-            sidecar,
-            EDGE,
-            Quality::Preview,
-            &Deadline::never(),
-            &ByHand,
-        );
+        let rendered = self.renderer.render_sidecar(&self.raw, sidecar, EDGE, Quality::Preview);
         rendered.unwrap_or_else(|e| panic!("{e}")).picture
     }
-}
-
-/// Does `work` on all, two at a time.
-pub(super) fn all<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some((at, thing)) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    things.get(at).map(|thing| (at, thing))
-                } {
-                    let result = work(thing);
-                    done.lock().unwrap().push((at, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap();
-    assert_eq!(done.len(), things.len());
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The greatest difference of any sample; 255 for pictures of different sizes.

@@ -19,14 +19,14 @@ use engine::photo::{Library, Workspace};
 use engine::vocabulary::{ApplyRequest, PhotoFacts, Vocabulary};
 
 use super::{EDGE, OWN, Step, patience};
-use crate::kept::Kept;
+use crate::kept::{ALIVE, Kept};
 
 /// A user's home with a library, and a darktable that stays alive.
 pub struct Home {
     program: &'static str,
     pub vocabulary: Vocabulary,
     pub layouts: Arc<Layouts>,
-    worker: Kept,
+    worker: Kept<Worker>,
     /// A darktable for each picture, which exports too.
     pub oneshot: OneShot,
     // Dropped last: the photos and darktable's configuration live in it.
@@ -45,7 +45,7 @@ impl Home {
         let base = folder.path().join("darktable");
         let luts = folder.path().join(OWN).join("luts");
         let worker = Worker::new(cli.clone(), &base, Arc::new(encode.clone())).unwrap().with_luts(&luts);
-        let worker = Kept::new(worker, Arc::new(encode.clone()), Some(&luts));
+        let worker = Kept::new(worker, ALIVE, Arc::new(encode.clone()), Some(&luts));
         let oneshot = OneShot::new(cli, &base, Arc::new(encode)).unwrap().with_luts(&luts);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
         Self { program, vocabulary, layouts, worker, oneshot, folder }
@@ -133,6 +133,6 @@ impl Home {
     }
 
     pub fn worker(&self) -> &Worker {
-        self.worker.worker()
+        self.worker.renderer()
     }
 }

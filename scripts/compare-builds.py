@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Compares the benchmarks of two checkouts, in turns, so that a change of the machine's speed meets both.
+
+    cargo build --release --locked --benches    # in both
+    scripts/compare-builds.py OLD NEW 15        # folders of the checkouts, rounds
+    scripts/compare-builds.py OLD NEW 3 rendering kept
+
+Without further words it runs the benchmarks that need no darktable, and `chemigram --help` twenty times. Each line is
+one figure that both print: the medians, and the median of the ratios of new to old within a round. It ends with 1 if
+one is above 1.03.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+SLOWER = 1.03
+UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
+FIGURE = re.compile(r"^(\S.*?)\s{2,}([\d.]+) ?(ns|µs|ms|s)\b")
+
+
+def median(values):
+    values = sorted(values)
+    return values[len(values) // 2]
+
+
+def binary(root, bench):
+    found = [p for p in (root / "target/release/deps").glob(f"{bench}-*") if not p.suffix]
+    if not found:
+        sys.exit(f"no benchmark {bench} in {root}: run `cargo build --release --locked --benches` there")
+    return max(found, key=lambda p: p.stat().st_mtime)
+
+
+def figures(root, bench, words):
+    """What a benchmark prints, in milliseconds by name."""
+    began = time.monotonic()
+    command = [binary(root, bench), "--bench", *words]
+    text = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    found = {"in all": (time.monotonic() - began) * 1e3}
+    for line in text.splitlines():
+        if match := FIGURE.match(line):
+            found[match[1]] = float(match[2]) * UNITS[match[3]]
+    return {" ".join([bench, *words]) + ": " + name: value for name, value in found.items()}
+
+
+def starts(root):
+    began = time.monotonic()
+    for _ in range(20):
+        subprocess.run([root / "target/release/chemigram", "--help"], check=True, stdout=subprocess.DEVNULL)
+    return {"twenty starts": (time.monotonic() - began) * 1e3}
+
+
+def main():
+    roots = [pathlib.Path(root).resolve() for root in sys.argv[1:3]]
+    rounds, named = int(sys.argv[3]), sys.argv[4:]
+    measured = {}
+    for number in range(rounds):
+        both = [{}, {}]
+        # Neither build is always the first.
+        for at in [0, 1] if number % 2 == 0 else [1, 0]:
+            if named:
+                both[at] = figures(roots[at], named[0], named[1:])
+            else:
+                both[at] = starts(roots[at])
+                for bench in ["edit_engine", "session"]:
+                    both[at] |= figures(roots[at], bench, [])
+        for name in both[0].keys() & both[1].keys():
+            measured.setdefault(name, []).append((both[0][name], both[1][name]))
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    print("| what | old, ms | new, ms | new to old |\n|---|---:|---:|---:|")
+    slower = False
+    for name, pairs in sorted(measured.items()):
+        old, new = (median(column) for column in zip(*pairs))
+        ratio = median(after / before for before, after in pairs)
+        slower |= ratio > SLOWER
+        print(f"| {name} | {old:.3g} | {new:.3g} | {ratio:.2f} |")
+    sys.exit(slower)
+
+
+main()
