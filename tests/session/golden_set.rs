@@ -16,6 +16,7 @@ use chemigram::eval::scenario::Scenario;
 use darktable::baseline;
 use darktable::frame::{Orientation, StoredSize};
 use darktable::layout::Layouts;
+use darktable::oneshot::Encoder;
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::xmp;
@@ -24,6 +25,7 @@ use pixels::metrics::check::{VectorCheck, Verdict};
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
 use pixels::metrics::vectors::vector_axes;
+use testkit::kept::{ALIVE, Kept};
 
 fn set() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/golden_v1")
@@ -172,8 +174,11 @@ fn doing_nothing_recovers_nothing_and_the_hidden_edit_everything() {
     // Two darktables, each with every other scenario.
     let look = |turn: usize| {
         let encode = layouts.clone();
-        let encode = move |state: &_, name: &str| xmp::write(state, &encode, name).map_err(|e| e.to_string());
-        let worker = Worker::new(darktable(), &base, Arc::new(encode)).unwrap();
+        let encode: Arc<Encoder> = Arc::new(move |state: &EditState, name: &str| {
+            xmp::write(state, &encode, name).map_err(|e| e.to_string())
+        });
+        let worker = Worker::new(darktable(), &base, Arc::clone(&encode)).unwrap();
+        let worker = Kept::new(worker, ALIVE, encode, None);
         let eyes = MeasureContext {
             vocabulary: &vocabulary,
             layouts: &layouts,

@@ -16,10 +16,12 @@ use chemigram::eval::scenario::Scenario;
 use darktable::baseline;
 use darktable::frame::{Orientation, StoredSize};
 use darktable::layout::Layouts;
+use darktable::oneshot::Encoder;
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::xmp;
 use engine::vocabulary::{PhotoFacts, Shot, Vocabulary};
+use testkit::kept::{ALIVE, Kept};
 
 /// The least mean ΔE2000 from the baseline to a hidden edit, all over; where it acts it is several times as much.
 const VISIBLE: f64 = 1.5;
@@ -133,8 +135,11 @@ fn every_raw_is_made_to_its_hash_and_every_hidden_edit_is_visible() {
     let baseline = baseline::ask(&darktable(), &layouts, &raw.path, &base, &deadline).unwrap().state;
     let look = |turn: usize| {
         let encode = layouts.clone();
-        let encode = move |state: &_, name: &str| xmp::write(state, &encode, name).map_err(|e| e.to_string());
-        let worker = Worker::new(darktable(), &base, Arc::new(encode)).unwrap();
+        let encode: Arc<Encoder> = Arc::new(move |state: &EditState, name: &str| {
+            xmp::write(state, &encode, name).map_err(|e| e.to_string())
+        });
+        let worker = Worker::new(darktable(), &base, Arc::clone(&encode)).unwrap();
+        let worker = Kept::new(worker, ALIVE, encode, None);
         let context = MeasureContext {
             vocabulary: &vocabulary,
             layouts: &layouts,
