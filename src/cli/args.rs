@@ -79,7 +79,7 @@ pub struct Cli {
     pub verb: Verb,
 }
 
-/// What holds for every command.
+// What holds for every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub struct Globals {
@@ -126,6 +126,7 @@ pub enum Care {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Verb {
     /// Try a whole session on a generated raw file, without a key
     #[command(after_help = "Example:\n  chemigram demo --dir /tmp/demo")]
@@ -496,6 +497,7 @@ pub struct DemoArgs {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum VocabVerb {
     /// List the moves and looks
     List {

@@ -51,7 +51,7 @@ Examples:
 
 Without --store these are the batches of the library; with it, those that many machines work on.";
 
-/// The store of batches that many machines share.
+// The store of batches that many machines share.
 #[derive(Args, Clone, Debug)]
 pub struct StoreArg {
     /// The store that many machines share: nats://HOST:4222/PREFIX, with ?creds=FILE, nkey=FILE, tls, ca=FILE
@@ -81,6 +81,7 @@ pub struct WorkerArgs {
 }
 
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum BatchVerb {
     /// List the batches
     List(StoreArg),

@@ -10,7 +10,7 @@ use super::setup::App;
 use crate::launch::Launcher;
 use crate::provider::{Choice, Provider, Recording};
 
-/// Which provider and model.
+// Which provider and model.
 #[derive(Args, Clone, Debug)]
 pub struct ChoiceArgs {
     /// The provider of the model; `explorer` needs no key, `manual:DIR` asks you through files in a folder, `cassette:DIR` plays a recording [default: explorer]

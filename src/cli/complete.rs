@@ -3,16 +3,25 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::Command;
+use clap::{Command, CommandFactory as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 
+use super::args::Cli;
 use super::paths::Folders;
 use crate::session::listing;
 use base::ids::PhotoId;
 use engine::photo::{Library, Workspace};
 
-/// The commands, of which each argument completes what its name says: `PHOTO`, `SESSION`, `REF`, `BRANCH`.
-pub fn completing(command: Command) -> Command {
+/// Every command, with what its arguments complete.
+pub fn commands() -> Command {
+    let mut command = Cli::command();
+    // Arguments are made when they are needed, and here all of them are.
+    command.build();
+    completing(command)
+}
+
+/// A command of which each argument completes what its name says: `PHOTO`, `SESSION`, `REF`, `BRANCH`.
+fn completing(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let first =
             arg.get_value_names().and_then(|names| names.first()).map(|name| name.as_str().to_owned());

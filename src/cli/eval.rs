@@ -60,6 +60,7 @@ Exit status:
 Any other status is that of the error.";
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum EvalVerb {
     /// Run sessions over a golden set: each scenario with each prompt, protocol and model
     #[command(after_help = RUN_EXAMPLES)]
@@ -87,7 +88,7 @@ pub enum EvalVerb {
     Golden(GoldenVerb),
 }
 
-/// Where the runs are.
+// Where the runs are.
 #[derive(Args, Clone, Debug)]
 pub struct HomeArg {
     /// Folder of evaluations [default: chemigram/evaluations in your data folder]
@@ -95,7 +96,7 @@ pub struct HomeArg {
     pub evaluations: Option<PathBuf>,
 }
 
-/// What both `run` and `resume` take.
+// What both `run` and `resume` take.
 #[derive(Args, Clone, Debug)]
 pub struct CommonArgs {
     /// Limits of the whole run, such as cost=20,time=8h (cost in US dollars) [default: none]

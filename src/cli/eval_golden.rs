@@ -42,8 +42,9 @@ Examples:
 The edit at AT becomes the hidden edit; it must consist of moves on top of darktable's default edit. Check the scenario \
 afterwards: name the regions, add what is forbidden, and do not name a move in the brief.";
 
-/// The verbs of golden sets.
+// The verbs of golden sets.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum GoldenVerb {
     /// Check that a golden set is unchanged
     #[command(after_help = VERIFY_EXAMPLES)]

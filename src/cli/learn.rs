@@ -12,6 +12,7 @@ use base::ids::PhotoId;
 use engine::photo::{Gap, PhotoError, Proposal, ProposalKind, ProposalStatus, Tastes, Writer, rank};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ProposalVerb {
     /// List the open proposals
     List {
@@ -48,7 +49,7 @@ pub enum ProposalVerb {
     },
 }
 
-/// Which proposals are answered.
+// Which proposals are answered.
 #[derive(Args, Debug)]
 pub struct Which {
     /// The proposals' ids
@@ -91,6 +92,7 @@ impl Which {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum GapVerb {
     /// List gaps, newest first
     List {

@@ -20,6 +20,7 @@ A name of the photo goes before one of the vocabulary, by hand and in sessions. 
 that use it do not change when the name gets another mask.";
 
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 pub enum MaskVerb {
     /// Give a mask a name
     Save {

@@ -1,5 +1,7 @@
 //! The command line: one file for each group of verbs, with its arguments. Nothing is decided here; verbs call the
 //! library and print the result. Everything that is printed goes through [`output`], every error through [`failure`].
+//!
+//! Groups of arguments have plain comments: a doc comment would become the description of each command that has them.
 #![allow(missing_docs, reason = "clap reads the comments; nothing here is an interface")]
 
 pub mod args;
@@ -66,7 +68,7 @@ use setup::App;
 /// Runs the program with the process's own arguments and returns its exit status.
 pub fn main() -> u8 {
     // Answers a shell that completes a line, and ends.
-    clap_complete::CompleteEnv::with_factory(|| complete::completing(Cli::command())).complete();
+    clap_complete::CompleteEnv::with_factory(complete::commands).complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

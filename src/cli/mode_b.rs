@@ -24,6 +24,7 @@ use engine::photo::Workspace;
 use serde_json::json;
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum SessionVerb {
     /// List the sessions, newest first
     List {

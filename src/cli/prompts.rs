@@ -13,6 +13,7 @@ use base::assets::Overlay;
 use base::error::ErrorCode;
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum PromptVerb {
     /// List the prompts and their versions
     List {

@@ -24,6 +24,7 @@ Examples:
 Exit status: 0 if it can run (with or without warnings), 2 if it has errors.";
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ProtocolVerb {
     /// List the protocols, built in and your own
     List,

@@ -100,6 +100,7 @@ pub struct CompareArgs {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum PicksVerb {
     /// Import the picks that a review page saved
     Import {

@@ -97,7 +97,7 @@ pub struct RunProtocolArgs {
     pub options: RunOptions,
 }
 
-/// The options of every session.
+// The options of every session.
 #[derive(Args, Debug)]
 pub struct RunOptions {
     /// What the picture should become: text, or @FILE [default: the photo's brief.md]

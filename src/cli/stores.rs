@@ -25,6 +25,7 @@ use engine::vocabulary::{Filter, ListedMove};
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ProviderVerb {
     /// List providers: whether their key is set, and whether servers on this machine answer
     List,
@@ -44,6 +45,7 @@ pub enum ProviderVerb {
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
+#[command(defer = true)]
 pub enum CacheVerb {
     /// Show where the cache is and how large it is
     Info,

@@ -27,6 +27,7 @@ Examples:
 _default.md is read before every session; another file is read where a photo's brief names it: `Tastes: birds`.";
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum TasteVerb {
     /// List the taste files
     List,

@@ -116,10 +116,10 @@ fn a_recorded_session_is_played_without_its_server_and_is_the_same() {
         let (again, same, other) = session(model.clone(), TONE);
         assert_eq!(again.outcome, Outcome::Completed, "{name}: {}", again.reason);
         let (before, after) = (events(&lines, &id), events(&same, &other));
-        assert_eq!(before.len(), after.len(), "{name}");
         for (at, (before, after)) in before.iter().zip(&after).enumerate() {
             assert_eq!(before, after, "{name}, line {at}");
         }
+        assert_eq!(before.len(), after.len(), "{name}");
         assert_eq!(bodies(&lines), bodies(&same), "{name}: every body is as it came");
         assert_eq!(bodies(&lines).len(), 14, "{name}");
 

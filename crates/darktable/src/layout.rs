@@ -4,6 +4,7 @@
 //! introspection data that darktable's plugins carry (4.2.1, 5.0.1 and 5.4.1); where versions that share a
 //! layout disagree about a default or a bound, the oldest is kept, because it is the narrowest.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -267,7 +268,8 @@ impl Layouts {
             return Ok(found.clone());
         }
         let module = match self.files.text(&format!("modules/{op}.toml")) {
-            Some(text) => Some(Arc::new(parse(op, &text)?)),
+            Some(Cow::Borrowed(text)) => Some(built_in(op, text)?),
+            Some(Cow::Owned(text)) => Some(Arc::new(parse(op, &text)?)),
             None => None,
         };
         self.parsed.lock().unwrap_or_else(PoisonError::into_inner).insert(op.to_owned(), module.clone());
@@ -279,6 +281,17 @@ impl Layouts {
         let files = self.files.list("modules", ".toml");
         files.into_keys().filter_map(|name| name.strip_suffix(".toml").map(str::to_owned)).collect()
     }
+}
+
+/// [`parse`] for a file inside the binary: once for all [`Layouts`], of which a process makes several.
+fn built_in(op: &str, text: &'static str) -> Result<Arc<ModuleLayout>, LayoutError> {
+    static PARSED: Mutex<BTreeMap<String, Arc<ModuleLayout>>> = Mutex::new(BTreeMap::new());
+    if let Some(module) = PARSED.lock().unwrap_or_else(PoisonError::into_inner).get(op) {
+        return Ok(module.clone());
+    }
+    let module = Arc::new(parse(op, text)?);
+    PARSED.lock().unwrap_or_else(PoisonError::into_inner).insert(op.to_owned(), module.clone());
+    Ok(module)
 }
 
 /// Reads one file and checks that its offsets make sense, so that nothing later has to.

@@ -3,6 +3,7 @@
 use fearless_simd::{Level, dispatch};
 
 use crate::ciede::{TILE, Tile};
+use crate::hue::Turns;
 use crate::moments;
 use crate::planes::Planes;
 
@@ -10,6 +11,8 @@ use crate::planes::Planes;
 const BINS: usize = 20_000;
 /// Bytes of pixels that are summed up together: whole tiles.
 const CHUNK: usize = 64 * 3 * TILE;
+/// About how many pixels a turn of hue is taken from.
+const SAMPLES: usize = 20_000;
 
 /// How far two pictures are apart, in CIEDE2000.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +27,8 @@ pub struct Distance {
     pub changed_pct: f64,
     /// Largest difference of an 8-bit channel.
     pub max_channel: u8,
+    /// The largest turn of hue, in degrees: [`Turns::largest`].
+    pub hue_shift: f64,
 }
 
 impl Distance {
@@ -38,12 +43,14 @@ impl Distance {
         });
         let sum: f64 = parts.iter().flat_map(|part| &part.sums).sum();
         let changed: u64 = parts.iter().map(|part| part.changed).sum();
+        let turns = parts.iter().flat_map(|part| &part.turns).fold(Turns::default(), Turns::plus);
         Self {
             mean: sum / count as f64,
             p95: p95.unwrap_or(0) as f64 / 100.0,
             max: parts.iter().fold(0.0_f32, |max, part| max.max(part.max)),
             changed_pct: 100.0 * changed as f64 / count as f64,
             max_channel: parts.iter().map(|part| part.max_channel).max().unwrap_or_default(),
+            hue_shift: turns.largest(),
         }
     }
 }
@@ -66,8 +73,10 @@ struct Tally {
     count: u64,
     /// Pixels by ΔE in hundredths.
     bins: Vec<u32>,
-    /// Of each [`CHUNK`], so that the whole sum does not depend on how many threads there are.
+    /// Of each [`CHUNK`], as the turns are, so that no whole sum depends on how many threads there are.
     sums: Vec<f64>,
+    /// Of every so many-th pixel.
+    turns: Vec<Turns>,
     max: f32,
     changed: u64,
     max_channel: u8,
@@ -77,16 +86,20 @@ struct Tally {
 fn tallies(a: &[u8], b: &[u8], seen: Option<(&Planes, &Planes)>) -> Vec<Tally> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
     let stretch = a.len().div_ceil(CHUNK).div_ceil(threads).max(1) * CHUNK;
+    let every = (a.len() / 3 / SAMPLES).max(1);
     let stretches: Vec<_> = a.chunks(stretch).zip(b.chunks(stretch)).enumerate().collect();
     std::thread::scope(|scope| {
         let work: Vec<_> = stretches
             .into_iter()
             .map(|(at, (a, b))| {
+                let from = at * stretch / 3;
                 let seen = seen.map(|(a, b)| {
-                    let from = at * stretch / (3 * TILE);
-                    (a.tiles().get(from..).unwrap_or_default(), b.tiles().get(from..).unwrap_or_default())
+                    let [a, b] = [a, b].map(|seen| seen.tiles().get(from / TILE..).unwrap_or_default());
+                    (a, b)
                 });
-                scope.spawn(move || Tally::of(a, b, seen))
+                // As if the pixels were counted from the first one of the picture.
+                let sampled = (from.next_multiple_of(every) - from..a.len() / 3).step_by(every);
+                scope.spawn(move || Tally::of(a, b, seen, sampled))
             })
             .collect();
         work.into_iter()
@@ -96,25 +109,42 @@ fn tallies(a: &[u8], b: &[u8], seen: Option<(&Planes, &Planes)>) -> Vec<Tally> {
 }
 
 impl Tally {
-    /// Of two stretches, whose tiles are taken from what is `seen`.
-    fn of(a: &[u8], b: &[u8], seen: Option<(&[Tile], &[Tile])>) -> Self {
-        let mut tally =
-            Self { count: 0, bins: vec![0; BINS], sums: Vec::new(), max: 0.0, changed: 0, max_channel: 0 };
+    /// Of two stretches, whose tiles are taken from what is `seen`; hues are compared at the pixels `sampled`.
+    fn of(
+        a: &[u8],
+        b: &[u8],
+        seen: Option<(&[Tile], &[Tile])>,
+        sampled: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut tally = Self {
+            count: 0,
+            bins: vec![0; BINS],
+            sums: Vec::new(),
+            turns: Vec::new(),
+            max: 0.0,
+            changed: 0,
+            max_channel: 0,
+        };
         let (mut left, mut right, mut distances) = (Tile::new(), Tile::new(), [0.0; TILE]);
         let mut seen = seen.map(|(a, b)| a.iter().zip(b));
+        let mut sampled = sampled.peekable();
         for (a, b) in a.chunks(CHUNK).zip(b.chunks(CHUNK)) {
-            let mut sum = 0.0;
+            let (mut sum, mut turns) = (0.0, Turns::default());
             for (a, b) in a.chunks(3 * TILE).zip(b.chunks(3 * TILE)) {
-                if let Some((left, right)) = seen.as_mut().and_then(Iterator::next) {
-                    left.distances(right, &mut distances);
-                } else {
+                let (left, right) = seen.as_mut().and_then(Iterator::next).unwrap_or_else(|| {
                     left.fill(a);
                     right.fill(b);
-                    left.distances(&right, &mut distances);
-                }
+                    (&left, &right)
+                });
+                left.distances(right, &mut distances);
+                let first = tally.count as usize;
                 sum += tally.add(a, b, distances.get(..a.len() / 3).unwrap_or_default());
+                while let Some(at) = sampled.next_if(|at| *at < tally.count as usize) {
+                    turns.add(left, right, at - first);
+                }
             }
             tally.sums.push(sum);
+            tally.turns.push(turns);
         }
         tally
     }

@@ -6,6 +6,7 @@
 
 mod ciede;
 mod distance;
+mod hue;
 pub mod lab;
 pub mod metrics;
 mod moments;

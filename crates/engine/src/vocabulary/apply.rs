@@ -189,7 +189,7 @@ impl Vocabulary {
         } else if !entry.scale.is_empty() {
             "it is relative to the whole photo's own setting"
         } else {
-            return rules.whole_frame;
+            return rules.whole_frame.clone();
         };
         Some(reason.to_owned())
     }
@@ -216,7 +216,7 @@ impl Vocabulary {
 struct Work<'a> {
     vocabulary: &'a Vocabulary,
     entry: &'a Move,
-    rules: ModuleRules,
+    rules: &'a ModuleRules,
     module: Arc<ModuleLayout>,
     /// The layout of a fresh instance.
     layout: Layout,
@@ -259,7 +259,7 @@ impl Work<'_> {
             let frame = Frame::of(state, self.facts);
             warps::set(fields, self.entry, values, &frame).map_err(|e| unencodable(self.entry, &e))?;
         } else if idle {
-            rest(self.entry, &self.rules, base, &mut module, self.facts);
+            rest(self.entry, self.rules, base, &mut module, self.facts);
         } else {
             self.set(&mut module, values, base)?;
             if self.entry.opacity.is_some() {
@@ -267,7 +267,7 @@ impl Work<'_> {
                 blend.opacity = self.opacity(values);
             }
         }
-        if at_rest(&self.rules, base, &module) {
+        if at_rest(self.rules, base, &module) {
             self.vocabulary.restore(state, self.facts, op);
             return Ok(());
         }
@@ -356,7 +356,7 @@ impl Work<'_> {
         }
         let neutral = self.entry.neutral();
         for (target, form) in &self.entry.set {
-            let (target, sign) = seen(&self.rules, target, self.facts);
+            let (target, sign) = seen(self.rules, target, self.facts);
             let (asked, neutral) = (sign * form.value(values), sign * form.value(&neutral));
             let start = base.and_then(|base| read(base, &target)).map(f64::from);
             let choice = matches!(self.field(layout, &target)?.kind, FieldType::Enum | FieldType::Bool);

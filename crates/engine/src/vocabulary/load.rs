@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -172,19 +173,17 @@ impl Vocabulary {
     }
 
     /// The rules of a module; those without any entry have the empty ones.
-    pub(crate) fn rules(&self, op: &str) -> ModuleRules {
-        self.modules.get(op).cloned().unwrap_or_default()
+    pub(crate) fn rules(&self, op: &str) -> &ModuleRules {
+        static NONE: LazyLock<ModuleRules> = LazyLock::new(ModuleRules::default);
+        self.modules.get(op).unwrap_or(&NONE)
     }
 
     /// The other modules of the group of which `op` is one.
     pub(crate) fn rivals(&self, op: &str) -> Vec<&str> {
-        let group = |rules: &ModuleRules| rules.exclusive.clone();
-        let Some(mine) = self.modules.get(op).and_then(group) else { return Vec::new() };
+        let Some(mine) = self.rules(op).exclusive.as_deref() else { return Vec::new() };
         self.modules
             .iter()
-            .filter(|(other, rules)| {
-                other.as_str() != op && rules.exclusive.as_deref() == Some(mine.as_str())
-            })
+            .filter(|(other, rules)| other.as_str() != op && rules.exclusive.as_deref() == Some(mine))
             .map(|(other, _)| other.as_str())
             .collect()
     }
@@ -291,7 +290,7 @@ impl Vocabulary {
                 .module(&entry.module)
                 .map_err(|error| bad(error.to_string()))?
                 .ok_or_else(|| bad(format!("darktable has no module `{}`", entry.module)))?;
-            let rules = self.modules.get(&entry.module).cloned().unwrap_or_default();
+            let rules = self.rules(&entry.module);
             if rules.layer.is_some() && !module.masks {
                 return Err(bad(format!("module {} does not blend", entry.module)));
             }

@@ -295,7 +295,7 @@ impl Vocabulary {
         let rules = self.rules(&module.op);
         let targets = fields.iter().flat_map(|(name, value)| targets(name, value));
         targets
-            .filter(|target| match (read(fields, target), rest_value(&rules, base, target)) {
+            .filter(|target| match (read(fields, target), rest_value(rules, base, target)) {
                 (Some(now), Some(rest)) => now.to_bits() != rest.to_bits(),
                 (Some(now), None) => reference.and_then(|known| read(known, target)) != Some(now),
                 (None, _) => {
@@ -348,7 +348,7 @@ impl Vocabulary {
         let from = base_fields(source.facts, op);
         let at_work = |state: &EditState| state.module(op, 0).filter(|module| module.enabled).cloned();
         let standing = at_work(new).or_else(|| at_work(&target.facts.baseline));
-        let mut module = standing.unwrap_or_else(|| at_rest_there(&moved, &rules, to));
+        let mut module = standing.unwrap_or_else(|| at_rest_there(&moved, rules, to));
         if moved.blend.is_some() {
             module.blend = moved.blend.clone();
         }
@@ -365,11 +365,11 @@ impl Vocabulary {
             return Err(misfit("the target's module is of a version that is not known".into()));
         };
         for field in changed {
-            set_field(fields, given, &field, &rules, [from, to]).map_err(misfit)?;
+            set_field(fields, given, &field, rules, [from, to]).map_err(misfit)?;
             check(layout, fields, &field).map_err(misfit)?;
         }
         by_its_lens(fields);
-        if module.blend.is_none() && at_rest(&rules, to, &module) {
+        if module.blend.is_none() && at_rest(rules, to, &module) {
             self.restore(new, target.facts, op);
             return Ok(());
         }

@@ -3,18 +3,12 @@
 use std::borrow::Cow;
 
 use crate::distance::{self, Distance};
-use crate::lab::Lab;
 use serde::{Deserialize, Serialize};
 
 use crate::Picture;
 use crate::metrics::resize;
 use crate::planes::Planes;
 use base::error::{Coded, ErrorCode};
-
-/// About how many pixels a turn of hue is taken from.
-const SAMPLES: usize = 20_000;
-/// Pixels of less chroma are grey to the eye: their hue is noise.
-const COLOURED: f64 = 12.0;
 
 /// The distance between two pictures, in CIEDE2000. Figures are rounded to three decimals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,7 +90,8 @@ impl Difference {
     }
 
     fn of(a: &Picture, b: &Picture, seen: Option<(&Planes, &Planes)>) -> Self {
-        let Distance { mean, p95, max, changed_pct, max_channel } = Distance::between(&a.rgb, &b.rgb, seen);
+        let Distance { mean, p95, max, changed_pct, max_channel, hue_shift } =
+            Distance::between(&a.rgb, &b.rgb, seen);
         Self {
             mean: milli(mean),
             p95,
@@ -104,44 +99,9 @@ impl Difference {
             changed_pct: milli(changed_pct),
             max_channel,
             resized: false,
-            hue_shift: milli(hue_shift(&a.rgb, &b.rgb)),
+            hue_shift: milli(hue_shift),
         }
     }
-}
-
-/// See [`Difference::hue_shift`]. Every so many-th pixel is looked at, and greys have no hue.
-fn hue_shift(a: &[u8], b: &[u8]) -> f64 {
-    let pixels = a.len().min(b.len()) / 3;
-    let every = (pixels / SAMPLES).max(1);
-    let lab = |rgb: &[u8]| match rgb {
-        [r, g, b] => Lab::from_srgb([*r, *g, *b]),
-        _ => Lab::from_srgb([0; 3]),
-    };
-    let mut sectors = [(0_u64, 0.0_f64, 0.0_f64); 6];
-    let mut samples = 0_u64;
-    for (one, two) in a.chunks_exact(3).zip(b.chunks_exact(3)).step_by(every) {
-        samples += 1;
-        if one == two && one.iter().all(|value| Some(value) == one.first()) {
-            continue;
-        }
-        let (one, two) = (lab(one), lab(two));
-        let chroma = [one, two].map(|lab| f64::from(lab.a).hypot(f64::from(lab.b)));
-        if chroma.iter().any(|chroma| *chroma < COLOURED) {
-            continue;
-        }
-        let [before, after] = [one, two].map(|lab| f64::from(lab.b).atan2(f64::from(lab.a)).to_degrees());
-        let turn = (after - before + 540.0).rem_euclid(360.0) - 180.0;
-        // By the hue between the two, so that the order does not matter.
-        let sector = ((before + turn / 2.0 + 390.0).rem_euclid(360.0) / 60.0) as usize;
-        if let Some((count, turned, weight)) = sectors.get_mut(sector) {
-            let chroma = chroma[0].min(chroma[1]);
-            *count += 1;
-            *turned += turn * chroma;
-            *weight += chroma;
-        }
-    }
-    let turns = sectors.iter().filter(|(count, ..)| *count * 100 >= samples && *count > 0);
-    turns.map(|(_, turned, weight)| (turned / weight).abs()).fold(0.0, f64::max)
 }
 
 /// ΔE2000 of each pixel, row by row; `None` for pictures of two sizes.
@@ -180,6 +140,7 @@ fn milli(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::Lab;
     use crate::metrics::synthetic::{flat, picture};
 
     #[test]

@@ -93,8 +93,8 @@ impl Vocabulary {
         let base = base_fields(facts, &entry.module).filter(|_| entry.fixed.is_empty());
         let carries = |m: &&mut Module| m.enabled && entry.is_in(m);
         let Some(module) = state.module_mut(&entry.module, 0).filter(carries) else { return };
-        rest(entry, &rules, base, module, facts);
-        if at_rest(&rules, base, module) {
+        rest(entry, rules, base, module, facts);
+        if at_rest(rules, base, module) {
             self.restore(state, facts, &entry.module);
         }
     }
