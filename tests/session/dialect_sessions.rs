@@ -115,14 +115,20 @@ pub fn neutral(lines: &[Line], session: &str) -> Vec<Value> {
             _ => {}
         }
     }
+    // On a busy machine a darktable may take so long to start that it is started anew: the same session, with a note.
+    let repair = |line: &Line| matches!(&line.event, Event::Note { text, .. } if text.starts_with("the rendering process"));
+    let repairs: Vec<u64> = lines.iter().filter(|line| repair(line)).map(|line| line.seq).collect();
     let neutral = |line: &Line| {
         let mut event: Value =
             serde_json::from_str(&serde_json::to_string(&line.event).unwrap().replace(session, "SESSION"))
                 .unwrap();
         strip(&mut event);
+        if let Some(of) = event.get("intent").and_then(Value::as_u64) {
+            event["intent"] = (of - repairs.iter().filter(|repair| **repair < of).count() as u64).into();
+        }
         event
     };
-    lines.iter().map(neutral).collect()
+    lines.iter().filter(|line| !repair(line)).map(neutral).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     FORMAT, Head, Job, Offer, PhotoSession, Requirements, Work, content, head_key, is_found_later, open_key,
-    unknown,
+    read, unknown,
 };
 use crate::batch::changes::{Change, Holds, Watched};
 use crate::batch::nats::journal::{Message, What};
@@ -96,7 +96,8 @@ pub fn submit(
     let told = |e: StoreError| Fault::from(&e);
     if let Some(elsewhere) = Elsewhere::of(batch)
         && elsewhere.store == store.address().to_string()
-        && store.get::<Head>(&head_key(&elsewhere.batch)).map_err(told)?.is_some()
+        && let Some(head) = store.get::<Head>(&head_key(&elsewhere.batch)).map_err(told)?
+        && (head.value.over || is_queued(store, &head.value)?)
     {
         return Ok(elsewhere.batch);
     }
@@ -143,9 +144,17 @@ pub fn submit(
         cells: Vec::new(),
         jobs: names(&jobs),
     };
-    put(store, &name, &offer, None, &jobs)?;
+    // First, so that no batch of the store is unknown here.
     elsewhere.write(&batch.folder)?;
+    put(store, &name, &offer, None, &jobs)?;
     Ok(name)
+}
+
+/// Whether all jobs of a batch were queued: its submitter may have died in the middle.
+fn is_queued(store: &Store, head: &Head) -> Result<bool, Fault> {
+    let offer: Offer = read(store, &head.offer)?;
+    let lasts = store.lasts(&offer.jobs).map_err(|e| Fault::from(&e))?;
+    Ok(lasts.iter().all(Option::is_some))
 }
 
 /// What each job is known by.
