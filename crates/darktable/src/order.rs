@@ -255,13 +255,23 @@ pub fn position(order: PipelineOrder, op: &str) -> Option<usize> {
 /// Brings a state into its canonical order: modules by position and instance (unknown ones last, by name),
 /// mask forms by id.
 pub fn sort(state: &mut EditState) {
-    let order = state.order;
     let own = if state.sequence.is_empty() { Vec::new() } else { sequence(state) };
-    let place = |op: &str, instance: u32| match own.is_empty() {
-        true => position(order, op).unwrap_or(usize::MAX),
-        false => own.iter().position(|(o, i)| o == op && *i == instance).unwrap_or(usize::MAX),
+    let names: Vec<&str> = if own.is_empty() { modules(state.order).collect() } else { Vec::new() };
+    // Most states are in order already, so that each module is found right behind the one before.
+    let mut last = 0;
+    let mut place = |op: &str, instance: u32| {
+        if !own.is_empty() {
+            return own.iter().position(|(o, i)| o == op && *i == instance);
+        }
+        let (before, behind) = names.split_at(last);
+        let found = behind.iter().position(|name| *name == op).map(|at| last + at);
+        last = found.or_else(|| before.iter().position(|name| *name == op))?;
+        Some(last)
     };
-    state.modules.sort_by_cached_key(|m| (place(&m.op, m.instance), m.op.clone(), m.instance));
+    state.modules.sort_by_cached_key(|m| match place(&m.op, m.instance) {
+        Some(place) => (place, None, m.instance),
+        None => (usize::MAX, Some(m.op.clone()), m.instance),
+    });
     state.masks.sort_by_key(|form| form.id);
 }
 
