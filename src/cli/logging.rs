@@ -67,7 +67,7 @@ pub fn start(globals: &Globals, redactor: Redactor) -> Result<(), Failure> {
         (false, 0) => "warn",
         (false, 1) => "warn,chemigram=info",
         (false, 2) => "info,chemigram=debug",
-        _ => "debug,chemigram=trace",
+        _ => "debug",
     };
     let file = match &globals.log_file {
         Some(path) => {

@@ -1,8 +1,8 @@
 //! What commands work with, each part made when it is first needed.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::args::Globals;
 use super::failure::Failure;
@@ -37,6 +37,10 @@ pub const CACHE_LIMIT: u64 = 4 << 30;
 /// How long darktable may take over one picture that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// How long a darktable that was found is not looked for again: a batch needs it several times a session, and another
+/// version may be installed while a worker waits.
+const FRESH: Duration = Duration::from_secs(60);
+
 /// What commands work with.
 #[derive(Clone)]
 pub struct App {
@@ -50,6 +54,8 @@ pub struct App {
     pub redactor: Redactor,
     /// Passes once it was reported that nothing confines darktable.
     unconfined: Arc<Once>,
+    /// The darktable that was found last, and when.
+    found: Arc<Mutex<Option<(Instant, DarktableCli)>>>,
 }
 
 impl App {
@@ -59,7 +65,8 @@ impl App {
         let library = Library::new(globals.library.clone().unwrap_or_else(|| folders.library()));
         let isolation = if globals.require_sandbox { Isolation::Required } else { Isolation::WherePossible };
         let redactor = Redactor::default();
-        let app = Self { output, folders, library, isolation, redactor, unconfined: Arc::new(Once::new()) };
+        let (unconfined, found) = (Arc::new(Once::new()), Arc::default());
+        let app = Self { output, folders, library, isolation, redactor, unconfined, found };
         // The keys of the environment are known from now on.
         app.registry();
         Ok(app)
@@ -127,7 +134,12 @@ impl App {
 
     /// The installed darktable. If nothing confines it, a warning says so once.
     pub fn darktable(&self) -> Result<DarktableCli, Failure> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, cli)) = found.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
+            return Ok(cli.clone());
+        }
         let cli = DarktableCli::find_as(self.isolation, &interactive_deadline())?;
+        *found = Some((Instant::now(), cli.clone()));
         if let Err(reason) = cli.sandbox() {
             self.unconfined.call_once(|| {
                 tracing::warn!(
@@ -213,7 +225,11 @@ impl App {
     /// Asks darktable about a raw.
     pub fn ask(&self) -> Result<Arc<Ask>, Failure> {
         let (cli, layouts, base) = (self.darktable()?, self.layouts(), self.folders.darktable());
-        Ok(Arc::new(move |raw: &Path| baseline::ask(&cli, &layouts, raw, &base, &interactive_deadline())))
+        let cache = self.cache();
+        Ok(Arc::new(move |raw: &Path| {
+            let ask = || baseline::ask(&cli, &layouts, raw, &base, &interactive_deadline());
+            cache.asked(raw, cli.version(), &layouts, ask)
+        }))
     }
 }
 

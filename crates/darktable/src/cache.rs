@@ -8,7 +8,8 @@
 //! content. The pictures that were used last are also held in memory, so that those which every look is compared
 //! with are not read and checked each time.
 //!
-//! Beside the pictures it keeps how long they took, so that the next one of its kind can be foreseen.
+//! Beside the pictures it keeps how long they took, so that the next one of its kind can be foreseen, and what
+//! darktable said of the files.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -86,7 +87,7 @@ impl Cache {
         })
     }
 
-    /// Removes every entry and returns what was removed.
+    /// Removes every entry, with what darktable said of files, and returns what was removed.
     ///
     /// # Errors
     /// The error of the file system.
@@ -95,7 +96,12 @@ impl Cache {
         for entry in self.entries()? {
             remove(&entry.path)?;
         }
+        self.forget_answers()?;
         Ok(info)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     fn path(&self, key: &Hash) -> PathBuf {

@@ -2,6 +2,7 @@
 #![warn(clippy::missing_errors_doc)]
 #![cfg_attr(test, allow(clippy::string_slice, reason = "what is there to configure it knows no tests"))]
 
+mod asked;
 pub mod baseline;
 mod bayer;
 pub mod blend;

@@ -56,8 +56,8 @@ impl RawFile {
     /// # Errors
     /// [`RenderError::Replaced`] for another file, [`RenderError::Raw`] where there is none that can be read.
     pub fn prove(&self) -> Result<(), RenderError> {
-        let found =
-            self.found().map_err(|e| RenderError::Raw { path: self.path.clone(), reason: e.to_string() })?;
+        let found = hash_now(&self.path)
+            .map_err(|e| RenderError::Raw { path: self.path.clone(), reason: e.to_string() })?;
         if found == self.sha256 {
             return Ok(());
         }
@@ -74,25 +74,26 @@ impl RawFile {
             _ => Ok(()),
         }
     }
+}
 
-    /// The hash of the bytes that are there now.
-    fn found(&self) -> io::Result<Hash> {
-        let known = || HASHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = FileIdentity::of(&self.path)?;
-        if let Some((_, hash)) = known().get(&self.path).filter(|(then, _)| *then == now) {
-            return Ok(hash.clone());
-        }
-        let mut file = files::open(&self.path)?;
-        let about = file.metadata()?;
-        let (hash, _) = files::hash_open(&mut file)?;
-        let modified = about.modified()?;
-        // A camera's clock may be ahead.
-        let apart = SystemTime::now().duration_since(modified).unwrap_or_else(|ahead| ahead.duration());
-        if apart > SETTLED {
-            known().insert(self.path.clone(), (FileIdentity::of_metadata(&about), hash.clone()));
-        }
-        Ok(hash)
+/// The hash of the bytes that are at `path` now. A file that was hashed before in this process and has not changed
+/// since is not read again.
+pub(super) fn hash_now(path: &Path) -> io::Result<Hash> {
+    let known = || HASHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = FileIdentity::of(path)?;
+    if let Some((_, hash)) = known().get(path).filter(|(then, _)| *then == now) {
+        return Ok(hash.clone());
     }
+    let mut file = files::open(path)?;
+    let about = file.metadata()?;
+    let (hash, _) = files::hash_open(&mut file)?;
+    let modified = about.modified()?;
+    // A camera's clock may be ahead.
+    let apart = SystemTime::now().duration_since(modified).unwrap_or_else(|ahead| ahead.duration());
+    if apart > SETTLED {
+        known().insert(path.to_owned(), (FileIdentity::of_metadata(&about), hash.clone()));
+    }
+    Ok(hash)
 }
 
 #[cfg(test)]
