@@ -37,8 +37,8 @@ pub const CACHE_LIMIT: u64 = 4 << 30;
 /// How long darktable may take over one picture that a person waits for.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long a darktable that was found is not looked for again: a batch needs it several times a session, and another
-/// version may be installed while a worker waits.
+/// For how long a darktable that was found is not looked for again. A batch needs it several times a session; but
+/// another version may be installed while a worker waits.
 const FRESH: Duration = Duration::from_secs(60);
 
 /// What commands work with.

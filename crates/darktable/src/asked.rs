@@ -1,5 +1,5 @@
-//! What darktable said of files, kept beside the rendered pictures: an evaluation, a worker and the next session ask
-//! about the same ones.
+//! What darktable said of files, kept beside the rendered pictures: evaluations and workers ask about the same raws
+//! again and again.
 
 use std::fs;
 use std::io;
@@ -28,8 +28,8 @@ struct Answer {
 }
 
 impl Cache {
-    /// What darktable of that version says of `raw`: what it said before of a file of these bytes and this name, or
-    /// else what `ask` has it say. `ask` is [`crate::baseline::ask`] but in tests.
+    /// What darktable of that version says of `raw`: the answer that is kept for a file of the same bytes and name, or
+    /// else the one that `ask` gets, which is then kept.
     ///
     /// # Errors
     /// Those of `ask`.
@@ -72,7 +72,7 @@ impl Cache {
 }
 
 fn keep(path: &Path, told: &Untouched) -> io::Result<()> {
-    // The file is whole or not there, and is written again after a power cut that left it empty.
+    // No sync: what a power cut leaves of it cannot be read, and darktable is asked again.
     let sidecar = String::from_utf8(told.sidecar.clone()).map_err(io::Error::other)?;
     let answer = serde_json::to_vec(&Answer { sidecar, facts: told.facts.clone() })?;
     let folder = path.parent().unwrap_or(path);
