@@ -3,9 +3,7 @@
 
 use std::process::Command;
 
-use base::clock::Deadline;
 use darktable::dng::{self, DngOptions};
-use darktable::probe::DarktableCli;
 use darktable::render::Picture;
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
@@ -15,7 +13,7 @@ fn develop(raw: &[u8]) -> (Picture, String) {
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("in.dng"), folder.path().join("out.png"));
     std::fs::write(&input, raw).unwrap();
-    let cli = DarktableCli::find(&Deadline::never()).unwrap();
+    let cli = testkit::kept::darktable();
     let result = Command::new(cli.path())
         .args([&input, &output])
         .args(["--width", "1024", "--height", "1024", "--hq", "false", "--apply-custom-presets", "false"])

@@ -12,8 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use base::assets::Overlay;
-use base::clock::Deadline;
-use darktable::baseline;
 use darktable::layout::{BlendSpace, Layouts};
 use darktable::probe::DarktableCli;
 use darktable::state::{
@@ -22,6 +20,7 @@ use darktable::state::{
 };
 use darktable::{blend, order, params, xmp};
 use image::RgbImage;
+use testkit::kept;
 
 const WIDTH: u32 = 64;
 const HEIGHT: u32 = 48;
@@ -42,7 +41,7 @@ impl Lab {
         Self {
             dir: tempfile::tempdir().unwrap(),
             layouts: Layouts::new(Overlay::vocabulary(None)),
-            cli: DarktableCli::find(&Deadline::never()).unwrap(),
+            cli: kept::darktable(),
         }
     }
 
@@ -99,7 +98,7 @@ impl Lab {
     /// The sidecar that darktable makes of its own accord.
     fn default_sidecar(&self, picture: &Path) -> Vec<u8> {
         let base = self.path("base");
-        baseline::ask(&self.cli, &self.layouts, picture, &base, &Deadline::never()).unwrap().sidecar
+        kept::ask(&self.layouts, picture, &base).unwrap().sidecar
     }
 
     fn render(&self, picture: &Path, sidecar: &[u8], name: &str) -> RgbImage {

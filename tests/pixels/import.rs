@@ -14,7 +14,6 @@ use std::process::{Command, Output};
 
 use base::clock::Deadline;
 use base::ids::Hash;
-use darktable::baseline;
 use darktable::checks;
 use darktable::render::{Picture, Quality, RawFile};
 use darktable::state::{EditState, Params, PipelineOrder, Shape, Value};
@@ -24,6 +23,7 @@ use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts};
 
 use bench::{BENCH, EDGE, difference};
 use testkit::demo::two_at_a_time;
+use testkit::kept;
 
 /// The history items of a sidecar, as text.
 fn items(sidecar: &str) -> Vec<&str> {
@@ -148,8 +148,7 @@ fn an_edit_without_highlight_reconstruction_keeps_the_one_that_darktable_adds() 
     let bytes = dng::write_dng(&dng::demo_photo().unwrap(), &bright).unwrap();
     let raw = RawFile { path: folder.path().join("bright.dng"), sha256: Hash::of(&bytes) };
     std::fs::write(&raw.path, bytes).unwrap();
-    let never = Deadline::never();
-    let mut state = baseline::ask(&bench.cli, &bench.layouts, &raw.path, &bench.base, &never).unwrap().state;
+    let mut state = kept::ask(&bench.layouts, &raw.path, &bench.base).unwrap().state;
     state.modules.retain(|module| module.op != "highlights");
     let plain = bench.sidecar(&state);
     let hashed =

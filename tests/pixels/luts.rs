@@ -194,7 +194,7 @@ fn without_its_lut_an_edit_is_refused_and_with_it_the_pixels_are_the_same_again(
     // darktable itself shows the same, given the folder.
     let sidecar = home.path("edit.xmp");
     std::fs::write(&sidecar, xmp::write(&state, &home.layouts, "colours.png").unwrap()).unwrap();
-    let cli = darktable::probe::DarktableCli::find(&patience()).unwrap();
+    let cli = testkit::kept::darktable();
     let output = Command::new(cli.path())
         .args([&bench.raw.path, &sidecar, &home.path("own.png")])
         .args(["--apply-custom-presets", "false", "--icc-type", "SRGB", "--core", "--configdir"])

@@ -3,10 +3,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use darktable::preload;
 use testkit::demo::Demo;
+use testkit::kept;
 
 /// Memory that is asked for as darktable asks for pixels: aligned, which Rust gets by `posix_memalign`.
 #[derive(Clone, Copy)]
@@ -102,4 +104,61 @@ fn buffers_are_kept_cleared_and_not_too_many() {
     let after = mapped();
     assert!(after > before + 1500 * MIB && after < before + 2100 * MIB, "{before} {after}");
     println!("all of it was tried");
+}
+
+/// A program that asks darktable's library for its white-balance presets, after the file of them is there.
+const ASKS: &str = r#"
+use std::ffi::{c_char, c_int};
+
+#[repr(C)]
+struct Preset {
+    make: *const c_char,
+    model: *const c_char,
+}
+
+unsafe extern "C" {
+    fn dt_wb_presets_init(file: *const c_char);
+    fn dt_wb_presets_count() -> c_int;
+    fn dt_wb_preset(place: c_int) -> *const Preset;
+}
+
+fn main() {
+    unsafe { dt_wb_presets_init(c"presets.json".as_ptr()) };
+    std::fs::rename("later.json", "presets.json").unwrap();
+    for place in 0..unsafe { dt_wb_presets_count() } {
+        let preset = unsafe { &*dt_wb_preset(place) };
+        println!("{:?}", [preset.make, preset.model].map(|word| unsafe { std::ffi::CStr::from_ptr(word) }));
+    }
+}
+"#;
+
+/// Presets that are asked for are there although they are read no earlier: the file is not yet there when darktable
+/// would read it.
+#[test]
+fn white_balance_presets_are_read_when_they_are_asked_for() {
+    let cli = kept::darktable();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let linked = Command::new("ldd").arg(cli.path()).output().unwrap();
+    let linked = String::from_utf8(linked.stdout).unwrap();
+    let library = linked.split_whitespace().find(|word| word.ends_with("/libdarktable.so")).unwrap();
+    std::fs::write(path("asks.rs"), ASKS).unwrap();
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition", "2024", "-C", &format!("link-arg={library}")]);
+    rustc.args(["-C", &format!("link-arg=-Wl,-rpath,{}", Path::new(library).parent().unwrap().display())]);
+    rustc.args(["-C", "link-arg=-Wl,--allow-shlib-undefined", "asks.rs"]).current_dir(folder.path());
+    let built = rustc.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let presets = r#"{"version": 1, "wb_presets": [{"maker": "Nonesuch", "models": [{"model": "One", "presets": [
+        {"name": "Daylight", "channels": [2.0, 1.0, 1.5, 0.0]}, {"name": "Shade", "channels": [2.2, 1.0, 1.3, 0.0]}]}]}]}"#;
+    let said = |settings: preload::Settings| {
+        std::fs::write(path("later.json"), presets).unwrap();
+        let _ = std::fs::remove_file(path("presets.json"));
+        let ended = Command::new(path("asks")).envs(settings).current_dir(folder.path()).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    assert_eq!(said(Vec::new()), "");
+    let words = said(preload::repeatable(&cli, folder.path()).unwrap());
+    assert_eq!(words, "[\"Nonesuch\", \"One\"]\n".repeat(2));
 }

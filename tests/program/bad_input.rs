@@ -13,8 +13,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use base::clock::Deadline;
-use darktable::probe::DarktableCli;
 use serde_json::Value;
 
 use crate::cup::*;
@@ -419,7 +417,7 @@ fn darktable_ends_with_the_program_that_was_killed() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::new();
     // A darktable that says its version and then works for ten minutes.
-    let real = DarktableCli::find(&Deadline::never()).unwrap();
+    let real = testkit::kept::darktable();
     let (slow, real) = (home.path("darktable-cli"), real.path().display().to_string());
     let script =
         format!("#!/bin/sh\ncase \"$*\" in *--version*) exec '{real}' \"$@\";; esac\nexec sleep 600\n");

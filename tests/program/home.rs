@@ -1,13 +1,10 @@
 //! The home of a program under test, in which it finds the pictures again that an earlier run has rendered.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::LazyLock;
 
-use testkit::{folder, home};
-
-/// The pictures that the program keeps: by its own names for them, with all that decides their pixels.
-static RENDERS: LazyLock<PathBuf> = LazyLock::new(|| folder::kept_folder("renders"));
+use testkit::home;
+use testkit::kept::RENDERS;
 
 /// Lets a command find its home, and everything of the user's, under `root`, with the pictures of earlier runs unless
 /// it is [`cold`].

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::home;
-use crate::support;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
@@ -11,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use crate::support::{confirm, reply};
 use base::assets::Overlay;
-use base::clock::Deadline;
 use chemigram::overnight::record::{self, Batch, Entry};
 use chemigram::session::listing;
 use chemigram::transcript::{Event, Outcome};
-use darktable::baseline::{self, Untouched};
+use darktable::baseline::Untouched;
 use darktable::dng;
 use darktable::layout::Layouts;
 use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::json;
 use testkit::chat_stub::{ChatStub, StubReply};
+use testkit::kept;
 
 /// A home, with renders that all tests of this file share.
 pub struct Home(tempfile::TempDir);
@@ -31,7 +30,7 @@ static UNTOUCHED: LazyLock<Untouched> = LazyLock::new(|| {
     let raw = dir.path().join("demo.dng");
     std::fs::write(&raw, dng::demo_raw().unwrap()).unwrap();
     let layouts = Layouts::new(Overlay::vocabulary(None));
-    baseline::ask(&support::darktable(), &layouts, &raw, dir.path(), &Deadline::never()).unwrap()
+    kept::ask(&layouts, &raw, dir.path()).unwrap()
 });
 
 impl Home {

@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use base::clock::Deadline;
 use base::ids::{Hash, SessionId};
 use chemigram::overnight::plan::Caps;
 use chemigram::overnight::record::{self, Entry, PlannedSession, Stamped};
 use chemigram::transcript::Outcome;
-use darktable::{baseline, dng};
+use darktable::dng;
 use engine::photo::{IngestOptions, Library, Workspace, ingest};
 use serde_json::{Value, json};
 
@@ -83,7 +82,7 @@ impl Home {
             std::fs::write(&file, [dng::demo_raw().unwrap(), vec![0; more]].concat()).unwrap();
             let ask = |raw: &Path| {
                 let folder = studio.dir.path().join("darktable");
-                baseline::ask(&support::darktable(), &studio.layouts, raw, &folder, &Deadline::never())
+                testkit::kept::ask(&studio.layouts, raw, &folder)
             };
             let options = IngestOptions { id: Some(name.parse().unwrap()), brief: None };
             ingest(&library, &file, options, &ask).unwrap().workspace

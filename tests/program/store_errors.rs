@@ -6,11 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use base::clock::Deadline;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chemigram::transcript::Outcome;
-use darktable::probe::DarktableCli;
 use nkeys::KeyPair;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -254,7 +252,7 @@ fn a_cluster_that_loses_a_server_goes_on() {
 fn a_worker_with_another_darktable_declines_and_leaves_the_batch_to_others() {
     let mut studio = Studio::new(&["cup"]);
     one(&studio.home, 0);
-    let real = DarktableCli::find(&Deadline::never()).unwrap();
+    let real = testkit::kept::darktable();
     let (other, real) = (studio.home.path("darktable-cli"), real.path().display().to_string());
     // The real one, under another number.
     let number = r"1s/([0-9]+\.[0-9]+)\.[0-9]+/\1.77/";

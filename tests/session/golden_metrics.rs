@@ -27,7 +27,7 @@ use darktable::cache::{Cache, Cached};
 use darktable::layout::Layouts;
 use darktable::render::Renderer;
 use darktable::worker::Worker;
-use darktable::{baseline, xmp};
+use darktable::xmp;
 use engine::photo::{Authority, Library, Operation, Workspace};
 use engine::vocabulary::Vocabulary;
 use pixels::metrics::axes::Axis;
@@ -68,9 +68,7 @@ fn scenario() -> Scenario {
 /// The photo of a scenario in a library of its own.
 fn staged(scenario: &Scenario) -> (Workspace, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let ask = |raw: &Path| {
-        baseline::ask(&darktable(), layouts(), raw, &shared().join("darktable"), &Deadline::never())
-    };
+    let ask = |raw: &Path| testkit::kept::ask(layouts(), raw, &shared().join("darktable"));
     let library = Library::new(folder.path().join("photos"));
     let workspace = scenario.stage(&library, &folder.path().join("tastes"), None, &ask).unwrap();
     (workspace, folder)

@@ -13,7 +13,6 @@ use chemigram::eval::golden::{Finding, Golden, Problem};
 use chemigram::eval::metrics::pixels::{Gaze, Yardstick};
 use chemigram::eval::metrics::{self, EDGE, MeasureContext};
 use chemigram::eval::scenario::Scenario;
-use darktable::baseline;
 use darktable::frame::{Orientation, StoredSize};
 use darktable::layout::Layouts;
 use darktable::oneshot::Encoder;
@@ -25,7 +24,7 @@ use pixels::metrics::check::{VectorCheck, Verdict};
 use pixels::metrics::difference::Difference;
 use pixels::metrics::stats::ImageStats;
 use pixels::metrics::vectors::vector_axes;
-use testkit::kept::{ALIVE, Kept};
+use testkit::kept::{self, ALIVE, Kept};
 
 fn set() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/golden_v1")
@@ -169,7 +168,7 @@ fn doing_nothing_recovers_nothing_and_the_hidden_edit_everything() {
     let base = shared().join("darktable");
     let deadline = Deadline::never();
     let first = golden.scenarios[0].raw(None).unwrap();
-    let baseline = baseline::ask(&darktable(), &layouts, &first.path, &base, &deadline).unwrap().state;
+    let baseline = kept::ask(&layouts, &first.path, &base).unwrap().state;
     let hidden: Vec<&Scenario> = golden.scenarios.iter().filter(|s| !s.hidden.is_empty()).collect();
     // Two darktables, each with every other scenario.
     let look = |turn: usize| {

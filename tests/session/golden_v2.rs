@@ -13,7 +13,6 @@ use chemigram::eval::golden::Golden;
 use chemigram::eval::metrics::pixels::{Gaze, Yardstick};
 use chemigram::eval::metrics::{EDGE, MeasureContext};
 use chemigram::eval::scenario::Scenario;
-use darktable::baseline;
 use darktable::frame::{Orientation, StoredSize};
 use darktable::layout::Layouts;
 use darktable::oneshot::Encoder;
@@ -21,7 +20,7 @@ use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::xmp;
 use engine::vocabulary::{PhotoFacts, Shot, Vocabulary};
-use testkit::kept::{ALIVE, Kept};
+use testkit::kept::{self, ALIVE, Kept};
 
 /// The least mean ΔE2000 from the baseline to a hidden edit, all over; where it acts it is several times as much.
 const VISIBLE: f64 = 1.5;
@@ -132,7 +131,7 @@ fn every_raw_is_made_to_its_hash_and_every_hidden_edit_is_visible() {
     let made = first.image.recipe.as_ref().unwrap().make(&first.folder).unwrap();
     assert_eq!(Hash::of(&made), first.image.sha256);
     let raw = first.raw(Some(&raws())).unwrap();
-    let baseline = baseline::ask(&darktable(), &layouts, &raw.path, &base, &deadline).unwrap().state;
+    let baseline = kept::ask(&layouts, &raw.path, &base).unwrap().state;
     let look = |turn: usize| {
         let encode = layouts.clone();
         let encode: Arc<Encoder> = Arc::new(move |state: &EditState, name: &str| {

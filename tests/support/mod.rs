@@ -2,13 +2,12 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a studio that cannot be built fails the test")]
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use base::assets::Overlay;
-use base::clock::{Clock, Deadline, Stop, SystemClock};
-use base::ids::{Hash, SessionId};
+use base::clock::{Clock, Stop, SystemClock};
+use base::ids::SessionId;
 use base::redact::Redactor;
 use chemigram::budget::Budget;
 use chemigram::prompts::Store;
@@ -20,15 +19,15 @@ use chemigram::session::driver::{Session, Unwatched};
 use chemigram::session::replay::{Replay, replay};
 use chemigram::session::start::{self, Request, Setup};
 use chemigram::transcript::{self, Event, Line, SessionEnd, Vector};
-use darktable::baseline::{self, Untouched};
 use darktable::cache::{Cache, Cached};
 use darktable::layout::Layouts;
 use darktable::oneshot::OneShot;
-use darktable::probe::DarktableCli;
-use darktable::render::{RenderError, Renderer};
+use darktable::render::Renderer;
 use darktable::{dng, xmp};
 use engine::photo::{IngestOptions, Library, Workspace, ingest};
 use engine::vocabulary::Vocabulary;
+use testkit::kept;
+pub use testkit::kept::darktable;
 
 /// Small enough to be quick, large enough to measure.
 pub const EDGE: u32 = 320;
@@ -36,21 +35,6 @@ pub const EDGE: u32 = 320;
 /// The moves, read once for all tests of a file.
 static VOCABULARY: LazyLock<Arc<Vocabulary>> =
     LazyLock::new(|| Arc::new(Vocabulary::load(&Overlay::vocabulary(None)).unwrap()));
-
-/// What darktable says of each raw, asked once for all tests of a file.
-static BASELINES: Mutex<BTreeMap<Hash, Untouched>> = Mutex::new(BTreeMap::new());
-
-fn untouched(raw: &Path, layouts: &Layouts) -> Result<Untouched, RenderError> {
-    let key = Hash::of(std::fs::read(raw).unwrap());
-    let mut known = BASELINES.lock().unwrap();
-    if let Some(told) = known.get(&key) {
-        return Ok(told.clone());
-    }
-    let base = shared().join("darktable");
-    let told = baseline::ask(&darktable(), layouts, raw, &base, &Deadline::never())?;
-    known.insert(key, told.clone());
-    Ok(told)
-}
 
 pub struct Studio {
     pub dir: tempfile::TempDir,
@@ -62,10 +46,6 @@ pub struct Studio {
 /// Where renders and darktable's configuration are kept between tests: they are addressed by content.
 pub fn shared() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("studio")
-}
-
-pub fn darktable() -> DarktableCli {
-    DarktableCli::find(&Deadline::never()).expect("darktable-cli is installed")
 }
 
 /// Real darktable, one process a render, with the shared cache.
@@ -90,7 +70,7 @@ impl Studio {
         let raw = dir.path().join("coffee.dng");
         std::fs::write(&raw, raw_bytes).unwrap();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
-        let ask = |raw: &Path| untouched(raw, &layouts);
+        let ask = |raw: &Path| kept::ask(&layouts, raw, &shared().join("darktable"));
         let library = Library::new(dir.path().join("photos"));
         let options = IngestOptions {
             id: Some("coffee".parse().unwrap()),

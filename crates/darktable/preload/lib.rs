@@ -14,6 +14,7 @@ mod exif;
 mod memory;
 mod modules;
 mod parent;
+mod presets;
 mod symbol;
 mod threads;
 

@@ -1,16 +1,15 @@
 //! The demo photo, opened by the installed darktable, with the vocabulary at hand.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::assets::Overlay;
 use base::clock::{Deadline, SystemClock};
 use base::ids::Hash;
-use darktable::baseline::{self, Untouched};
+use darktable::baseline::Untouched;
 use darktable::dng::{DngOptions, write_dng};
 use darktable::layout::Layouts;
 use darktable::oneshot::{Encoder, OneShot};
@@ -22,8 +21,7 @@ use darktable::xmp;
 use engine::photo::Operation;
 use engine::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
 
-use crate::folder::kept_folder;
-use crate::kept::{ALIVE, ALONE, Kept};
+use crate::kept::{self, ALIVE, ALONE, Kept};
 use crate::photos;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
@@ -84,9 +82,9 @@ impl Demo {
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
-        let cli = DarktableCli::find(&deadline()).unwrap();
+        let cli = kept::darktable();
         let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
-        let untouched = untouched(&cli, &layouts, &raw, &base);
+        let untouched = kept::ask(&layouts, &raw.path, &base).unwrap();
         let facts = PhotoFacts::new(untouched.state.clone(), &untouched.facts);
         let renderer = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
         let workers = [(); 2].map(|()| {
@@ -226,29 +224,6 @@ impl Demo {
     pub fn render_all(&self, states: &[EditState]) -> Vec<Arc<Picture>> {
         self.see(states).into_iter().map(|picture| picture.unwrap_or_else(|e| panic!("{e}"))).collect()
     }
-}
-
-/// What darktable says of an untouched raw. The tests of a run, and the next run, ask once.
-fn untouched(cli: &DarktableCli, layouts: &Layouts, raw: &RawFile, base: &Path) -> Untouched {
-    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| kept_folder("baselines"));
-    let key = Hash::of(format!("{} {} {}", cli.version(), cli.path().display(), raw.sha256));
-    let [sidecar, facts] = ["xmp", "json"].map(|ending| FOLDER.join(format!("{key}.{ending}")));
-    if let (Ok(sidecar), Ok(facts)) = (fs::read(&sidecar), fs::read(&facts)) {
-        return Untouched {
-            state: xmp::read(&sidecar, layouts).unwrap(),
-            sidecar,
-            facts: serde_json::from_slice(&facts).unwrap(),
-            darktable: cli.version().to_owned(),
-        };
-    }
-    let told = baseline::ask(cli, layouts, &raw.path, base, &deadline()).unwrap();
-    for (path, bytes) in [(sidecar, told.sidecar.clone()), (facts, serde_json::to_vec(&told.facts).unwrap())]
-    {
-        let part = tempfile::NamedTempFile::new_in(&*FOLDER).unwrap();
-        fs::write(part.path(), bytes).unwrap();
-        part.persist(path).unwrap();
-    }
-    told
 }
 
 /// What writes the sidecars.

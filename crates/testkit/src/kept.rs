@@ -1,5 +1,5 @@
-//! Pictures of darktable's, kept between runs of the tests. A test that runs again on an unchanged edit reads the
-//! picture that darktable made of it; everything else is rendered.
+//! The installed darktable, and what it said and rendered in earlier runs of the tests. A test that runs again on an
+//! unchanged edit reads the picture that darktable made of it; everything else is rendered.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use base::clock::Deadline;
 use base::ids::Hash;
+use darktable::baseline::{self, Untouched};
+use darktable::cache::Cache;
+use darktable::layout::Layouts;
 use darktable::oneshot::{Encoder, OneShot};
+use darktable::probe::DarktableCli;
 use darktable::render::{
     ByHand, Picture, Quality, RawFile, RenderError, RenderPermit, RenderRequest, Rendered, Renderer,
 };
@@ -19,6 +23,23 @@ pub const ALIVE: &str = "one that stays alive";
 pub const ALONE: &str = "one for each picture";
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| kept_folder("pictures"));
+
+/// Where the programs under test keep what they render, and all keep what darktable says of a photo.
+pub static RENDERS: LazyLock<PathBuf> = LazyLock::new(|| kept_folder("renders"));
+
+/// The installed darktable, looked for once.
+pub fn darktable() -> DarktableCli {
+    static FOUND: LazyLock<DarktableCli> =
+        LazyLock::new(|| DarktableCli::find(&Deadline::never()).expect("darktable-cli is installed"));
+    FOUND.clone()
+}
+
+/// What darktable says of an untouched photo, in this run or in one before. `base` is as for [`baseline::ask`].
+pub fn ask(layouts: &Layouts, photo: &Path, base: &Path) -> Result<Untouched, RenderError> {
+    let cli = darktable();
+    let ask = || baseline::ask(&cli, layouts, photo, base, &Deadline::never());
+    Cache::new(RENDERS.clone(), u64::MAX).asked(photo, cli.version(), layouts, ask)
+}
 
 /// A renderer that is asked only for what no run before has seen.
 pub struct Kept<R> {

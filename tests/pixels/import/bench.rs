@@ -6,9 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use base::assets::Overlay;
-use base::clock::Deadline;
 use base::ids::Hash;
-use darktable::baseline;
 use darktable::complete::complete;
 use darktable::forms::{clone_group, clone_shape};
 use darktable::layout::{BlendSpace, Layouts};
@@ -19,7 +17,7 @@ use darktable::state::{Blend, EditState, GroupMember, Module, Params, PipelineOr
 use darktable::xmp::Foreign;
 use darktable::{blend, dng, order, params, preload, xmp};
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Vocabulary};
-use testkit::kept::{ALONE, Kept};
+use testkit::kept::{self, ALONE, Kept};
 
 /// As large as the photo: nothing is scaled.
 pub(super) const EDGE: u32 = 600;
@@ -48,9 +46,9 @@ impl Bench {
         let raw = RawFile { path: folder.path().join("demo.dng"), sha256: Hash::of(&bytes) };
         std::fs::write(&raw.path, bytes).unwrap();
         let base = folder.path().join("darktable");
-        let cli = DarktableCli::find(&Deadline::never()).unwrap();
+        let cli = kept::darktable();
         let layouts = Layouts::new(Overlay::vocabulary(None));
-        let untouched = baseline::ask(&cli, &layouts, &raw.path, &base, &Deadline::never()).unwrap();
+        let untouched = kept::ask(&layouts, &raw.path, &base).unwrap();
         let facts = PhotoFacts::new(untouched.state, &untouched.facts);
         let encode: Arc<Encoder> = Arc::new(|_: &EditState, _: &str| Err("from sidecars only".to_owned()));
         let renderer = OneShot::new(cli.clone(), &base, Arc::clone(&encode)).unwrap();
@@ -251,8 +249,13 @@ impl Bench {
         match read(sidecar.as_bytes()) {
             Foreign::Complete(state) => state,
             Foreign::Incomplete => {
-                let whole =
-                    complete(&self.cli, &self.raw.path, sidecar.as_bytes(), &self.base, &Deadline::never());
+                let whole = complete(
+                    &self.cli,
+                    &self.raw.path,
+                    sidecar.as_bytes(),
+                    &self.base,
+                    &base::clock::Deadline::never(),
+                );
                 match read(&whole.unwrap_or_else(|e| panic!("{name}: {e}"))) {
                     Foreign::Complete(state) => state,
                     Foreign::Incomplete => panic!("{name}: darktable did not complete it"),

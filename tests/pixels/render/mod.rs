@@ -46,7 +46,7 @@ struct Studio {
 
 impl Studio {
     fn new() -> Self {
-        Self::with(DarktableCli::find(&patient()).unwrap())
+        Self::with(testkit::kept::darktable())
     }
 
     fn with(cli: DarktableCli) -> Self {

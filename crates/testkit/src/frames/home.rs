@@ -6,11 +6,9 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use base::assets::Overlay;
-use base::clock::Deadline;
 use base::ids::Hash;
 use darktable::layout::Layouts;
 use darktable::oneshot::OneShot;
-use darktable::probe::DarktableCli;
 use darktable::render::{ByHand, Picture, Quality, RawFile, RenderError, RenderRequest, Renderer};
 use darktable::state::EditState;
 use darktable::worker::Worker;
@@ -19,7 +17,7 @@ use engine::photo::{Library, Workspace};
 use engine::vocabulary::{ApplyRequest, PhotoFacts, Vocabulary};
 
 use super::{EDGE, OWN, Step, patience};
-use crate::kept::{ALIVE, Kept};
+use crate::kept::{self, ALIVE, Kept, RENDERS};
 
 /// A user's home with a library, and a darktable that stays alive.
 pub struct Home {
@@ -41,13 +39,19 @@ impl Home {
         let known = Arc::clone(&layouts);
         let encode =
             move |state: &EditState, name: &str| xmp::write(state, &known, name).map_err(|e| e.to_string());
-        let cli = DarktableCli::find(&Deadline::never()).unwrap();
+        let cli = kept::darktable();
         let base = folder.path().join("darktable");
         let luts = folder.path().join(OWN).join("luts");
         let worker = Worker::new(cli.clone(), &base, Arc::new(encode.clone())).unwrap().with_luts(&luts);
         let worker = Kept::new(worker, ALIVE, Arc::new(encode.clone()), Some(&luts));
         let oneshot = OneShot::new(cli, &base, Arc::new(encode)).unwrap().with_luts(&luts);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
+        // What earlier runs were told of the photos, and none of their pictures: those are what is tested.
+        let cache = folder.path().join(".cache/chemigram/renders");
+        std::fs::create_dir_all(&cache).unwrap();
+        let asked = RENDERS.join("asked");
+        std::fs::create_dir_all(&asked).unwrap();
+        std::os::unix::fs::symlink(asked, cache.join("asked")).unwrap();
         Self { program, vocabulary, layouts, worker, oneshot, folder }
     }
 
