@@ -3,17 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use jpeg_encoder::{ColorType, Encoder};
-
 use crate::conversation::ImageRef;
 use crate::provider::Blobs;
 use base::files;
 use base::ids::Hash;
 use base::redact::Redactor;
 use darktable::render::Picture;
-
-/// JPEG quality of the pictures that a model or a person is shown.
-const JPEG_QUALITY: u8 = 90;
+use pixels::jpeg;
 
 /// The `blobs/` folder of one session.
 #[derive(Clone, Debug)]
@@ -71,18 +67,6 @@ impl Blobs for BlobStore {
             Err(io::Error::other(format!("blob {name:?} is damaged")))
         }
     }
-}
-
-/// Encodes a picture as JPEG, with its colour at full size and without any metadata.
-pub fn jpeg(picture: &Picture) -> io::Result<Vec<u8>> {
-    // JPEG's own limit: 65,535 pixels a side.
-    let [width, height] = [picture.width, picture.height].map(u16::try_from);
-    let (width, height) = (width.map_err(io::Error::other)?, height.map_err(io::Error::other)?);
-    let mut bytes = Vec::new();
-    Encoder::new(&mut bytes, JPEG_QUALITY)
-        .encode(&picture.rgb, width, height, ColorType::Rgb)
-        .map_err(io::Error::other)?;
-    Ok(bytes)
 }
 
 /// Writes a picture as a JPEG file, whole or not at all.

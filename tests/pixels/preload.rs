@@ -141,7 +141,12 @@ fn white_balance_presets_are_read_when_they_are_asked_for() {
     let path = |name: &str| folder.path().join(name);
     let linked = Command::new("ldd").arg(cli.path()).output().unwrap();
     let linked = String::from_utf8(linked.stdout).unwrap();
-    let library = linked.split_whitespace().find(|word| word.ends_with("/libdarktable.so")).unwrap();
+    let library = linked.split_whitespace().find(|word| word.ends_with("/libdarktable.so"));
+    let Some(library) = library else {
+        // One that runs in a root of its own, as by `scripts/with-darktable.sh`, is behind a script.
+        assert!(std::fs::read(cli.path()).unwrap().starts_with(b"#!"), "{linked}");
+        return;
+    };
     std::fs::write(path("asks.rs"), ASKS).unwrap();
     let mut rustc = Command::new("rustc");
     rustc.args(["--edition", "2024", "-C", &format!("link-arg={library}")]);

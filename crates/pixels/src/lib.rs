@@ -7,6 +7,7 @@
 mod ciede;
 mod distance;
 mod hue;
+mod jpeg;
 pub mod lab;
 pub mod metrics;
 mod moments;
@@ -22,4 +23,5 @@ mod structure;
 mod tally;
 pub mod text;
 
+pub use jpeg::jpeg;
 pub use picture::Picture;
