@@ -1,6 +1,6 @@
 //! White-balance presets, read when they are asked for.
 //!
-//! At each start darktable reads its presets for the white balance of all cameras, 3 MB of JSON: a fifth of the time
+//! At each start darktable reads its presets for the white balance of all cameras, 3 MB of JSON: a quarter of the time
 //! that a start takes. Without its windows it asks for them where a raw has neither a white balance nor a matrix, and
 //! hardly ever else. Here they are read before they are first asked for.
 
