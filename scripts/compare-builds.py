@@ -19,6 +19,7 @@ import time
 SLOWER = 1.03
 UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 FIGURE = re.compile(r"^(\S.*?)\s{2,}([\d.]+) ?(ns|µs|ms|s)\b")
+TIME = re.compile(r"([\d.]+) ?(ns|µs|ms|s)")
 
 
 def median(values):
@@ -39,9 +40,21 @@ def figures(root, bench, words):
     command = [binary(root, bench), "--bench", *words]
     text = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
     found = {"in all": (time.monotonic() - began) * 1e3}
+    head = []
     for line in text.splitlines():
         if match := FIGURE.match(line):
             found[match[1]] = float(match[2]) * UNITS[match[3]]
+        # In a table: the two first cells of a row, and the head of the column.
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = cells
+        else:
+            for name, cell in zip(head, cells):
+                # Nothing has a ratio to no time at all.
+                if (match := TIME.fullmatch(cell)) and float(match[1]) > 0:
+                    found[f"{cells[0]}, {cells[1]}, {name}"] = float(match[1]) * UNITS[match[2]]
     return {" ".join([bench, *words]) + ": " + name: value for name, value in found.items()}
 
 
@@ -79,4 +92,5 @@ def main():
     sys.exit(slower)
 
 
-main()
+if __name__ == "__main__":
+    main()
