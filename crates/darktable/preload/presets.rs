@@ -1,8 +1,8 @@
 //! White-balance presets, read when they are asked for.
 //!
 //! At each start darktable reads its presets for the white balance of all cameras, 3 MB of JSON: a quarter of the time
-//! that a start takes. Without its windows it asks for them where a raw has neither a white balance nor a matrix, and
-//! hardly ever else. Here they are read before they are first asked for.
+//! that a start takes. Only its white balance module uses them, and renders were never seen to need one. Here they are
+//! read when they are first asked for.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
@@ -40,6 +40,8 @@ extern "C" fn read() {
     unsafe { real(FILE.load(Acquire)) }
 }
 
+/// How many presets there are.
+///
 /// # Safety
 ///
 /// As that of darktable.
@@ -51,6 +53,8 @@ pub unsafe extern "C" fn dt_wb_presets_count() -> c_int {
     unsafe { real() }
 }
 
+/// The preset at a place in the list.
+///
 /// # Safety
 ///
 /// As that of darktable.
