@@ -138,7 +138,7 @@ impl App {
         if let Some((_, cli)) = found.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
             return Ok(cli.clone());
         }
-        let cli = DarktableCli::find_as(self.isolation, &interactive_deadline())?;
+        let cli = self.cache().darktable(self.isolation, &interactive_deadline())?;
         *found = Some((Instant::now(), cli.clone()));
         if let Err(reason) = cli.sandbox() {
             self.unconfined.call_once(|| {

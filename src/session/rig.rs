@@ -205,8 +205,15 @@ fn picture(request: &RenderRequest<'_>, cached: bool) -> Rendered {
     let gains = [field("temperature", "red") / 2.0, 1.0, field("temperature", "blue") / 1.6];
     // Low, for speed: nobody compares it with the photo's own shape.
     let (width, height) = (request.long_edge, request.long_edge / 8);
-    let light = (0..height).flat_map(|y| (0..width).map(move |x| f64::from(4 + (x * 5 + y * 3) % 200)));
-    let rgb = light.flat_map(|light| gains.map(|own| (light * own * gain).clamp(0.0, 255.0) as u8)).collect();
+    // Along a row it repeats itself after forty pixels: each by itself takes a second in a hundred pictures.
+    let mut rgb = Vec::new();
+    for y in 0..height {
+        let light = (0..40).map(|x| f64::from(4 + (x * 5 + y * 3) % 200));
+        let some: Vec<u8> =
+            light.flat_map(|light| gains.map(|own| (light * own * gain).clamp(0.0, 255.0) as u8)).collect();
+        let row = some.repeat(width as usize / 40 + 1);
+        rgb.extend_from_slice(&row[..width as usize * 3]);
+    }
     let picture = Arc::new(Picture { width, height, rgb });
     Rendered { pixel_hash: picture.pixel_hash(), picture, elapsed: Duration::ZERO, cached }
 }

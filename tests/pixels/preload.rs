@@ -106,9 +106,10 @@ fn buffers_are_kept_cleared_and_not_too_many() {
     println!("all of it was tried");
 }
 
-/// A program that asks darktable's library for its white-balance presets, after the file of them is there.
+/// A program that asks darktable's library for its white-balance presets and noise profiles, after the files of them are
+/// there.
 const ASKS: &str = r#"
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 #[repr(C)]
 struct Preset {
@@ -120,50 +121,67 @@ unsafe extern "C" {
     fn dt_wb_presets_init(file: *const c_char);
     fn dt_wb_presets_count() -> c_int;
     fn dt_wb_preset(place: c_int) -> *const Preset;
+    fn dt_noiseprofile_init(file: *const c_char) -> *mut c_void;
+    fn json_parser_get_root(parser: *mut c_void) -> *mut c_void;
+    fn json_to_string(node: *mut c_void, pretty: c_int) -> *const c_char;
 }
 
 fn main() {
     unsafe { dt_wb_presets_init(c"presets.json".as_ptr()) };
-    std::fs::rename("later.json", "presets.json").unwrap();
+    let profiles = unsafe { dt_noiseprofile_init(c"profiles.json".as_ptr()) };
+    std::fs::rename("later/presets.json", "presets.json").unwrap();
+    std::fs::rename("later/profiles.json", "profiles.json").unwrap();
     for place in 0..unsafe { dt_wb_presets_count() } {
         let preset = unsafe { &*dt_wb_preset(place) };
-        println!("{:?}", [preset.make, preset.model].map(|word| unsafe { std::ffi::CStr::from_ptr(word) }));
+        println!("{:?}", [preset.make, preset.model].map(|word| unsafe { CStr::from_ptr(word) }));
+    }
+    if !profiles.is_null() {
+        for _ in 0..2 {
+            let read = unsafe { CStr::from_ptr(json_to_string(json_parser_get_root(profiles), 0)) };
+            println!("{}", read.to_str().unwrap());
+        }
     }
 }
 "#;
 
-/// Presets that are asked for are there although they are read no earlier: the file is not yet there when darktable
-/// would read it.
+/// What is asked for is there although it is read no earlier: the files are not yet there when darktable would read
+/// them.
 #[test]
-fn white_balance_presets_are_read_when_they_are_asked_for() {
+fn presets_and_profiles_are_read_when_they_are_asked_for() {
     let cli = kept::darktable();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let linked = Command::new("ldd").arg(cli.path()).output().unwrap();
     let linked = String::from_utf8(linked.stdout).unwrap();
-    let library = linked.split_whitespace().find(|word| word.ends_with("/libdarktable.so"));
-    let Some(library) = library else {
+    let of = |name: &str| linked.split_whitespace().find(|word| word.starts_with('/') && word.contains(name));
+    let (Some(library), Some(json)) = (of("/libdarktable.so"), of("/libjson-glib-1.0.so")) else {
         // One that runs in a root of its own, as by `scripts/with-darktable.sh`, is behind a script.
         assert!(std::fs::read(cli.path()).unwrap().starts_with(b"#!"), "{linked}");
         return;
     };
     std::fs::write(path("asks.rs"), ASKS).unwrap();
     let mut rustc = Command::new("rustc");
-    rustc.args(["--edition", "2024", "-C", &format!("link-arg={library}")]);
+    rustc.args(["--edition", "2024"]);
+    rustc.args([library, json].map(|library| format!("-Clink-arg={library}")));
     rustc.args(["-C", &format!("link-arg=-Wl,-rpath,{}", Path::new(library).parent().unwrap().display())]);
     rustc.args(["-C", "link-arg=-Wl,--allow-shlib-undefined", "asks.rs"]).current_dir(folder.path());
     let built = rustc.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let presets = r#"{"version": 1, "wb_presets": [{"maker": "Nonesuch", "models": [{"model": "One", "presets": [
         {"name": "Daylight", "channels": [2.0, 1.0, 1.5, 0.0]}, {"name": "Shade", "channels": [2.2, 1.0, 1.3, 0.0]}]}]}]}"#;
+    let profiles = r#"{"version":0,"noiseprofiles":[{"maker":"Nonesuch","models":[{"model":"One","profiles":[{"name":"iso 100","iso":100,"a":[1,2,3],"b":[0,0,0]}]}]}]}"#;
     let said = |settings: preload::Settings| {
-        std::fs::write(path("later.json"), presets).unwrap();
-        let _ = std::fs::remove_file(path("presets.json"));
+        std::fs::create_dir_all(path("later")).unwrap();
+        for (name, text) in [("presets.json", presets), ("profiles.json", profiles)] {
+            let _ = std::fs::remove_file(path(name));
+            std::fs::write(path("later").join(name), text).unwrap();
+        }
         let ended = Command::new(path("asks")).envs(settings).current_dir(folder.path()).output().unwrap();
         assert!(ended.status.success(), "{ended:?}");
         String::from_utf8(ended.stdout).unwrap()
     };
-    assert_eq!(said(Vec::new()), "");
+    let early = said(Vec::new());
+    assert!(!early.contains("Nonesuch"), "{early}");
     let words = said(preload::repeatable(&cli, folder.path()).unwrap());
-    assert_eq!(words, "[\"Nonesuch\", \"One\"]\n".repeat(2));
+    assert_eq!(words, "[\"Nonesuch\", \"One\"]\n".repeat(2) + &format!("{profiles}\n").repeat(2));
 }

@@ -11,8 +11,10 @@
 mod buffers;
 mod curves;
 mod exif;
+mod library;
 mod memory;
 mod modules;
+mod noise;
 mod parent;
 mod presets;
 mod symbol;

@@ -12,17 +12,12 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use crate::symbol::Real;
+use crate::symbol::{Once, Real};
 
 /// The file that darktable named, or null for its own.
 static FILE: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
-/// `pthread_once_t` and its initial value in glibc and musl.
-static mut READ: c_int = 0;
-
-unsafe extern "C" {
-    fn pthread_once(once: *mut c_int, run: extern "C" fn()) -> c_int;
-}
+static READ: Once = Once::new();
 
 /// Keeps the file's name for [`read`].
 ///
@@ -48,7 +43,7 @@ extern "C" fn read() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dt_wb_presets_count() -> c_int {
     static REAL: Real = Real::named(c"dt_wb_presets_count");
-    unsafe { pthread_once(&raw mut READ, read) };
+    READ.run(read);
     let real: unsafe extern "C" fn() -> c_int = unsafe { transmute(REAL.get()) };
     unsafe { real() }
 }
@@ -61,7 +56,7 @@ pub unsafe extern "C" fn dt_wb_presets_count() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dt_wb_preset(place: c_int) -> *mut c_void {
     static REAL: Real = Real::named(c"dt_wb_preset");
-    unsafe { pthread_once(&raw mut READ, read) };
+    READ.run(read);
     let real: unsafe extern "C" fn(c_int) -> *mut c_void = unsafe { transmute(REAL.get()) };
     unsafe { real(place) }
 }

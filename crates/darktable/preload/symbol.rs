@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
 
 /// `RTLD_NEXT`: the next library that has the symbol. The value of glibc and musl.
 const NEXT: *mut c_void = usize::MAX as *mut c_void;
@@ -22,6 +22,7 @@ pub struct Origin {
 
 unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn pthread_once(once: *mut c_int, run: extern "C" fn()) -> c_int;
     fn dladdr(address: *const c_void, origin: *mut Origin) -> c_int;
 }
 
@@ -51,6 +52,21 @@ impl Real {
             self.found.store(found, Relaxed);
         }
         found
+    }
+}
+
+/// `pthread_once_t`, with its initial value in glibc and musl: something that is done once, whichever thread needs it.
+pub struct Once(AtomicI32);
+
+impl Once {
+    /// Not done yet.
+    pub const fn new() -> Self {
+        Self(AtomicI32::new(0))
+    }
+
+    /// Does it, or waits until it is done.
+    pub fn run(&self, what: extern "C" fn()) {
+        unsafe { pthread_once(self.0.as_ptr(), what) };
     }
 }
 

@@ -1,18 +1,23 @@
-//! What darktable said of files, kept beside the rendered pictures: evaluations and workers ask about the same raws
-//! again and again.
+//! What darktable said of files and of itself, kept beside the rendered pictures: evaluations and workers ask about the
+//! same raws again and again, and every command asks for the version, which takes longer than most of them.
 
 use std::fs;
-use std::io;
-use std::path::Path;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use crate::baseline::{FileFacts, Untouched};
 use crate::cache::Cache;
 use crate::layout::Layouts;
-use crate::raw;
+use crate::probe::{self, Answer, DarktableCli};
+use crate::raw::{self, FileIdentity};
 use crate::render::RenderError;
+use crate::sandbox::{Isolation, Sandbox, installation};
 use crate::{scratch, xmp};
+use base::clock::Deadline;
 use base::files;
 use base::ids::Hash;
 
@@ -21,13 +26,51 @@ const FORMAT: u32 = 1;
 /// Within the folder of the cache.
 const FOLDER: &str = "asked";
 
+/// A file that was put there so lately may not be the one that was asked.
+const SETTLED: Duration = Duration::from_secs(60);
+
 #[derive(Serialize, Deserialize)]
-struct Answer {
+struct Said {
     sidecar: String,
     facts: FileFacts,
 }
 
+/// What a confined darktable that takes our library said of itself, and of which files.
+#[derive(Serialize, Deserialize)]
+struct Itself {
+    version: String,
+    program: FileIdentity,
+    library: PathBuf,
+    library_file: FileIdentity,
+}
+
 impl Cache {
+    /// [`DarktableCli::find_as`], which does not ask a darktable again whose program and library are the files that they
+    /// were when it was asked.
+    ///
+    /// # Errors
+    /// As [`DarktableCli::find_as`].
+    pub fn darktable(&self, isolation: Isolation, deadline: &Deadline) -> Result<DarktableCli, RenderError> {
+        DarktableCli::told(&probe::locate()?, isolation, |program, sandbox| {
+            // Whether bubblewrap still works, only a run shows.
+            if sandbox != Some(&Sandbox::Kernel) {
+                return probe::ask(program, sandbox, deadline);
+            }
+            let key = Hash::of(format!("chemigram darktable {FORMAT}\n{}\n", program.display()));
+            let path = self.folder().join(FOLDER).join(format!("{key}.json"));
+            if let Some(answer) = itself(&path, program) {
+                return Ok(answer);
+            }
+            let answer = probe::ask(program, sandbox, deadline)?;
+            if let Some(said) = settled(program, &answer)
+                && let Err(error) = keep(&path, &said)
+            {
+                tracing::debug!(%error, "what darktable said of itself cannot be kept");
+            }
+            Ok(answer)
+        })
+    }
+
     /// What darktable of that version says of `raw`: the answer that is kept for a file of the same bytes and name, or
     /// else the one that `ask` gets, which is then kept.
     ///
@@ -47,7 +90,7 @@ impl Cache {
             Hash::of(format!("chemigram asked {FORMAT}\nraw {bytes}\nname {name}\ndarktable {version}\n"));
         let path = self.folder().join(FOLDER).join(format!("{key}.json"));
         let kept = files::read(&path, files::LARGEST_TEXT).ok();
-        if let Some(Answer { sidecar, facts }) = kept.and_then(|kept| serde_json::from_slice(&kept).ok())
+        if let Some(Said { sidecar, facts }) = kept.and_then(|kept| serde_json::from_slice(&kept).ok())
             && let Ok(state) = xmp::read(sidecar.as_bytes(), layouts)
         {
             return Ok(Untouched { state, sidecar: sidecar.into(), facts, darktable: version.to_owned() });
@@ -55,7 +98,8 @@ impl Cache {
         let told = ask()?;
         // It may have been exchanged meanwhile.
         if raw::hash_now(raw).is_ok_and(|now| now == bytes)
-            && let Err(error) = keep(&path, &told)
+            && let Ok(sidecar) = String::from_utf8(told.sidecar.clone())
+            && let Err(error) = keep(&path, &Said { sidecar, facts: told.facts.clone() })
         {
             tracing::warn!(%error, "what darktable said of a file cannot be kept");
         }
@@ -71,10 +115,38 @@ impl Cache {
     }
 }
 
-fn keep(path: &Path, told: &Untouched) -> io::Result<()> {
+/// What is kept at `path` of this program, if its files are still the same.
+fn itself(path: &Path, program: &Path) -> Option<Answer> {
+    let kept = files::read(path, files::LARGEST_TEXT).ok()?;
+    let Itself { version, program: was, library, library_file } = serde_json::from_slice(&kept).ok()?;
+    let same = FileIdentity::of(program).ok()? == was && FileIdentity::of(&library).ok()? == library_file;
+    same.then_some(Answer { version: version.parse().ok()?, takes_preload: true, library: Some(library) })
+}
+
+/// What may be kept of an answer: that of a program, not of a script that may start another one, with a library that is
+/// installed beside it, not in a snap or an image that is gone again.
+fn settled(program: &Path, answer: &Answer) -> Option<Itself> {
+    let mut first = [0; 4];
+    files::open(program).ok()?.read_exact(&mut first).ok()?;
+    let library = answer.library.as_deref().and_then(|library| library.canonicalize().ok())?;
+    let beside = installation(program).iter().any(|folder| library.starts_with(folder));
+    let old = |path: &Path| {
+        let changed = UNIX_EPOCH + Duration::from_secs(path.metadata().ok()?.ctime().try_into().ok()?);
+        (changed.elapsed().ok()? > SETTLED).then_some(())
+    };
+    old(program)?;
+    old(&library)?;
+    (first == *b"\x7fELF" && beside && answer.takes_preload).then_some(Itself {
+        version: answer.version.to_string(),
+        program: FileIdentity::of(program).ok()?,
+        library_file: FileIdentity::of(&library).ok()?,
+        library,
+    })
+}
+
+fn keep(path: &Path, answer: &impl Serialize) -> io::Result<()> {
     // No sync: what a power cut leaves of it cannot be read, and darktable is asked again.
-    let sidecar = String::from_utf8(told.sidecar.clone()).map_err(io::Error::other)?;
-    let answer = serde_json::to_vec(&Answer { sidecar, facts: told.facts.clone() })?;
+    let answer = serde_json::to_vec(answer)?;
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder)?;
     let part = tempfile::NamedTempFile::new_in(folder)?;
@@ -163,5 +235,31 @@ mod tests {
         cache.asked(&raw, "5.0.1", &layouts, failed).unwrap_err();
         ask(&raw, "5.0.1").unwrap();
         assert_eq!(asked.get(), 8);
+    }
+
+    #[test]
+    fn only_a_program_that_has_its_library_beside_it_and_for_a_while_is_not_asked_again() {
+        let said = |library: &Path| Answer {
+            version: "5.4.1".parse().unwrap(),
+            takes_preload: true,
+            library: Some(library.to_owned()),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let shell = Path::new("/bin/sh");
+        // A program of long ago; its library, for want of another, itself.
+        let real = shell.canonicalize().unwrap();
+        assert!(settled(shell, &said(&real)).is_some_and(|it| it.version == "5.4.1" && it.library == real));
+        // One that told nothing, one that takes nothing from us, a library elsewhere, one that is gone.
+        assert!(settled(shell, &Answer { library: None, ..said(shell) }).is_none());
+        assert!(settled(shell, &Answer { takes_preload: false, ..said(shell) }).is_none());
+        assert!(settled(shell, &said(Path::new("/etc/passwd"))).is_none());
+        assert!(settled(shell, &said(&real.with_file_name("gone.so"))).is_none());
+        // A script, and what has just been installed.
+        let script = dir.path().join("darktable-cli");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        assert!(settled(&script, &said(&script)).is_none());
+        let new = dir.path().join("new");
+        fs::copy(shell, &new).unwrap();
+        assert!(settled(&new, &said(&new)).is_none());
     }
 }

@@ -20,6 +20,8 @@ pub(crate) const CLI_VARIABLE: &str = "CHEMIGRAM_DARKTABLE_CLI";
 /// The oldest darktable that works, in words.
 pub(crate) const OLDEST: &str = "4.2.1";
 const OLDEST_VERSION: Version = Version { major: 4, minor: 2, patch: 1 };
+/// The library of [`preload`] then tells where darktable's own is; the name is also in `preload/library.rs`.
+const TELL_LIBRARY: (&str, &str) = ("CHEMIGRAM_TELL_LIBRARY", "1");
 /// `--version` takes 0.05 s; more than this is a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -92,11 +94,20 @@ impl DarktableCli {
     /// # Errors
     /// As [`Self::at`].
     pub fn at_as(path: &Path, isolation: Isolation, deadline: &Deadline) -> Result<Self, RenderError> {
+        Self::told(path, isolation, |path, sandbox| ask(path, sandbox, deadline))
+    }
+
+    /// [`Self::at_as`], asked by `ask`.
+    pub(crate) fn told(
+        path: &Path,
+        isolation: Isolation,
+        ask: impl Fn(&Path, Option<&Sandbox>) -> Result<Answer, RenderError>,
+    ) -> Result<Self, RenderError> {
         let path = std::path::absolute(path).map_err(|e| RenderError::Missing(e.to_string()))?;
         let candidates = if isolation == Isolation::Off { Vec::new() } else { Sandbox::candidates() };
         let mut problem = "the kernel has no Landlock, and bwrap is not on PATH".to_owned();
         for sandbox in candidates {
-            match ask(&path, Some(&sandbox), deadline) {
+            match ask(&path, Some(&sandbox)) {
                 Ok(answer) => return Self::supported(path, answer, Ok(sandbox)),
                 Err(error) if error.code() == ErrorCode::Interrupted => return Err(error),
                 Err(error) => problem = format!("{sandbox}: {error}"),
@@ -105,13 +116,13 @@ impl DarktableCli {
         if isolation == Isolation::Required {
             return Err(RenderError::Unconfined(problem));
         }
-        let answer = ask(&path, None, deadline)?;
+        let answer = ask(&path, None)?;
         Self::supported(path, answer, Err(problem))
     }
 
     fn supported(
         path: PathBuf,
-        Answer { version, takes_preload }: Answer,
+        Answer { version, takes_preload, .. }: Answer,
         sandbox: Result<Sandbox, String>,
     ) -> Result<Self, RenderError> {
         if version < OLDEST_VERSION {
@@ -228,7 +239,7 @@ fn install_command(commands: &[(&str, &'static str)], search: &OsStr) -> Option<
     there.map(|(_, command)| *command)
 }
 
-fn locate() -> Result<PathBuf, RenderError> {
+pub(crate) fn locate() -> Result<PathBuf, RenderError> {
     let named = std::env::var_os(CLI_VARIABLE).filter(|v| !v.is_empty());
     locate_in(named.as_deref(), &std::env::var_os("PATH").unwrap_or_default())
 }
@@ -260,18 +271,24 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// What a darktable said.
-struct Answer {
-    version: Version,
-    takes_preload: bool,
+pub(crate) struct Answer {
+    pub version: Version,
+    pub takes_preload: bool,
+    /// Where its library is, if that was told.
+    pub library: Option<PathBuf>,
 }
 
 /// Asks with the library of [`preload`] loaded, which a foreign loader may refuse, and then without.
-fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<Answer, RenderError> {
+pub(crate) fn ask(
+    path: &Path,
+    sandbox: Option<&Sandbox>,
+    deadline: &Deadline,
+) -> Result<Answer, RenderError> {
     let missing = |why: String| RenderError::Missing(format!("{}: {why}", path.display()));
     let home =
         tempfile::tempdir().map_err(|source| RenderError::Io { path: std::env::temp_dir(), source })?;
     // Where there is no room for it, that is for the first render to say.
-    let preload = preload::preload(home.path()).unwrap_or_default();
+    let mut preload = preload::preload(home.path()).unwrap_or_default();
     let ask = |env: &[(&str, &str)]| {
         let job = Job {
             program: path,
@@ -292,14 +309,20 @@ fn ask(path: &Path, sandbox: Option<&Sandbox>, deadline: &Deadline) -> Result<An
             error => missing(error.to_string()),
         })
     };
-    if !preload.is_empty()
-        && let Some(version) = parse(&ask(&preload)?.stdout)
-    {
-        return Ok(Answer { version, takes_preload: true });
+    if !preload.is_empty() {
+        preload.push(TELL_LIBRARY);
+        let told = ask(&preload)?.stdout;
+        let (library, answer) = match told.strip_prefix("library: ").and_then(|told| told.split_once('\n')) {
+            Some((library, answer)) => (Some(PathBuf::from(library)), answer),
+            None => (None, told.as_str()),
+        };
+        if let Some(version) = parse(answer) {
+            return Ok(Answer { version, takes_preload: true, library });
+        }
     }
     let ended = ask(&[])?;
     match parse(&ended.stdout) {
-        Some(version) => Ok(Answer { version, takes_preload: preload.is_empty() }),
+        Some(version) => Ok(Answer { version, takes_preload: preload.is_empty(), library: None }),
         None => Err(missing(format!("--version answered without a version ({})", ended.status))),
     }
 }

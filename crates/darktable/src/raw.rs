@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use crate::render::{RawFile, RenderError};
 use base::files;
 use base::ids::Hash;
@@ -25,7 +27,7 @@ static HASHED: Mutex<BTreeMap<PathBuf, (FileIdentity, Hash)>> = Mutex::new(BTree
 
 /// What tells a file from others, and from itself at another time. Not the time of its last change of status: a
 /// hard link, as one is made for each render, is such a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileIdentity {
     device: u64,
     inode: u64,

@@ -132,7 +132,7 @@ fn common(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// The folder that a program lies in and, where that is a `bin`, the one around it, which has its libraries.
-fn installation(program: &Path) -> Vec<PathBuf> {
+pub(super) fn installation(program: &Path) -> Vec<PathBuf> {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let folder = real.parent().map(Path::to_owned);
     let around = folder.as_deref().filter(|f| f.ends_with("bin")).and_then(Path::parent).map(Path::to_owned);

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use base::assets::Overlay;
 use darktable::baseline;
+use darktable::cache::Cache;
 use darktable::layout::Layouts;
 use darktable::render::{ByHand, Quality, RenderError, RenderRequest, Renderer};
 use darktable::sandbox::{Isolation, Sandbox, SandboxPaths};
@@ -149,6 +150,41 @@ fn the_installed_darktable_is_confined_where_the_kernel_can() {
         }
     }
     assert!(DarktableCli::find_as(Isolation::Off, &patient()).unwrap().sandbox().is_err());
+}
+
+#[test]
+fn the_installed_darktable_is_asked_again_once_it_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::new(dir.path(), u64::MAX);
+    let find = || cache.darktable(Isolation::WherePossible, &patient()).unwrap();
+    let asked = DarktableCli::find(&patient()).unwrap();
+    assert_eq!(find(), asked);
+    let kept: Vec<_> = fs::read_dir(dir.path().join("asked")).into_iter().flatten().collect();
+    let [kept] = &*kept else {
+        // A script that starts it, or no Landlock.
+        let program = fs::read(asked.path()).unwrap();
+        assert!(!program.starts_with(b"\x7fELF") || asked.sandbox() != Ok(&Sandbox::Kernel));
+        assert_eq!(find(), asked);
+        return;
+    };
+    let path = kept.as_ref().unwrap().path();
+    let text = fs::read_to_string(&path).unwrap();
+    let version = format!("{:?}", asked.version());
+    let wrong = text.replace(&version, r#""9.8.7""#);
+    fs::write(&path, &wrong).unwrap();
+    assert_eq!(find().version(), "9.8.7", "it was asked though it is the same");
+    let kept: serde_json::Value = serde_json::from_str(&wrong).unwrap();
+    for file in ["program", "library_file"] {
+        for what in ["device", "inode", "bytes", "modified"] {
+            let mut other = kept.clone();
+            other[file][what] = if what == "modified" { [1, 2].into() } else { 1.into() };
+            fs::write(&path, other.to_string()).unwrap();
+            assert_eq!(find(), asked, "{file} {what}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+    fs::write(&path, &text[..text.len() / 2]).unwrap();
+    assert_eq!(find(), asked);
 }
 
 #[test]
