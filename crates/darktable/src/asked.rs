@@ -30,14 +30,14 @@ const FOLDER: &str = "asked";
 const SETTLED: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
-struct Said {
+struct AboutPhoto {
     sidecar: String,
     facts: FileFacts,
 }
 
 /// What a confined darktable that takes our library said of itself, and of which files.
 #[derive(Serialize, Deserialize)]
-struct Itself {
+struct AboutItself {
     version: String,
     program: FileIdentity,
     library: PathBuf,
@@ -58,11 +58,11 @@ impl Cache {
             }
             let key = Hash::of(format!("chemigram darktable {FORMAT}\n{}\n", program.display()));
             let path = self.folder().join(FOLDER).join(format!("{key}.json"));
-            if let Some(answer) = itself(&path, program) {
+            if let Some(answer) = kept_answer(&path, program) {
                 return Ok(answer);
             }
             let answer = probe::ask(program, sandbox, deadline)?;
-            if let Some(said) = settled(program, &answer)
+            if let Some(said) = to_keep(program, &answer)
                 && let Err(error) = keep(&path, &said)
             {
                 tracing::debug!(%error, "what darktable said of itself cannot be kept");
@@ -90,7 +90,7 @@ impl Cache {
             Hash::of(format!("chemigram asked {FORMAT}\nraw {bytes}\nname {name}\ndarktable {version}\n"));
         let path = self.folder().join(FOLDER).join(format!("{key}.json"));
         let kept = files::read(&path, files::LARGEST_TEXT).ok();
-        if let Some(Said { sidecar, facts }) = kept.and_then(|kept| serde_json::from_slice(&kept).ok())
+        if let Some(AboutPhoto { sidecar, facts }) = kept.and_then(|kept| serde_json::from_slice(&kept).ok())
             && let Ok(state) = xmp::read(sidecar.as_bytes(), layouts)
         {
             return Ok(Untouched { state, sidecar: sidecar.into(), facts, darktable: version.to_owned() });
@@ -99,7 +99,7 @@ impl Cache {
         // It may have been exchanged meanwhile.
         if raw::hash_now(raw).is_ok_and(|now| now == bytes)
             && let Ok(sidecar) = String::from_utf8(told.sidecar.clone())
-            && let Err(error) = keep(&path, &Said { sidecar, facts: told.facts.clone() })
+            && let Err(error) = keep(&path, &AboutPhoto { sidecar, facts: told.facts.clone() })
         {
             tracing::warn!(%error, "what darktable said of a file cannot be kept");
         }
@@ -116,16 +116,16 @@ impl Cache {
 }
 
 /// What is kept at `path` of this program, if its files are still the same.
-fn itself(path: &Path, program: &Path) -> Option<Answer> {
+fn kept_answer(path: &Path, program: &Path) -> Option<Answer> {
     let kept = files::read(path, files::LARGEST_TEXT).ok()?;
-    let Itself { version, program: was, library, library_file } = serde_json::from_slice(&kept).ok()?;
+    let AboutItself { version, program: was, library, library_file } = serde_json::from_slice(&kept).ok()?;
     let same = FileIdentity::of(program).ok()? == was && FileIdentity::of(&library).ok()? == library_file;
     same.then_some(Answer { version: version.parse().ok()?, takes_preload: true, library: Some(library) })
 }
 
 /// What may be kept of an answer: that of a program, not of a script that may start another one, with a library that is
 /// installed beside it, not in a snap or an image that is gone again.
-fn settled(program: &Path, answer: &Answer) -> Option<Itself> {
+fn to_keep(program: &Path, answer: &Answer) -> Option<AboutItself> {
     let mut first = [0; 4];
     files::open(program).ok()?.read_exact(&mut first).ok()?;
     let library = answer.library.as_deref().and_then(|library| library.canonicalize().ok())?;
@@ -136,7 +136,7 @@ fn settled(program: &Path, answer: &Answer) -> Option<Itself> {
     };
     old(program)?;
     old(&library)?;
-    (first == *b"\x7fELF" && beside && answer.takes_preload).then_some(Itself {
+    (first == *b"\x7fELF" && beside && answer.takes_preload).then_some(AboutItself {
         version: answer.version.to_string(),
         program: FileIdentity::of(program).ok()?,
         library_file: FileIdentity::of(&library).ok()?,
@@ -248,18 +248,18 @@ mod tests {
         let shell = Path::new("/bin/sh");
         // A program of long ago; its library, for want of another, itself.
         let real = shell.canonicalize().unwrap();
-        assert!(settled(shell, &said(&real)).is_some_and(|it| it.version == "5.4.1" && it.library == real));
+        assert!(to_keep(shell, &said(&real)).is_some_and(|it| it.version == "5.4.1" && it.library == real));
         // One that told nothing, one that takes nothing from us, a library elsewhere, one that is gone.
-        assert!(settled(shell, &Answer { library: None, ..said(shell) }).is_none());
-        assert!(settled(shell, &Answer { takes_preload: false, ..said(shell) }).is_none());
-        assert!(settled(shell, &said(Path::new("/etc/passwd"))).is_none());
-        assert!(settled(shell, &said(&real.with_file_name("gone.so"))).is_none());
+        assert!(to_keep(shell, &Answer { library: None, ..said(shell) }).is_none());
+        assert!(to_keep(shell, &Answer { takes_preload: false, ..said(shell) }).is_none());
+        assert!(to_keep(shell, &said(Path::new("/etc/passwd"))).is_none());
+        assert!(to_keep(shell, &said(&real.with_file_name("gone.so"))).is_none());
         // A script, and what has just been installed.
         let script = dir.path().join("darktable-cli");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        assert!(settled(&script, &said(&script)).is_none());
+        assert!(to_keep(&script, &said(&script)).is_none());
         let new = dir.path().join("new");
         fs::copy(shell, &new).unwrap();
-        assert!(settled(&new, &said(&new)).is_none());
+        assert!(to_keep(&new, &said(&new)).is_none());
     }
 }

@@ -20,7 +20,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, AckKind, Context, kv};
-use futures_util::{StreamExt as _, stream as futures};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream as futures};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt as _;
@@ -194,30 +194,40 @@ impl Store {
         }
     }
 
-    /// Deletes a key.
+    /// Deletes a key, without the mark that the client would leave in its place.
     pub(crate) fn delete(&self, key: &str) -> Result<(), StoreError> {
         let deleted = self.retried(
             "kv.purge",
-            |_: &kv::PurgeError| true,
+            |_: &String| true,
             || {
                 let (keys, key) = (self.keys.clone(), key.to_owned());
-                async move { keys.purge(key).await }
+                async move {
+                    let subject = format!("{}{key}", keys.prefix);
+                    keys.stream.purge().filter(subject).await.map_err(|e| words(&e))
+                }
             },
         );
-        deleted.map_err(|e| self.other(format!("delete `{key}`"), e))
+        deleted.map(drop).map_err(|e| self.other(format!("delete `{key}`"), e))
     }
 
-    /// The keys that begin so.
+    /// The keys that begin so; those that an earlier build deleted may be among them.
     pub(crate) fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let keys = self.keys.clone();
-        let listed = wait(&self.runtime, async move {
-            let mut listed = keys.keys().await.map_err(|e| e.to_string())?;
-            let mut names = Vec::new();
-            while let Some(name) = listed.next().await {
-                names.push(name.map_err(|e| e.to_string())?);
-            }
-            Ok::<_, String>(names)
-        });
+        // The client would make a consumer and read the keys as messages. Of a cluster that has lost a server, some
+        // versions put every third consumer on the lost one, which never answers.
+        let listed = self.retried(
+            "stream.info",
+            |_: &String| true,
+            || {
+                let keys = self.keys.clone();
+                async move {
+                    let info = keys.stream.info_with_subjects(format!("{}>", keys.prefix)).await;
+                    let subjects = info.map_err(|e| words(&e))?.map_ok(|(subject, _)| subject);
+                    let subjects: Vec<String> = subjects.try_collect().await.map_err(|e| words(&e))?;
+                    let name = |subject: &String| subject.strip_prefix(&keys.prefix).map(str::to_owned);
+                    Ok::<_, String>(subjects.iter().filter_map(name).collect::<Vec<_>>())
+                }
+            },
+        );
         let mut names = listed.map_err(|e| self.other("list the keys", e))?;
         names.retain(|name| name.starts_with(prefix));
         names.sort();

@@ -146,9 +146,11 @@ impl Worker<'_> {
             if told.contains(&key) {
                 continue;
             }
-            let Some(head) = self.store.get::<Head>(&key).map_err(|e| Fault::from(&e))? else { continue };
-            let differences = head.value.requires.differences(&self.here);
-            if !head.value.over && !differences.is_empty() {
+            let head = self.store.get::<Head>(&key).map_err(|e| Fault::from(&e))?;
+            let open = head.filter(|head| !head.value.over);
+            let differences =
+                open.map(|head| head.value.requires.differences(&self.here)).unwrap_or_default();
+            if !differences.is_empty() {
                 let name = key.trim_start_matches("batch.");
                 (self.remark)(&format!("declines the batch {name}: {differences}"));
             }
