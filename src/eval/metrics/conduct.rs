@@ -81,7 +81,9 @@ fn invariants(workspace: &Workspace, session: &Session, readings: &mut Readings)
     };
     readings.flag("main_untouched", !touched, why);
 
-    let made = by_session().filter(|line| matches!(line.op, Operation::CreateBranch)).count() as u64;
+    // By name: a branch that was being made when the program was killed is logged again when the session goes on.
+    let made = by_session().filter(|line| matches!(line.op, Operation::CreateBranch));
+    let made = made.map(|line| &line.reference).collect::<BTreeSet<_>>().len() as u64;
     readings.flag(
         "budget_honoured",
         overdrawn(session, made).is_none(),
