@@ -18,11 +18,10 @@ use crate::symbol::{self, Real};
 
 /// Those whose function took longer than 0.2 ms on 4.2.1, 5.0.1 or 5.4.1 and fills tables of its own alone. Not
 /// `basecurve`, which frees its table whether it made one or not.
-const WITH_TABLES: [&[u8]; 12] = [
+const WITH_TABLES: [&[u8]; 11] = [
     b"/libcolisa.so",
     b"/libcolorequal.so",
     b"/libcolorzones.so",
-    b"/libdenoiseprofile.so",
     b"/libfilmic.so",
     b"/liblevels.so",
     b"/liblowlight.so",
@@ -64,7 +63,6 @@ const OURS: [Commit; WITH_TABLES.len()] = [
     commit::<8>,
     commit::<9>,
     commit::<10>,
-    commit::<11>,
 ];
 
 unsafe extern "C" fn commit<const MODULE: usize>(
