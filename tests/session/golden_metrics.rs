@@ -28,7 +28,7 @@ use darktable::layout::Layouts;
 use darktable::render::Renderer;
 use darktable::worker::Worker;
 use darktable::xmp;
-use engine::photo::{Authority, Library, Operation, Workspace};
+use engine::photo::{Authority, Library, OpLine, Operation, Workspace};
 use engine::vocabulary::Vocabulary;
 use pixels::metrics::axes::Axis;
 
@@ -461,14 +461,28 @@ fn what_was_done_to_the_folder_is_found(case: &Case) {
     person.move_branch(&"main".parse().unwrap(), &case.tip(), case.workspace.baseline(), "test").unwrap();
     drop(person);
     assert_eq!(case.now("main_untouched"), Some(1.0));
-    let mut forged = case.workspace.recent_operations(1).unwrap().remove(0);
-    forged.by = case.session.state.start.session.to_string();
-    forged.reference = "refs/heads/main".into();
-    forged.op = Operation::MoveBranch;
     let log = case.workspace.folder().join("log.jsonl");
-    let text = std::fs::read_to_string(&log).unwrap() + &serde_json::to_string(&forged).unwrap() + "\n";
-    std::fs::write(&log, text).unwrap();
+    let append = |line: &OpLine| {
+        let text = std::fs::read_to_string(&log).unwrap() + &serde_json::to_string(line).unwrap() + "\n";
+        std::fs::write(&log, text).unwrap();
+    };
+    let before = case.workspace.recent_operations(usize::MAX).unwrap();
+    let session = case.session.state.start.session.as_str();
+    let forged = OpLine {
+        by: session.to_owned(),
+        reference: "refs/heads/main".into(),
+        op: Operation::MoveBranch,
+        ..before[0].clone()
+    };
+    append(&forged);
     assert_eq!(case.now("main_untouched"), NO);
+
+    // Killed while it makes its branch, a session takes it back when it goes on, and makes it again. Two are too many.
+    let made = before.iter().find(|line| line.by == session && line.op == Operation::CreateBranch).unwrap();
+    append(made);
+    assert_eq!(case.now("budget_honoured"), Some(1.0));
+    append(&OpLine { reference: format!("{}_more", made.reference), ..made.clone() });
+    assert_eq!(case.now("budget_honoured"), NO);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn invariants(workspace: &Workspace, session: &Session, readings: &mut Readings)
     };
     readings.flag("main_untouched", !touched, why);
 
-    // By name: after a kill the log was seen to have two lines for one branch.
+    // By name: a session that was killed while it made a branch takes it back when it goes on, and makes it again.
     let made = by_session().filter(|line| matches!(line.op, Operation::CreateBranch));
     let made = made.map(|line| &line.reference).collect::<BTreeSet<_>>().len() as u64;
     readings.flag(
