@@ -4,7 +4,7 @@
 //! How much is settable: `CHEMIGRAM_TEST_JOBS` sessions, `CHEMIGRAM_TEST_EVENTS` events, and as many runs at once as
 //! `CHEMIGRAM_TEST_SEEDS` says, each with a server, a home and workers of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,11 +151,12 @@ fn disturbed(seed: u64, events: u64, photos: &[String], names: &[&str], expected
     model.plan(&studio.home, photos, events);
     let mut submitted = studio.submit();
     let workers = 3.max(jobs / 12);
-    for number in 0..workers {
-        studio.worker(&format!("w{number}"), &[]);
+    let mut called: Vec<String> = (0..workers).map(|number| format!("w{number}")).collect();
+    for worker in &called {
+        studio.worker(worker, &[]);
     }
     let (mut state, mut stopped) = (seed, BTreeMap::new());
-    let mut done = BTreeMap::<&str, u64>::new();
+    let (mut done, mut lost) = (BTreeMap::<&str, u64>::new(), BTreeSet::new());
     let began = Instant::now();
     let mut progress = Progress::of(&studio);
     for event in 0..events {
@@ -182,13 +183,16 @@ fn disturbed(seed: u64, events: u64, photos: &[String], names: &[&str], expected
             2 => {
                 signal(&studio, which, Signal::STOP);
                 stopped.insert(which, Instant::now() + STOPPED);
+                lost.insert(called[which].clone());
                 "worker stopped"
             }
             _ => {
                 stopped.remove(&which);
                 studio.workers[which].kill().unwrap();
                 studio.workers[which].wait().unwrap();
-                studio.worker(&format!("w{which}-{event}"), &[]);
+                let name = format!("w{which}-{event}");
+                studio.worker(&name, &[]);
+                lost.insert(std::mem::replace(&mut called[which], name));
                 let fresh = studio.workers.pop().unwrap();
                 studio.workers[which] = fresh;
                 "worker killed"
@@ -265,7 +269,7 @@ fn disturbed(seed: u64, events: u64, photos: &[String], names: &[&str], expected
     }
 
     // Nothing of a worker that was overtaken, and every call paid, once.
-    let taken_over = taken_over(&studio, seed);
+    let taken_over = taken_over(&studio, &lost, seed);
     assert_eq!(studio.counted(), studio.spent(), "seed {seed}");
     let (asked, paid) = (model.asked(), studio.spent().model_calls);
     assert!(asked <= paid, "seed {seed}: {asked} calls were made, and {paid} paid");
@@ -337,9 +341,9 @@ fn holds(shown: &Value) {
     }
 }
 
-/// Every message about a session is of whoever had claimed it last. How often one was claimed that nobody had given
-/// back: the worker itself says so only when it wakes up, which may be after the batch.
-fn taken_over(studio: &Studio, seed: u64) -> u64 {
+/// Every message about a session is of whoever had claimed it last. How often one was taken over from a worker that was
+/// lost, or that says it was overtaken; one that was stopped may wake up after the batch, and not have said so yet.
+fn taken_over(studio: &Studio, lost: &BTreeSet<String>, seed: u64) -> u64 {
     let address = studio.address();
     let messages = tokio::runtime::Runtime::new().unwrap().block_on(async {
         let client = async_nats::connect(address.rsplit_once('/').unwrap().0).await.unwrap();
@@ -361,7 +365,11 @@ fn taken_over(studio: &Studio, seed: u64) -> u64 {
             let same = (epoch, &message["worker"]) == (before, &last["worker"]);
             assert!(same || epoch > before, "seed {seed}: {subject}: {message} after {last}");
             let held = ["claimed", "changed"].contains(&last["event"].as_str().unwrap());
-            taken_over += u64::from(epoch > before && held);
+            if epoch > before && held {
+                let worker = last["worker"].as_str().unwrap();
+                let overtaken = || studio.log(worker).contains("another worker has taken over");
+                taken_over += u64::from(lost.contains(worker) || overtaken());
+            }
         }
         lasts.insert(subject, message);
     }
