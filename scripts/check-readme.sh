@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Runs every ```sh block of README.md and of the pages in docs/: those of a page in order and in one shell, in an
-# empty folder with a home of its own. Fails at the first command that fails. Commands that need a key, a network, a
-# checkout or a photo of your own are in ```bash blocks and are not run.
+# empty folder with a home of its own, and as many pages at a time as there are processors. A page fails at its first
+# command that fails. Commands that need a key, a network, a checkout or a photo of your own are in ```bash blocks and
+# are not run.
 #
 # A ```text block that follows an ```sh block is what its commands print on standard output. It must be in the
 # output: all of its words, in this order. Numbers and hashes may differ, `…` stands for anything left out, and it
 # does not matter where lines are broken.
 #
-#   scripts/check-readme.sh [BINARY [PAGE…]]        default: the chemigram on PATH, and all pages
+#   scripts/check-readme.sh [BINARY [PAGE…]]        default: the chemigram on PATH, and README.md and docs
+#
+# PAGE is one, or a folder, which stands for all pages in it that have such blocks.
 #
 # WALK_END, if it is set, is a command that ends the walk through the README: it runs in the same folder and home, after
 # the last block, and the walk fails if it fails.
@@ -100,16 +103,25 @@ check() {
     echo "==> $page: blocks run: $blocks, samples that match: $samples"
 }
 
-if [ $# -gt 1 ]; then
-    shift
-    for page in "$@"; do check "$page"; done
-    exit
-fi
-check README.md
-check docs/editing.md
-for page in "$here"/docs/*.md; do
-    page=${page#"$here/"}
-    if [ "$page" != docs/editing.md ] && grep -q '^```sh$' "$here/$page"; then
-        check "$page"
+[ $# -eq 0 ] || shift
+[ $# -gt 0 ] || set -- README.md docs
+pages=()
+for page in "$@"; do
+    if [ -d "$here/$page" ]; then
+        # The longest first: it would keep the others waiting at the end.
+        mapfile -t -O ${#pages[@]} pages < <(cd "$here" && grep -l '^```sh$' "$page"/*.md | xargs ls -S)
+    else
+        pages+=("$page")
     fi
 done
+if [ ${#pages[@]} -eq 1 ]; then
+    check "${pages[0]}"
+    exit
+fi
+# What a page prints stays together.
+# shellcheck disable=SC2016
+printf '%s\0' "${pages[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c '
+    said=$("$0" "$1" "$2" 2>&1) && failed=0 || failed=1
+    printf "%s\n" "$said"
+    exit "$failed"
+' "$0" "$binary"

@@ -184,10 +184,9 @@ impl Demo {
         Worker::new(cli, &self.base, encoder(&self.layouts)).unwrap()
     }
 
-    /// [`Self::render`] by another program for darktable-cli; `by` says what it does.
-    pub fn alone_by(&self, by: &str, cli: DarktableCli) -> Kept<OneShot> {
-        let renderer = OneShot::new(cli, &self.base, encoder(&self.layouts)).unwrap();
-        Kept::new(renderer, by, encoder(&self.layouts), None)
+    /// Another program for darktable-cli that stays alive; `by` says what it does.
+    pub fn alive_by(&self, by: &str, cli: DarktableCli) -> Kept<Worker> {
+        Kept::new(self.worker_of(cli), by, encoder(&self.layouts), None)
     }
 
     /// The installed darktable-cli.

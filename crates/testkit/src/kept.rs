@@ -15,6 +15,8 @@ use darktable::probe::DarktableCli;
 use darktable::render::{
     ByHand, Picture, Quality, RawFile, RenderError, RenderPermit, RenderRequest, Rendered, Renderer,
 };
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::{ExtendedColorType, ImageEncoder as _};
 
 use crate::folder::{hash_of, kept_folder};
 
@@ -138,7 +140,9 @@ fn kept(
     let rendered = render()?;
     let Picture { width, height, rgb } = &*rendered.picture;
     let part = tempfile::Builder::new().suffix(".png").tempfile_in(&*FOLDER).unwrap();
-    image::save_buffer(part.path(), rgb, *width, *height, image::ExtendedColorType::Rgb8).unwrap();
+    // Larger than with a filter chosen for each row, and written and read in half the time.
+    let png = PngEncoder::new_with_quality(part.as_file(), CompressionType::Fast, FilterType::Up);
+    png.write_image(rgb, *width, *height, ExtendedColorType::Rgb8).unwrap();
     part.persist(path).unwrap();
     Ok(rendered)
 }
