@@ -4,38 +4,28 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use darktable::preload;
 use darktable::probe::DarktableCli;
-use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
+use darktable::render::{ByHand, Quality, RenderRequest, Renderer};
 use darktable::state::EditState;
-use darktable::worker::Worker;
 use testkit::demo::{self, Demo, deadline};
 
 const SPOT: &str = r#"{"shape":"circle","center":[0.7,0.3],"radius":0.25,"feather":0.2}"#;
 
-/// One photo, edits of it, and what a darktable that stays alive makes of them.
-struct Series {
-    demo: Demo,
-    worker: Worker,
-    /// A name for each edit, the edit, and its picture.
-    edits: Vec<(String, EditState, Arc<Picture>)>,
-}
-
-/// One move of every module, several on one another, and masked ones.
-static SERIES: LazyLock<Series> = LazyLock::new(|| {
-    let demo = Demo::open();
+/// Edits with a name for each: one move of every module, several moves on one another, and masked ones.
+fn states(demo: &Demo) -> Vec<(String, EditState)> {
     let baseline = &demo.facts.baseline;
     let listed = demo.vocabulary.list(&Default::default(), &demo.layouts, demo.version()).unwrap();
     let modules = listed.iter().filter(|entry| !entry.module.is_empty());
     let modules: BTreeMap<&str, &str> = modules.map(|entry| (entry.module, entry.name)).collect();
-    let state = |name: &str| demo.apply(baseline, name, &[], None).state;
-    let mut states: Vec<(String, EditState)> =
-        modules.iter().map(|(module, name)| (format!("{module}, {name}"), state(name))).collect();
-    assert!(states.len() > 40, "{modules:?}");
-    states.push(("baseline".into(), baseline.clone()));
+    assert!(modules.len() > 40, "{modules:?}");
+    let mut states = vec![("baseline".to_owned(), baseline.clone())];
+    for (module, name) in modules {
+        states.push((format!("{module}, {name}"), demo.apply(baseline, name, &[], None).state));
+    }
     let mut grown = baseline.clone();
     for name in ["exposure", "contrast", "saturation", "grain", "crop_left", "sharpen"] {
         grown = demo.apply(&grown, name, &[], None).state;
@@ -43,34 +33,64 @@ static SERIES: LazyLock<Series> = LazyLock::new(|| {
         let masked = demo.apply(&grown, "exposure", &[("ev", -1.0)], Some(SPOT)).state;
         states.push((format!("masked after {name}"), masked));
     }
+    states
+}
+
+/// A darktable that stays alive, against one for each edit, and against one that has nothing loaded into it: what is
+/// loaded saves darktable tables and curves.
+#[test]
+fn edits_of_every_module_in_any_order_have_the_pixels_of_one_alone_and_of_one_with_nothing_loaded() {
+    let demo = Demo::open();
+    let states = states(&demo);
+    let worker = demo.worker();
+    let see = |renderer: &dyn Renderer, state: &EditState| {
+        let request = RenderRequest { state, ..preview(&demo) };
+        renderer.render(&request, &deadline(), &ByHand).unwrap().picture
+    };
     // Every state once, neighbours far apart: the step and the count have no common divisor.
     let count = states.len();
     let step = if count.is_multiple_of(17) { 19 } else { 17 };
-    let worker = demo.worker();
-    let edits = (0..count).map(|at| states[at * step % count].clone()).map(|(name, state)| {
-        let request = RenderRequest { state: &state, ..preview(&demo) };
-        let picture = worker.render(&request, &deadline(), &ByHand).unwrap().picture;
-        (name, state, picture)
-    });
-    let edits = edits.collect();
-    Series { worker, edits, demo }
-});
-
-#[test]
-fn edits_of_all_kinds_in_any_order_have_the_pixels_of_the_plain_renderer() {
-    let Series { demo, worker, edits } = &*SERIES;
-    let states: Vec<EditState> = edits.iter().map(|(_, state, _)| state.clone()).collect();
-    for (expected, (name, _, picture)) in demo.render_alone(&states).iter().zip(edits) {
-        assert_eq!(picture.pixel_hash(), expected.pixel_hash(), "{name}");
+    let order: Vec<usize> = (0..count).map(|at| at * step % count).collect();
+    let mut kept = vec![None; count];
+    for at in order {
+        kept[at] = Some(see(&worker, &states[at].1));
     }
     // No request went to the plain renderer: the children never failed.
     assert_eq!(worker.troubles(), 0);
     assert_eq!(worker.children(), 1, "one caller, one level, one child");
-    let judged = RenderRequest { raw: &demo.raw, state: &states[9], long_edge: 300, quality: Quality::Judge };
+    let pictures: Vec<_> = kept.into_iter().map(Option::unwrap).zip(&states).collect();
+
+    let alone = demo.render_alone(&states.iter().map(|(_, state)| state.clone()).collect::<Vec<_>>());
+    for (alone, (kept, (name, _))) in alone.iter().zip(&pictures) {
+        assert_eq!(kept.pixel_hash(), alone.pixel_hash(), "{name}");
+    }
+    let judged =
+        RenderRequest { state: &states[9].1, long_edge: 300, quality: Quality::Judge, ..preview(&demo) };
     let both =
-        [worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline(), &ByHand).unwrap());
+        [&worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline(), &ByHand).unwrap());
     assert_eq!(both[0].pixel_hash, both[1].pixel_hash);
     assert_eq!((worker.children(), worker.troubles()), (2, 0));
+
+    // With two threads, as the other: one adds up otherwise, and straightens otherwise on 5.0.1.
+    let folder = tempfile::tempdir().unwrap();
+    let line = "unset LD_PRELOAD; export OMP_NUM_THREADS=2 MALLOC_PERTURB_=255";
+    let cli = after(line, folder.path(), demo.cli().path());
+    let plain = demo.alive_by("one that stays alive, with nothing loaded into it", cli);
+    for (kept, (name, state)) in &pictures {
+        let plain = see(&plain, state);
+        assert_eq!(kept.rgb.len(), plain.rgb.len(), "{name}");
+        let differences = kept.rgb.iter().zip(&plain.rgb).map(|(a, b)| a.abs_diff(*b));
+        let differences: Vec<u8> = differences.filter(|difference| *difference > 0).collect();
+        // Without the library, which thread comes first can be seen at the frame's edge of 4.2.1.
+        let alike = differences.len() < 100 && differences.iter().all(|difference| *difference == 1);
+        let most = differences.iter().max();
+        assert!(alike, "{name}: {} samples differ, by {most:?}", differences.len());
+    }
+    assert_eq!(plain.renderer().troubles(), 0);
+    for pid in plain.renderer().pids() {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        assert!(!maps.contains("/preload.so"), "the library is loaded");
+    }
 }
 
 fn preview(demo: &Demo) -> RenderRequest<'_> {
@@ -125,32 +145,6 @@ fn after(line: &str, folder: &std::path::Path, real: &std::path::Path) -> Darkta
 
 fn without_scripts(folder: &std::path::Path, real: &std::path::Path) -> DarktableCli {
     after("for word in \"$@\"; do [ \"$word\" = --luacmd ] && exit 7; done", folder, real)
-}
-
-/// What is loaded into darktable saves it tables and curves. One move of every module, in a darktable that has nothing
-/// loaded into it. Both have two threads: one adds up otherwise, and straightens otherwise on 5.0.1.
-#[test]
-fn what_darktable_is_saved_shows_in_no_picture() {
-    let Series { demo, edits, .. } = &*SERIES;
-    let folder = tempfile::tempdir().unwrap();
-    let line = "unset LD_PRELOAD; export OMP_NUM_THREADS=2 MALLOC_PERTURB_=255";
-    let cli = after(line, folder.path(), demo.cli().path());
-    let plain = demo.alive_by("one that stays alive, with nothing loaded into it", cli);
-    for (name, state, kept) in edits {
-        let request = RenderRequest { state, ..preview(demo) };
-        let plain = plain.render(&request, &deadline(), &ByHand).unwrap().picture;
-        let differences = kept.rgb.iter().zip(&plain.rgb).map(|(a, b)| a.abs_diff(*b));
-        let differences: Vec<u8> = differences.filter(|difference| *difference > 0).collect();
-        // Without the library, which thread comes first can be seen at the frame's edge of 4.2.1.
-        let alike = differences.len() < 100 && differences.iter().all(|difference| *difference == 1);
-        let most = differences.iter().max();
-        assert!(alike, "{name}: {} samples differ, by {most:?}", differences.len());
-    }
-    assert_eq!(plain.renderer().troubles(), 0);
-    for pid in plain.renderer().pids() {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-        assert!(!maps.contains("/preload.so"), "the library is loaded");
-    }
 }
 
 /// The same TIFF with EXIF and without it. The one for the user has it: `tests/pixels/export.rs`.
