@@ -48,6 +48,8 @@ const FORMAT: u32 = 2;
 pub const ATTEMPTS: u64 = 3;
 /// How long darktable may take over one picture that is measured.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Why a cell whose session began is not run.
+pub(super) const INTERRUPTED: &str = "it was interrupted, and can be resumed";
 
 /// Everything that matters to what a session does: the key of a cell is its hash. The executable is not part of
 /// it: another build of the same engine does the same, and nobody pays for a session twice.
@@ -193,8 +195,7 @@ impl Job<'_> {
             match self.attempt(inputs, &origin) {
                 Ok(Some(done)) => return CellStatus::Done(Box::new(done)),
                 Ok(None) => {
-                    let why = "it was interrupted, and can be resumed".into();
-                    return CellStatus::NotRun { why, failures: self.failures() };
+                    return CellStatus::NotRun { why: INTERRUPTED.into(), failures: self.failures() };
                 }
                 Err((fault, spent)) => {
                     let helps = matches!(

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::batch::{self, Admission, Jobs, Queue, Reservation};
 use crate::budget::{Amounts, Budget};
-use crate::eval::cells::Job;
+use crate::eval::cells::{INTERRUPTED, Job};
 use crate::eval::context::EvalContext;
 use crate::eval::history::HistoryLine;
 use crate::eval::manifest::{Arm, CellRecord, CellStatus, Failure, Manifest, ManifestError};
@@ -248,7 +248,13 @@ impl Jobs for Cells<'_> {
     fn run(&self, at: usize, (): (), reservation: &Reservation<'_>) -> Ended {
         {
             let queue = reservation.queue();
-            self.report(&self.record(), &queue, None);
+            let mut record = self.record();
+            // Whatever ends the program before the session does leaves this.
+            if let Some(cell) = record.manifest.cells.get_mut(at) {
+                cell.leave(INTERRUPTED);
+            }
+            self.write(&mut record);
+            self.report(&record, &queue, None);
         }
         let began = self.elapsed();
         let retry = |failed: Amounts| {

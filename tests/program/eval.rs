@@ -239,6 +239,8 @@ fn a_killed_run_goes_on_to_the_same_figures() {
     let folder = manifest::find(&home.evaluations(), &cut).unwrap();
     let killed = Manifest::read(&folder).unwrap();
     assert_eq!((killed.tally().done, killed.tally().not_run), (1, 1), "it was not killed in the middle");
+    let CellStatus::NotRun { why, .. } = &killed.cells[1].status else { panic!("{:?}", killed.cells[1]) };
+    assert!(why.contains("can be resumed"), "{why}");
 
     let (status, value) = home.eval(&["resume", &cut[..13]]);
     let resumed = Manifest::read(&folder).unwrap();
