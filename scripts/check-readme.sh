@@ -10,7 +10,7 @@
 #
 #   scripts/check-readme.sh [BINARY [PAGE…]]        default: the chemigram on PATH, and README.md and docs
 #
-# PAGE is one, or a folder, which stands for all pages in it that have such blocks.
+# PAGE is a page, or a folder: all pages in it that have such blocks.
 #
 # WALK_END, if it is set, is a command that ends the walk through the README: it runs in the same folder and home, after
 # the last block, and the walk fails if it fails.
