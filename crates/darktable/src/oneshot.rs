@@ -32,8 +32,7 @@ impl std::fmt::Debug for OneShot {
 
 impl OneShot {
     /// A renderer that keeps darktable's configuration and its scratch folders in `base`, which is made if
-    /// need be. The first render with a fresh `base` is slower by about half a second. Photographs on the
-    /// file system of `base` are linked, others copied for each render.
+    /// need be. Photographs on the file system of `base` are linked, others copied for each render.
     ///
     /// # Errors
     /// [`RenderError`], if `base` cannot be made or written.

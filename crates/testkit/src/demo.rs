@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use base::assets::Overlay;
@@ -21,11 +21,23 @@ use darktable::xmp;
 use engine::photo::Operation;
 use engine::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary, VocabularyError};
 
+use crate::folder::kept_folder;
 use crate::kept::{self, ALIVE, ALONE, Kept};
 use crate::photos;
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
 pub const LONG_EDGE: u32 = 600;
+
+/// Two darktables that stay alive, because starting one costs more than rendering a small picture; and the pictures that
+/// earlier runs have made.
+static WORKERS: LazyLock<[Kept<Worker>; 2]> = LazyLock::new(|| {
+    let base = kept_folder("workers");
+    let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
+    [(); 2].map(|()| {
+        let worker = Worker::new(kept::darktable(), &base, encoder(&layouts)).unwrap();
+        Kept::new(worker, ALIVE, encoder(&layouts), None)
+    })
+});
 
 pub struct Demo {
     pub vocabulary: Vocabulary,
@@ -36,9 +48,6 @@ pub struct Demo {
     pub kind: Option<String>,
     pub raw: RawFile,
     pub renderer: OneShot,
-    /// Two darktables that stay alive, because starting one costs more than rendering a small picture; and the pictures
-    /// that earlier runs have made.
-    workers: [Kept<Worker>; 2],
     /// A darktable for each picture, and the pictures that earlier runs have made.
     alone: Kept<OneShot>,
     cli: DarktableCli,
@@ -87,10 +96,6 @@ impl Demo {
         let untouched = kept::ask(&layouts, &raw.path, &base).unwrap();
         let facts = PhotoFacts::new(untouched.state.clone(), &untouched.facts);
         let renderer = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
-        let workers = [(); 2].map(|()| {
-            let worker = Worker::new(cli.clone(), &base, encoder(&layouts)).unwrap();
-            Kept::new(worker, ALIVE, encoder(&layouts), None)
-        });
         let alone = OneShot::new(cli.clone(), &base, encoder(&layouts)).unwrap();
         let alone = Kept::new(alone, ALONE, encoder(&layouts), None);
         let vocabulary = Vocabulary::load(&Overlay::vocabulary(None)).unwrap();
@@ -103,7 +108,6 @@ impl Demo {
             kind: None,
             raw,
             renderer,
-            workers,
             alone,
             cli,
             base,
@@ -203,7 +207,7 @@ impl Demo {
             let pairs = hashes.iter().zip(states);
             pairs.filter(|(hash, _)| !seen.contains_key(*hash) && new.insert(hash.as_str())).collect()
         };
-        let halves = missing.chunks(missing.len().div_ceil(2).max(1)).zip(&self.workers);
+        let halves = missing.chunks(missing.len().div_ceil(2).max(1)).zip(&*WORKERS);
         let pictures = two_at_a_time(&halves.collect::<Vec<_>>(), |(half, worker)| {
             half.iter().map(|(_, state)| self.shoot(*worker, state)).collect::<Vec<_>>()
         });
