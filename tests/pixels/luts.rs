@@ -13,6 +13,7 @@ use darktable::state::EditState;
 use darktable::xmp;
 use engine::vocabulary::{ApplyRequest, MaskSpec, PhotoFacts, Selector};
 use image::RgbImage;
+use pixels::srgb::LINEAR;
 use serde_json::Value;
 use testkit::frames::{Home, OWN, patience};
 
@@ -123,10 +124,7 @@ fn exchanged(image: &RgbImage) -> RgbImage {
 
 /// Half of each picture's light.
 fn between(a: &RgbImage, b: &RgbImage) -> RgbImage {
-    let linear = |v: u8| {
-        let v = f64::from(v) / 255.0;
-        if v <= 0.040_45 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
-    };
+    let linear = |v: u8| LINEAR[usize::from(v)];
     let encoded = |v: f64| {
         let v = if v <= 0.003_130_8 { v * 12.92 } else { 1.055 * v.powf(1.0 / 2.4) - 0.055 };
         (v * 255.0).round() as u8

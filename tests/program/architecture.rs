@@ -1,5 +1,6 @@
-//! What Cargo does not check: the order of the modules within `src/`, where the asynchronous runtime may be named, and
-//! that no file grows out of hand. Cargo keeps the order of the crates, and clippy keeps printing in `cli/`.
+//! What Cargo does not check: the order of the modules within `src/`, where the asynchronous runtime may be named, that
+//! no file grows out of hand, and that the documentation has no example that nobody compiles. Cargo keeps the order of
+//! the crates, and clippy keeps printing in `cli/`.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -51,12 +52,28 @@ fn breaches(name: &str, text: &str) -> Vec<String> {
         }
     }
     found.extend(outgrown(name, text));
+    found.extend(examples(name, text));
     found
 }
 
 fn outgrown(name: &str, text: &str) -> Option<String> {
     let lines = text.lines().count();
     (lines > LONGEST).then(|| format!("{name}: {lines} lines, and {LONGEST} are the most"))
+}
+
+/// Examples in the documentation that would have to compile. Cargo is told not to look for any, because each crate costs
+/// it about a second.
+fn examples(name: &str, text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate();
+    let fences = lines.filter_map(|(at, line)| {
+        let words =
+            line.trim_start().strip_prefix("//!").or_else(|| line.trim_start().strip_prefix("///"))?;
+        Some((at + 1, words.trim().strip_prefix("```")?))
+    });
+    let opening = fences.step_by(2).filter(|(_, language)| !["text", "toml"].contains(language));
+    opening
+        .map(|(line, _)| format!("{name}:{line}: an example that nobody compiles: make it a test"))
+        .collect()
 }
 
 fn floor(module: &str) -> Option<usize> {
@@ -90,7 +107,10 @@ fn the_sources_keep_the_rules() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found: Vec<String> =
         sources(&root.join("src")).iter().flat_map(|(name, text)| breaches(name, text)).collect();
-    found.extend(sources(&root.join("crates")).iter().filter_map(|(name, text)| outgrown(name, text)));
+    for (name, text) in sources(&root.join("crates")) {
+        found.extend(outgrown(&name, &text));
+        found.extend(examples(&name, &text));
+    }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -103,6 +123,7 @@ fn each_rule_can_fail() {
         ("cellar.rs", "use crate::budget::Ledger;", "on no floor"),
         ("session/state.rs", "async fn f() { tokio::time::sleep(d).await }", "tokio"),
         ("gate.rs", &long, "lines"),
+        ("gate.rs", "/// ```text\n/// a\n/// ```\n/// ```\n/// f();\n/// ```", "gate.rs:4: "),
     ] {
         let found = breaches(name, text);
         assert_eq!(found.len(), 1, "{name}: {text:.80}: {found:?}");

@@ -3,6 +3,7 @@
 //! The patches are those of the classic colour checker, by their published 8-bit sRGB values.
 
 use darktable::render::Picture;
+use pixels::srgb::LINEAR;
 
 /// Columns and rows of patches.
 pub const COLUMNS: u32 = 6;
@@ -57,15 +58,9 @@ pub fn patches(picture: &Picture) -> [[f64; 3]; 24] {
         for (x, y) in inner.clone().flat_map(|y| inner.clone().map(move |x| (column + x, row + y))) {
             let at = 3 * (y * picture.width + x) as usize;
             for (sum, code) in sum.iter_mut().zip(&picture.rgb[at..at + 3]) {
-                *sum += linear(*code) / f64::from(SIDE * SIDE * 16 / 100);
+                *sum += LINEAR[usize::from(*code)] / f64::from(SIDE * SIDE * 16 / 100);
             }
         }
         sum
     })
-}
-
-/// The light of an sRGB code.
-pub fn linear(code: u8) -> f64 {
-    let code = f64::from(code) / 255.0;
-    if code <= 0.040_45 { code / 12.92 } else { ((code + 0.055) / 1.055).powf(2.4) }
 }

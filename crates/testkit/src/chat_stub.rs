@@ -1,7 +1,7 @@
 //! A server on loopback that answers from a list and judges every request, in the dialect of the path that it is
 //! asked at: Chat Completions, Responses or Messages.
 //!
-//! ```ignore
+//! ```text
 //! let stub = ChatStub::start(vec![
 //!     StubReply::call("read_context", json!({})),
 //!     StubReply::status(429, &[("retry-after-ms", "10")], r#"{"error":{"message":"slow down"}}"#),
