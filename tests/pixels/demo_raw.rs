@@ -43,7 +43,9 @@ fn darktable_develops_the_demo_raw_into_the_photograph() {
         let ran = said.contains(title) || said.contains(name);
         assert!(ran, "the raw pipeline did not run: no `{title}` in {said}");
     }
-    assert_eq!((developed.width, developed.height), (1024, 683));
+    // 682.67 rows: 4.2.1 rounds up, 5.0.1 down.
+    assert_eq!(developed.width, 1024);
+    assert!([682, 683].contains(&developed.height), "{} rows", developed.height);
 
     // The default development is another rendering of the same scene: near, in place and in colour.
     let photo = dng::demo_photo().unwrap();

@@ -29,7 +29,7 @@ use crate::photos;
 pub const LONG_EDGE: u32 = 600;
 
 /// Two darktables that stay alive, because starting one costs more than rendering a small picture; and the pictures that
-/// earlier runs have made.
+/// earlier runs have made. They end with the test program; what they leave in their folder is removed a day later.
 static WORKERS: LazyLock<[Kept<Worker>; 2]> = LazyLock::new(|| {
     let base = kept_folder("workers");
     let layouts = Arc::new(Layouts::new(Overlay::vocabulary(None)));
