@@ -17,6 +17,7 @@ use darktable::{duplicates, preload, xmp};
 use engine::vocabulary::Spot;
 use pixels::Picture;
 use testkit::demo::{Demo, LONG_EDGE};
+use testkit::folder::kept_folder;
 
 /// How many moves and looks of the vocabulary are taken, one every few.
 const SAMPLES: usize = 40;
@@ -112,7 +113,7 @@ fn darktable_finds_every_edit_beside_the_raw_and_gives_the_branchs_pixels() {
     let hashes = ours.iter().map(|picture| picture.pixel_hash().to_string()).collect::<String>();
 
     // The last word on these very sidecars and pictures is kept, as the pictures themselves are.
-    let proved = Path::new(env!("CARGO_TARGET_TMPDIR")).join("duplicates-proved");
+    let proved = kept_folder("duplicates").join("proved");
     let key = Hash::of(format!("{} {}\n{sidecars}\n{hashes}", demo.version(), demo.raw.sha256)).to_string();
     if std::fs::read_to_string(&proved).is_ok_and(|known| known == key) {
         return;

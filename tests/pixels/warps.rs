@@ -14,7 +14,7 @@ use darktable::dng::{DngOptions, write_dng};
 use darktable::render::{Picture, RawFile};
 use darktable::state::EditState;
 use engine::vocabulary::{ApplyRequest, PhotoFacts, Selector, VocabularyError};
-use testkit::frames::{EDITS, Home, LONG, SHORT, stored};
+use testkit::frames::{EDITS, Home, LONG, SHORT, stored, without_tone_mapper};
 
 /// Bright dots, a hundred pixels apart.
 const PITCH: u32 = 100;
@@ -115,6 +115,7 @@ fn what_is_pushed_goes_there_and_what_grows_stays_on_every_frame() {
         home.file(&file, &bytes);
         let workspace = home.ingest(&file, name);
         let (baseline, facts) = home.facts(&workspace);
+        let baseline = without_tone_mapper(baseline);
         let photo = Photo { home: &home, raw: workspace.raw(), facts };
         let raw = name == "upright" || name == "turned";
         for (at, (edit, steps)) in
@@ -166,6 +167,7 @@ fn each_place_has_one_warp_of_a_kind_and_is_taken_back_alone() {
     home.file("dots.dng", &write_dng(&dots(LONG, SHORT), &plain).unwrap());
     let workspace = home.ingest("dots.dng", "dots");
     let (baseline, facts) = home.facts(&workspace);
+    let baseline = without_tone_mapper(baseline);
     let photo = Photo { home: &home, raw: workspace.raw(), facts };
     let places = [[350.0, 350.0], [450.0, 350.0], [850.0, 450.0]];
     let push = |state: &EditState, at: usize, amount: f64| {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use darktable::dng;
 use serde_json::Value;
+use testkit::folder::kept_folder;
 
 pub const BUDGET: &str = "time=2m,iterations=20,branches=2";
 
@@ -67,7 +68,7 @@ impl Home {
     }
 
     pub fn dress(&self, command: &mut Command) {
-        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad_input");
+        let cache = kept_folder("bad_input");
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.dir.path());
         command.env("XDG_CACHE_HOME", cache).env("CHEMIGRAM_LIBRARY", &self.library);
         command.current_dir(self.dir.path()).stdin(Stdio::null());

@@ -2,7 +2,7 @@
 //! write: a session's, a batch's and an evaluation's, each written by its command and driven in Chromium.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use base::ids::Hash;
 use chemigram::eval::golden::Golden;
 use darktable::dng;
 use testkit::browser::Browser;
+use testkit::folder::kept_folder;
 
 /// The directions, and a move for each.
 const BRANCHES: [(&str, &str, &str); 3] = [
@@ -89,7 +90,7 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("--library").arg(self.path("photos")).args(arguments);
         settle(&mut command, self.0.path());
-        command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("nights"));
+        command.env("XDG_CACHE_HOME", kept_folder("nights"));
         command.current_dir(self.0.path()).stdin(Stdio::null()).output().unwrap()
     }
 

@@ -19,6 +19,7 @@ use darktable::layout::Layouts;
 use engine::photo::{IngestOptions, Library, ingest};
 use serde_json::json;
 use testkit::chat_stub::{ChatStub, StubReply};
+use testkit::folder::kept_folder;
 use testkit::kept;
 
 /// A home, with renders that all tests of this file share.
@@ -61,7 +62,7 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         command.arg("--library").arg(self.path("photos")).args(args);
         home::settle(&mut command, self.0.path());
-        command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("nights"));
+        command.env("XDG_CACHE_HOME", kept_folder("nights"));
         for name in ["CHEMIGRAM_PROVIDER", "CHEMIGRAM_MODEL", "CHEMIGRAM_LIBRARY"] {
             command.env_remove(name);
         }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::support::{darktable, reply, run, shared};
+use crate::support::{RENDERER, reply, run, shared};
 use base::assets::Overlay;
 use base::clock::{Deadline, Stop, SystemClock};
 use base::error::ErrorCode;
@@ -23,11 +23,7 @@ use chemigram::provider::script::Script;
 use chemigram::session::listing::{self, Session};
 use chemigram::session::start::{self, Setup};
 use chemigram::transcript::{CostSource, Event, JudgmentSource, Line, Vector};
-use darktable::cache::{Cache, Cached};
 use darktable::layout::Layouts;
-use darktable::render::Renderer;
-use darktable::worker::Worker;
-use darktable::xmp;
 use engine::photo::{Authority, Library, OpLine, Operation, Workspace};
 use engine::vocabulary::Vocabulary;
 use pixels::metrics::axes::Axis;
@@ -48,16 +44,6 @@ fn vocabulary() -> &'static Arc<Vocabulary> {
 fn layouts() -> &'static Arc<Layouts> {
     static LAYOUTS: OnceLock<Arc<Layouts>> = OnceLock::new();
     LAYOUTS.get_or_init(|| Arc::new(Layouts::new(Overlay::vocabulary(None))))
-}
-
-/// One darktable for all.
-fn renderer() -> &'static Arc<dyn Renderer> {
-    static RENDERER: OnceLock<Arc<dyn Renderer>> = OnceLock::new();
-    RENDERER.get_or_init(|| {
-        let encode = |state: &_, name: &str| xmp::write(state, layouts(), name).map_err(|e| e.to_string());
-        let worker = Worker::new(darktable(), &shared().join("darktable"), Arc::new(encode)).unwrap();
-        Arc::new(Cached::new(Arc::new(worker), Cache::new(shared().join("renders"), 1 << 30)))
-    })
 }
 
 fn scenario() -> Scenario {
@@ -81,7 +67,7 @@ fn played(scenario: Scenario, script: &str) -> Case {
         workspace: workspace.clone(),
         vocabulary: vocabulary().clone(),
         layouts: layouts().clone(),
-        renderer: renderer().clone(),
+        renderer: RENDERER.clone(),
         renderers: 1,
         tastes: folder.path().join("tastes"),
         provider: Arc::new(Script::parse("measuring", script).unwrap()),
@@ -158,7 +144,7 @@ fn measured(scenario: &Scenario, workspace: &Workspace, session: &Session) -> Me
     let eyes = MeasureContext {
         vocabulary: vocabulary(),
         layouts: layouts(),
-        renderer: &**renderer(),
+        renderer: &**RENDERER,
         deadline: &deadline,
     };
     measure(scenario, &Finished { workspace, session }, &eyes).unwrap()
@@ -425,7 +411,7 @@ fn the_edit_becomes_a_scenario(case: &Case) {
     let eyes = MeasureContext {
         vocabulary: vocabulary(),
         layouts: layouts(),
-        renderer: &**renderer(),
+        renderer: &**RENDERER,
         deadline: &deadline,
     };
     let day = case.scenario.metadata.created;

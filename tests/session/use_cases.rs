@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use testkit::chat_stub::{ChatStub, StubReply};
+use testkit::folder::kept_folder;
 use testkit::home::settle;
 
 const GUIDE: &str = include_str!("../../docs/sessions.md");
@@ -50,7 +51,7 @@ impl Home {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chemigram"));
         settle(&mut command, self.0.path());
-        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("use-cases");
+        let kept = kept_folder("use-cases");
         command.env("XDG_CACHE_HOME", kept).current_dir(self.0.path()).args(arguments);
         command
     }

@@ -23,9 +23,11 @@ use darktable::cache::{Cache, Cached};
 use darktable::layout::Layouts;
 use darktable::oneshot::OneShot;
 use darktable::render::Renderer;
+use darktable::worker::Worker;
 use darktable::{dng, xmp};
 use engine::photo::{IngestOptions, Library, Workspace, ingest};
 use engine::vocabulary::Vocabulary;
+use testkit::folder::kept_folder;
 use testkit::kept;
 pub use testkit::kept::darktable;
 
@@ -45,16 +47,16 @@ pub struct Studio {
 
 /// Where renders and darktable's configuration are kept between tests: they are addressed by content.
 pub fn shared() -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("studio")
+    kept_folder("studio")
 }
 
-/// Real darktable, one process a render, with the shared cache.
-pub fn renderer(layouts: &Arc<Layouts>) -> Arc<dyn Renderer> {
-    let layouts = layouts.clone();
+/// Darktables that stay alive, because starting one costs more than rendering a small picture, with the shared cache.
+pub static RENDERER: LazyLock<Arc<dyn Renderer>> = LazyLock::new(|| {
+    let layouts = Layouts::new(Overlay::vocabulary(None));
     let encode = move |state: &_, name: &str| xmp::write(state, &layouts, name).map_err(|e| e.to_string());
-    let oneshot = OneShot::new(darktable(), &shared().join("darktable"), Arc::new(encode)).unwrap();
-    Arc::new(Cached::new(Arc::new(oneshot), Cache::new(shared().join("renders"), 1 << 30)))
-}
+    let worker = Worker::new(darktable(), &shared().join("darktable"), Arc::new(encode)).unwrap();
+    Arc::new(Cached::new(Arc::new(worker), Cache::new(shared().join("renders"), 1 << 30)))
+});
 
 impl Studio {
     pub fn new() -> Self {
@@ -77,8 +79,7 @@ impl Studio {
             brief: Some("# Coffee\n\nQuiet, warm.".into()),
         };
         let workspace = ingest(&library, &raw, options, &ask).unwrap().workspace;
-        let renderer = renderer(&layouts);
-        Self { dir, workspace, layouts, renderer }
+        Self { dir, workspace, layouts, renderer: RENDERER.clone() }
     }
 
     /// What a session needs, with this model.

@@ -1,6 +1,9 @@
-//! A folder in `target/` that stays from run to run as long as what starts darktable and reads its answers is the same.
+//! A folder that stays from run to run, and from clone to clone, as long as what starts darktable and reads its answers
+//! is the same.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::SystemTime;
 
 use base::ids::Hash;
 
@@ -8,31 +11,52 @@ use base::ids::Hash;
 pub fn hash_of(folder: &Path) -> Hash {
     let mut names: Vec<PathBuf> = Vec::new();
     let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).into_iter().flatten() {
             let path = entry.unwrap().path();
             if path.is_dir() { folders.push(path) } else { names.push(path) }
         }
     }
     names.sort();
-    let text =
-        names.iter().map(|name| format!("{} {}\n", name.display(), Hash::of(std::fs::read(name).unwrap())));
+    let text = names.iter().map(|name| {
+        let below = name.strip_prefix(folder).unwrap();
+        format!("{} {}\n", below.display(), Hash::of(std::fs::read(name).unwrap()))
+    });
     Hash::of(text.collect::<String>())
 }
 
-/// The folder of this name, made if it is not there. What older sources have left in it is removed.
+/// How many states of the sources keep their folders: clones share them, and a change may be taken back.
+const STATES: usize = 3;
+
+/// Where the folders are: `CHEMIGRAM_TEST_KEPT`, or below the user's cache, so that a fresh clone finds what another has
+/// left.
+fn root() -> PathBuf {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")));
+    named("CHEMIGRAM_TEST_KEPT")
+        .or_else(|| Some(cache()?.join("chemigram/tests")))
+        .expect("CHEMIGRAM_TEST_KEPT, XDG_CACHE_HOME or HOME is set")
+}
+
+/// The folder of this name, made if it is not there. Those of older sources stay only if they were used last.
 pub fn kept_folder(name: &str) -> PathBuf {
-    let sources = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../darktable"));
-    // A test is `target/PROFILE/deps/NAME`.
-    let program = std::env::current_exe().unwrap();
-    let all = program.ancestors().nth(3).unwrap().join("tmp").join(name);
-    let folder = all.join(hash_of(sources).short());
+    static SOURCES: LazyLock<Hash> =
+        LazyLock::new(|| hash_of(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../darktable"))));
+    let all = root().join(name);
+    let folder = all.join(SOURCES.short());
     std::fs::create_dir_all(&folder).unwrap();
-    for other in std::fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path()) {
-        if other != folder {
-            // Another run may be removing it as well.
-            let _ = std::fs::remove_dir_all(other);
-        }
+    std::fs::File::open(&folder).unwrap().set_modified(SystemTime::now()).unwrap();
+    let mut others: Vec<(SystemTime, PathBuf)> = std::fs::read_dir(&all)
+        .unwrap()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.metadata().and_then(|about| about.modified()).ok()?, entry.path()))
+        })
+        .collect();
+    others.sort_unstable_by(|a, b| b.cmp(a));
+    for (_, other) in others.iter().skip(STATES) {
+        // Another run may be removing it as well.
+        let _ = std::fs::remove_dir_all(other);
     }
     folder
 }

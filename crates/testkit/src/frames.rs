@@ -163,6 +163,14 @@ pub const SHAPES: [Shape; 7] = [
 /// What compresses the light of a raw into the range of a screen, of all darktables.
 const TONE_MAPPERS: [&str; 3] = ["filmicrgb", "sigmoid", "agx"];
 
+/// The edit with its tone mapper off, which is a third of a render, moves nothing, and hides how much light there is.
+pub fn without_tone_mapper(mut state: EditState) -> EditState {
+    for module in state.modules.iter_mut().filter(|m| TONE_MAPPERS.contains(&m.op.as_str())) {
+        module.enabled = false;
+    }
+    state
+}
+
 /// How far the shapes darken, in EV.
 const DARKER: f64 = -1.5;
 
@@ -265,11 +273,8 @@ impl Taken {
 
     /// Does one edit of the frame, and on top of it, one after the other, all shapes and all spots.
     pub fn see(&self, home: &Home, (edit, moves): (&'static str, &[Step])) -> Seen {
-        let (mut baseline, facts) = home.facts(&self.workspace);
-        // They are a third of a render, move nothing, and would hide how much light there is.
-        for module in baseline.modules.iter_mut().filter(|m| TONE_MAPPERS.contains(&m.op.as_str())) {
-            module.enabled = false;
-        }
+        let (baseline, facts) = home.facts(&self.workspace);
+        let baseline = without_tone_mapper(baseline);
         let raw = self.workspace.raw();
         let mut seen = Seen {
             photo: self.name.clone(),
