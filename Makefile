@@ -28,10 +28,11 @@ demo: rust darktable
 	@echo '==> a session on the demo photograph: three directions, the offline explorer, no key'
 	./target/release/chemigram demo
 
-# Tests wait for processes, deadlines and each other, so that there is room for more of them than processors.
+# Tests wait for processes, deadlines and each other, so that there is room for more of them than processors. Examples
+# are built by `make lint` and `.ci/run`.
 test: rust darktable nats browser
 	@echo '==> all tests; those that render do so with the real darktable, and none is skipped'
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( 3 * $$(nproc) ))} $(CARGO) test --locked --no-fail-fast
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( 3 * $$(nproc) ))} $(CARGO) test --locked --tests --no-fail-fast
 
 format: rust
 	$(CARGO) fmt --all --check
