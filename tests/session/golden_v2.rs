@@ -16,7 +16,6 @@ use chemigram::eval::scenario::Scenario;
 use darktable::frame::{Orientation, StoredSize};
 use darktable::layout::Layouts;
 use darktable::oneshot::Encoder;
-use darktable::render::{Quality, RenderError, RenderPermit, RenderRequest, Rendered, Renderer};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::xmp;
@@ -120,24 +119,6 @@ fn facts(baseline: &EditState, scenario: &Scenario) -> PhotoFacts {
     }
 }
 
-/// Pictures at the quality of previews, which take a third of the time: what can be seen of an edit is the same.
-struct AtPreviewQuality<R>(R);
-
-impl<R: Renderer> Renderer for AtPreviewQuality<R> {
-    fn render(
-        &self,
-        request: &RenderRequest<'_>,
-        deadline: &Deadline,
-        permit: &dyn RenderPermit,
-    ) -> Result<Rendered, RenderError> {
-        self.0.render(&RenderRequest { quality: Quality::Preview, ..*request }, deadline, permit)
-    }
-
-    fn darktable_version(&self) -> &str {
-        self.0.darktable_version()
-    }
-}
-
 #[test]
 fn every_raw_is_made_to_its_hash_and_every_hidden_edit_is_visible() {
     let golden = golden();
@@ -157,7 +138,7 @@ fn every_raw_is_made_to_its_hash_and_every_hidden_edit_is_visible() {
             xmp::write(state, &encode, name).map_err(|e| e.to_string())
         });
         let worker = Worker::new(darktable(), &base, Arc::clone(&encode)).unwrap();
-        let worker = AtPreviewQuality(Kept::new(worker, ALIVE, encode, None));
+        let worker = Kept::new(worker, ALIVE, encode, None);
         let context = MeasureContext {
             vocabulary: &vocabulary,
             layouts: &layouts,

@@ -163,7 +163,7 @@ pub const SHAPES: [Shape; 7] = [
 /// What compresses the light of a raw into the range of a screen, of all darktables.
 const TONE_MAPPERS: [&str; 3] = ["filmicrgb", "sigmoid", "agx"];
 
-/// The edit with its tone mapper off, which is a third of a render, moves nothing, and hides how much light there is.
+/// The edit without its tone mapper, which takes a third of the time, moves nothing, and hides how much light there is.
 pub fn without_tone_mapper(mut state: EditState) -> EditState {
     for module in state.modules.iter_mut().filter(|m| TONE_MAPPERS.contains(&m.op.as_str())) {
         module.enabled = false;
