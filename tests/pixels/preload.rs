@@ -185,3 +185,48 @@ fn presets_and_profiles_are_read_when_they_are_asked_for() {
     let words = said(preload::repeatable(&cli, folder.path()).unwrap());
     assert_eq!(words, "[\"Nonesuch\", \"One\"]\n".repeat(2) + &format!("{profiles}\n").repeat(2));
 }
+
+/// A module is loaded from a copy that no longer names libraries that are loaded already, and from its own file where
+/// a copy cannot be made; the picture is the same.
+#[test]
+fn modules_are_loaded_without_the_libraries_that_are_there() {
+    let cli = kept::darktable();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let gradient = image::RgbImage::from_fn(8, 8, |x, y| image::Rgb([30 * x as u8, 30 * y as u8, 90]));
+    gradient.save(path("given.png")).unwrap();
+    let export = |settings: preload::Settings, to: &str| {
+        let ended = Command::new(cli.path())
+            .args(["given.png", to, "--core", "--library", ":memory:", "--disable-opencl"])
+            .args([
+                "--conf",
+                "dt_cpubenchmark=1",
+                "--conf",
+                "write_sidecar_files=never",
+                "--configdir",
+                "settings",
+            ])
+            .envs(settings)
+            .env("LD_DEBUG", "files")
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let loader = String::from_utf8_lossy(&ended.stderr).into_owned();
+        (image::open(path(to)).unwrap_or_else(|error| panic!("{error}: {loader}")).to_rgb16(), loader)
+    };
+    std::fs::write(path("libvelvia.so"), "not a module").unwrap();
+    let (plain, _) = export(Vec::new(), "plain.png");
+    let (picture, loader) = export(preload::repeatable(&cli, folder.path()).unwrap(), "from-copies.png");
+    assert!(picture == plain, "another picture");
+    let loaded = |file: &str| loader.lines().any(|line| line.ends_with(&format!("calling init: {file}")));
+    assert!(loaded("./libexposure.so") && !loaded("./libvelvia.so"), "{loader}");
+    let own = loader.lines().any(|line| line.contains("calling init: /") && line.ends_with("/libvelvia.so"));
+    assert!(own, "{loader}");
+    assert_eq!(std::fs::read(path("libvelvia.so")).unwrap(), b"not a module");
+
+    let read =
+        Command::new("readelf").args(["-d", "libexposure.so"]).current_dir(folder.path()).output().unwrap();
+    let needed = String::from_utf8(read.stdout).unwrap();
+    assert!(needed.contains("[libm.so.6]"), "{needed}");
+    assert!(!needed.contains("[libdarktable.so]") && !needed.contains("[libgtk-3.so.0]"), "{needed}");
+}

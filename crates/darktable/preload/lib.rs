@@ -14,6 +14,7 @@ mod exif;
 mod library;
 mod memory;
 mod modules;
+mod needs;
 mod noise;
 mod parent;
 mod presets;
