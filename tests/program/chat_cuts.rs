@@ -58,6 +58,21 @@ fn of<'a>(lines: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> 
     lines.iter().filter(move |line| line["kind"] == kind)
 }
 
+/// Ctrl-C just before or after a line is typed: a signal, that nothing is there to be stopped by.
+fn comes_late() {
+    let talks = Talks::new();
+    let script = with(&talks, "begun.toml", &[text("Here I am.")]);
+    let mut terminal = begun(&talks, &script);
+    terminal.wait("> ");
+    kill_process(terminal.pid(), Signal::INT).unwrap();
+    terminal.write("go on\r");
+    terminal.wait("Here I am.");
+    terminal.wait("> ");
+    terminal.write("\u{4}");
+    let (shown, status) = terminal.end();
+    assert_eq!(status, Some(0), "{shown}");
+}
+
 /// Cuts a conversation in the phases of a reply, and goes on with it.
 fn within_a_reply(cut: Cut) {
     let talks = Talks::new();
@@ -203,6 +218,7 @@ fn at_the_end(cut: Cut) {
 
 #[test]
 fn ctrl_c_stops_what_goes_on_and_not_the_conversation() {
+    comes_late();
     within_a_reply(Cut::CtrlC);
     within_an_exploration(Cut::CtrlC);
     at_the_end(Cut::CtrlC);

@@ -63,7 +63,11 @@ impl Terminal {
             let left = until.saturating_duration_since(Instant::now());
             match self.shown.recv_timeout(left) {
                 Ok(more) => self.seen.push_str(&String::from_utf8_lossy(&more)),
-                Err(_) => panic!("{text:?} is not shown:\n{}", self.seen),
+                Err(RecvTimeoutError::Timeout) => panic!("{text:?} is not shown:\n{}", self.seen),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait().unwrap();
+                    panic!("{text:?} is not shown, and the program has ended, {status}:\n{}", self.seen)
+                }
             }
         }
     }

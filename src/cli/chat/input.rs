@@ -81,7 +81,7 @@ impl Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Doing {
-    /// A person types, or nothing has begun: Ctrl-C leaves. A terminal takes it for the line that is typed.
+    /// A person types, or nothing has begun: Ctrl-C leaves, unless a line editor takes it for the line that is typed.
     Waiting,
     /// Something is carried out, which Ctrl-C stops.
     Working,
@@ -93,6 +93,8 @@ pub enum Doing {
 pub struct Signals {
     doing: Arc<AtomicU8>,
     stop: Arc<Mutex<Stop>>,
+    /// Whether a line editor has Ctrl-C while a person types.
+    edited: Arc<AtomicBool>,
     /// Somebody wants it to end, or the terminal was closed, while it explored.
     over: Arc<AtomicBool>,
     _runner: Runner,
@@ -104,13 +106,14 @@ impl Signals {
     pub fn listen() -> Result<Self, Failure> {
         let runner = Runner::new()?;
         let doing = Arc::new(AtomicU8::new(Doing::Waiting as u8));
-        let (stop, over) = (Arc::<Mutex<Stop>>::default(), Arc::new(AtomicBool::new(false)));
+        let stop = Arc::<Mutex<Stop>>::default();
+        let (edited, over) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let handler = |kind| {
             signal(kind)
                 .map_err(|e| Failure::new(ErrorCode::StateError, format!("cannot handle signals: {e}")))
         };
         let settings = rustix::termios::tcgetattr(std::io::stdin()).ok();
-        let (now, stopping, ends) = (doing.clone(), stop.clone(), over.clone());
+        let (now, stopping, editor, ends) = (doing.clone(), stop.clone(), edited.clone(), over.clone());
         runner.block_on(async move {
             let mut interrupt = handler(SignalKind::interrupt())?;
             let mut terminate = handler(SignalKind::terminate())?;
@@ -127,6 +130,8 @@ impl Signals {
                         ends.fetch_or(asks, Ordering::SeqCst);
                     } else if doing == Doing::Working as u8 && !asks {
                         stopping.lock().unwrap_or_else(PoisonError::into_inner).soft.cancel();
+                    } else if !asks && editor.load(Ordering::SeqCst) {
+                        // It came as a signal, so before or after the line, and was meant for what has just ended.
                     } else {
                         // Everything that happened is on the disk. A line that is being typed has the terminal in raw
                         // mode.
@@ -143,7 +148,12 @@ impl Signals {
             });
             Ok::<_, Failure>(())
         })?;
-        Ok(Self { doing, stop, over, _runner: runner })
+        Ok(Self { doing, stop, edited, over, _runner: runner })
+    }
+
+    /// Has the conversation begun, whose lines are typed into `input`.
+    pub fn begun(&self, input: &Input) {
+        self.edited.store(matches!(input, Input::Terminal(_)), Ordering::SeqCst);
     }
 
     /// What Ctrl-C stops from here on.

@@ -167,6 +167,9 @@ impl Talk<'_> {
         signals.stops(&stop);
         let mut session = begin(app, self.args, resume, stop)?;
         let id = session.state.start.session.clone();
+        if message.is_none() {
+            signals.begun(&self.input.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         let shown = Shown::new(watch, &app.output, message.is_none().then_some((self.input, signals)));
         let work = |work: &mut dyn FnMut()| signals.during(Doing::Working, work);
         if let Some(news) = news {
