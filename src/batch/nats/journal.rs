@@ -168,20 +168,8 @@ impl Store {
 
     /// All messages about a job, oldest first.
     pub(crate) fn history(&self, job: &Hash) -> Result<Vec<Stored>, StoreError> {
-        let Some(last) = self.last(job)? else { return Ok(Vec::new()) };
-        let (mut found, mut next) = (Vec::new(), 1);
-        while next <= last.sequence {
-            let message = self.retried(
-                "stream.get",
-                |_: &String| true,
-                || {
-                    let (journal, subject) = (self.journal.clone(), self.subject(job));
-                    async move {
-                        journal.get_first_raw_message_by_subject(subject, next).await.map_err(|e| words(&e))
-                    }
-                },
-            );
-            let message = message.map_err(|e| self.other("read the journal", e))?;
+        let (subject, mut found, mut next) = (self.subject(job), Vec::new(), 1);
+        while let Some(message) = self.first_from(&self.journal, &subject, next)? {
             next = message.sequence + 1;
             found.push(self.stored(&message)?);
         }

@@ -9,6 +9,7 @@
 //!
 //! Calls wait on the calling thread, whatever runs on it: the connection has a thread of its own.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::Path;
 use std::sync::mpsc;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::PublishErrorKind;
-use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, AckKind, Context, kv};
@@ -308,6 +309,41 @@ impl Store {
     pub(crate) fn queue(&self, group: &str, name: &str, job: &impl Serialize) -> Result<(), StoreError> {
         let (subject, payload) = (format!("{}.jobs.{group}", self.address.prefix), bytes(job));
         self.publish(subject, payload, name, None).map(drop)
+    }
+
+    /// The SHA-256 of each job of a group that is queued, or being worked on.
+    pub(crate) fn queued(&self, group: &str) -> Result<BTreeSet<Hash>, StoreError> {
+        let (subject, mut found, mut next) =
+            (format!("{}.jobs.{group}", self.address.prefix), BTreeSet::new(), 1);
+        while let Some(job) = self.first_from(&self.jobs, &subject, next)? {
+            next = job.sequence + 1;
+            found.insert(Hash::of(&job.payload));
+        }
+        Ok(found)
+    }
+
+    /// The first message on a subject from this sequence on.
+    fn first_from(
+        &self,
+        stream: &Stream,
+        subject: &str,
+        sequence: u64,
+    ) -> Result<Option<StreamMessage>, StoreError> {
+        let read = self.retried(
+            "stream.get",
+            |_: &String| true,
+            || {
+                let (stream, subject) = (stream.clone(), subject.to_owned());
+                async move {
+                    match stream.get_first_raw_message_by_subject(&subject, sequence).await {
+                        Ok(message) => Ok(Some(message)),
+                        Err(e) if matches!(e.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
+                        Err(e) => Err(words(&e)),
+                    }
+                }
+            },
+        );
+        read.map_err(|e| self.other(format!("read `{subject}`"), e))
     }
 
     /// The consumer that hands out the jobs of a group; their lease is what it was made with.

@@ -1,5 +1,6 @@
 //! Puts a batch into a store: once, however often it is done.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{
@@ -179,6 +180,8 @@ pub(crate) fn put(
         cancelled: false,
         over: false,
     };
+    let group = offer.requires.group();
+    let mut queued = BTreeSet::new();
     store.make_parent(name).map_err(told)?;
     if !store.create(&head_key(name), &head).map_err(told)? {
         // Somebody else's offer holds. If that is this one, and its submitter died, what is missing is queued now.
@@ -186,14 +189,17 @@ pub(crate) fn put(
         if theirs.is_none_or(|theirs| theirs.value.offer != head.offer) {
             return Ok(());
         }
+        queued = store.queued(&group).map_err(told)?;
     }
-    let group = offer.requires.group();
     let lasts = store.lasts(&offer.jobs).map_err(told)?;
     for ((hash, job), last) in offer.jobs.iter().zip(jobs).zip(lasts) {
         if last.is_some() {
             continue;
         }
-        store.queue(&group, &hash.to_string(), job).map_err(told)?;
+        // One that was queued, but not written down before its submitter died, is there once.
+        if !queued.contains(hash) {
+            store.queue(&group, &hash.to_string(), job).map_err(told)?;
+        }
         let queued = Message { epoch: 0, worker: String::new(), what: What::Queued };
         match store.write(hash, &queued, 0) {
             // A worker that was faster has written already.
@@ -248,4 +254,61 @@ pub(super) fn text(store: &Store, change: &Change) -> Result<String, Fault> {
     let bytes = content(store, change)?.unwrap_or_default();
     String::from_utf8(bytes)
         .map_err(|e| Fault::new(ErrorCode::VersioningError, format!("{}: {e}", change.path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+    use testkit::nats::Server;
+
+    fn job(place: usize) -> Job {
+        let planned = serde_json::json!({
+            "photo": "coffee", "sha256": Hash::of("raw"), "budget": Budget::parse("lite").unwrap(),
+            "provider": "explorer", "model": "explorer-2", "free": true, "from": "HEAD", "seed": 1,
+            "preview_size": 1024, "proxy": "off",
+        });
+        let work = Work::Session(Box::new(PhotoSession {
+            planned: serde_json::from_value(planned).unwrap(),
+            photo: "coffee".parse().unwrap(),
+            folder: Hash::of("folder"),
+            tastes: Hash::of("tastes"),
+            protocol: None,
+        }));
+        Job { format: FORMAT, batch: "b".into(), place, work }
+    }
+
+    #[test]
+    fn a_job_whose_submitter_died_before_it_wrote_it_down_is_queued_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(dir.path());
+        let store = Store::connect(&server.address("test").parse().unwrap()).unwrap();
+        let jobs = [job(0), job(1)];
+        let requires = Requirements::here("4.2.1".into(), Hash::of("pixels"));
+        let offer = Offer {
+            format: FORMAT,
+            plan: Hash::of("plan"),
+            begun: jiff::Timestamp::now(),
+            caps: serde_json::from_value(serde_json::json!({})).unwrap(),
+            requires: requires.clone(),
+            sessions: Vec::new(),
+            cells: Vec::new(),
+            jobs: names(&jobs),
+        };
+        // What is there of a batch when its submitter dies after the first job, and the server has forgotten by which
+        // name that was queued.
+        put(&store, "b", &offer, None, &[]).unwrap();
+        store.queue(&requires.group(), "forgotten", &jobs[0]).unwrap();
+        for _ in 0..2 {
+            put(&store, "b", &offer, None, &jobs).unwrap();
+        }
+        let lease = std::time::Duration::from_secs(30);
+        let consumer = store.consumer(&requires.group(), lease).unwrap();
+        let next = || store.next_job(&consumer, std::time::Duration::from_millis(500), lease).unwrap();
+        let claimed: Vec<_> = std::iter::from_fn(next).collect();
+        let queued: Vec<Hash> = claimed.iter().map(|claimed| Hash::of(&claimed.payload)).collect();
+        assert_eq!(queued, offer.jobs);
+        let lasts = store.lasts(&offer.jobs).unwrap();
+        assert!(lasts.iter().all(|last| last.as_ref().is_some_and(|last| last.message.what == What::Queued)));
+    }
 }
