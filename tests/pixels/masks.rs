@@ -360,7 +360,10 @@ fn masks_lie_where_they_were_drawn_on_turned_cropped_and_straightened_pictures()
     let float = |values: &[(&'static str, f32)]| {
         values.iter().map(|(name, value)| (*name, Value::Float(*value))).collect::<Vec<_>>()
     };
-    let crop = float(&[("cx", 0.25), ("cy", 0.2), ("cw", 1.0), ("ch", 0.95)]);
+    // Of no fixed ratio, as the moves crop: darktable 5 holds a crop to the one that it has.
+    let free = ["ratio_n", "ratio_d"].map(|name| (name, Value::Int(0)));
+    let edges = float(&[("cx", 0.25), ("cy", 0.2), ("cw", 1.0), ("ch", 0.95)]);
+    let crop = [edges, free.to_vec()].concat();
     let kept = [("cl", 0.18), ("ct", 0.2), ("cr", 0.82), ("cb", 0.8)];
     let mut states = Vec::new();
     for orientation in 0..8 {
