@@ -13,7 +13,7 @@ use super::{ANSWER, Address, StoreError, refused, words};
 /// How long the first connection may take.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
-pub(super) type Opened = (Context, Stream, Stream, kv::Store, ObjectStore);
+pub(super) type Opened = (Context, Stream, Stream, kv::Store, ObjectStore, Stream);
 
 pub(super) async fn open(address: &Address) -> Result<Opened, StoreError> {
     let client = connect(address).await?;
@@ -66,10 +66,10 @@ pub(super) async fn open(address: &Address) -> Result<Opened, StoreError> {
         num_replicas: replicas,
         ..stream::Config::default()
     };
-    stream(&context, objects).await.map_err(|e| made("object store", &e))?;
+    let chunks = stream(&context, objects).await.map_err(|e| made("object store", &e))?;
     let objects = context.get_object_store(&bucket).await;
     let objects = objects.map_err(|e| made("object store", &words(&e)))?;
-    Ok((context, jobs, journal, keys, objects))
+    Ok((context, jobs, journal, keys, objects, chunks))
 }
 
 /// What JetStream says of this account, or why it cannot be used. The client's own question does not understand the

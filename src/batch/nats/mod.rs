@@ -24,7 +24,6 @@ use async_nats::jetstream::{self, AckKind, Context, kv};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream as futures};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::AsyncReadExt as _;
 
 pub mod address;
 pub mod checkup;
@@ -61,6 +60,8 @@ pub struct Store {
     journal: Stream,
     keys: kv::Store,
     objects: ObjectStore,
+    /// The stream behind [`Self::objects`].
+    chunks: Stream,
 }
 
 /// A value with its revision, by which it is changed, and the time at which the server took it, in milliseconds since
@@ -94,8 +95,8 @@ impl Store {
         let runtime = runtime(address)?;
         let at = address.clone();
         let opened = wait(&runtime, async move { open(&at).await })?;
-        let (context, jobs, journal, keys, objects) = opened;
-        Ok(Self { address: address.clone(), runtime, context, jobs, journal, keys, objects })
+        let (context, jobs, journal, keys, objects, chunks) = opened;
+        Ok(Self { address: address.clone(), runtime, context, jobs, journal, keys, objects, chunks })
     }
 
     /// Where it is.
@@ -275,21 +276,25 @@ impl Store {
 
     /// An object, checked against its SHA-256.
     pub(crate) fn fetch(&self, hash: &Hash) -> Result<Vec<u8>, StoreError> {
-        let fetched = self.retried(
+        let info = self.retried(
             "object.get",
             |e: &String| !e.contains("not found"),
             || {
                 let (objects, name) = (self.objects.clone(), hash.to_string());
-                async move {
-                    let mut object = objects.get(name).await.map_err(|e| words(&e))?;
-                    let mut content = Vec::new();
-                    let read = tokio::time::timeout(PATIENCE, object.read_to_end(&mut content)).await;
-                    read.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-                    Ok(content)
-                }
+                async move { objects.info(name).await.map_err(|e| words(&e)) }
             },
         );
-        let content = fetched.map_err(|e| self.other(format!("fetch the object {hash}"), e))?;
+        let missing = |why: &str| self.other(format!("fetch the object {hash}"), why);
+        let info = info.map_err(|e| missing(&e))?;
+        // The client would make a consumer, as for the keys.
+        let subject = format!("$O.{}.C.{}", info.bucket, info.nuid);
+        let (mut content, mut next) = (Vec::with_capacity(info.size), 1);
+        for _ in 0..info.chunks {
+            let chunk = self.first_from(&self.chunks, &subject, next)?;
+            let chunk = chunk.ok_or_else(|| missing("object not found"))?;
+            next = chunk.sequence + 1;
+            content.extend_from_slice(&chunk.payload);
+        }
         if Hash::of(&content) != *hash {
             return Err(self.damaged(format!("the object {hash}"), "its bytes have another SHA-256"));
         }
