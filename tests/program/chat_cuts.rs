@@ -58,7 +58,7 @@ fn of<'a>(lines: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> 
     lines.iter().filter(move |line| line["kind"] == kind)
 }
 
-/// Ctrl-C just before or after a line is typed: a signal, that nothing is there to be stopped by.
+/// A Ctrl-C that arrives as a signal while a line is being typed finds nothing to stop.
 fn comes_late() {
     let talks = Talks::new();
     let script = with(&talks, "begun.toml", &[text("Here I am.")]);

@@ -131,7 +131,7 @@ impl Signals {
                     } else if doing == Doing::Working as u8 && !asks {
                         stopping.lock().unwrap_or_else(PoisonError::into_inner).soft.cancel();
                     } else if !asks && editor.load(Ordering::SeqCst) {
-                        // It came as a signal, so before or after the line, and was meant for what has just ended.
+                        // The line editor gets Ctrl-C as a key. A signal came late: what it was meant for has ended.
                     } else {
                         // Everything that happened is on the disk. A line that is being typed has the terminal in raw
                         // mode.
@@ -151,7 +151,7 @@ impl Signals {
         Ok(Self { doing, stop, edited, over, _runner: runner })
     }
 
-    /// Has the conversation begun, whose lines are typed into `input`.
+    /// To be called once the conversation has begun whose lines come from `input`.
     pub fn begun(&self, input: &Input) {
         self.edited.store(matches!(input, Input::Terminal(_)), Ordering::SeqCst);
     }
