@@ -54,7 +54,7 @@ fn main() {
 }
 
 fn measure() {
-    let mut demos = Demo::open_all();
+    let mut demos = Demo::open_all(&[]);
     let version = demos[0].version().to_owned();
     let folder = folder(&version);
     // Where CHEMIGRAM_ONLY names some, what was found about the others stays.

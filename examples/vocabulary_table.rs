@@ -33,7 +33,7 @@ fn main() -> std::io::Result<()> {
     let strips = Path::new("docs/vocabulary");
     let _ = fs::remove_dir_all(strips);
     fs::create_dir_all(strips)?;
-    let demos = demo::Demo::open_all();
+    let demos = demo::Demo::open_all(&[]);
     let mut measured = Vec::new();
     for demo in &demos {
         let untouched = demo.render_all(std::slice::from_ref(&demo.facts.baseline)).remove(0);

@@ -6,6 +6,7 @@ use darktable::render::Picture;
 use pixels::metrics::difference::{Difference, distances};
 use pixels::overlay::{Part, with_scale};
 use testkit::frames::{Home, stored};
+use testkit::photos::halved;
 
 /// The demo photo, taken lying or upright, with a vignette, which goes by the frame, on `main`.
 fn home(orientation: u16) -> Home {
@@ -25,19 +26,6 @@ fn render(home: &Home, more: &[&str]) -> Picture {
     home.ok(&arguments);
     let shown = image::open(home.path("shown.png")).unwrap().to_rgb8();
     Picture { width: shown.width(), height: shown.height(), rgb: shown.into_raw() }
-}
-
-/// Each pixel the mean of four.
-fn halved(picture: &Picture) -> Picture {
-    let (width, height) = (picture.width / 2, picture.height / 2);
-    let value = |x: u32, y: u32, c: u32| u32::from(picture.rgb[(3 * (y * picture.width + x) + c) as usize]);
-    let mean = |x: u32, y: u32, c: u32| {
-        let four = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(dx, dy)| value(2 * x + dx, 2 * y + dy, c));
-        ((four.iter().sum::<u32>() + 2) / 4) as u8
-    };
-    let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
-    let rgb = places.flat_map(|(x, y)| [0, 1, 2].map(|c| mean(x, y, c))).collect();
-    Picture { width, height, rgb }
 }
 
 #[test]

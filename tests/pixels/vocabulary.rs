@@ -17,7 +17,8 @@ use testkit::photos::aberrated;
 #[test]
 fn every_move_keeps_its_promises() {
     let (mut moves, mut modules) = (0, BTreeSet::new());
-    for demo in Demo::open_all() {
+    // Half the size takes a third of the time; the other photos are few, or have what a remedy finds at their size.
+    for demo in Demo::open_all(&[None, Some("colours")]) {
         moves += check_photo(&demo, &mut modules);
     }
     if only().is_none() {

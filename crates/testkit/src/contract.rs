@@ -19,9 +19,10 @@ const A_TOUCH: f64 = 1e-3;
 
 /// Where masked moves are held to stay: a soft circle that reaches into a corner, where vignettes act too.
 const MASK: &str = r#"{"shape":"circle","center":[0.85,0.2],"radius":0.25,"feather":0.2}"#;
-/// The same in pixels: all of the effect within the first radius, none beyond the second.
-const CENTRE: [f64; 2] = [510.0, 80.0];
-const RADII: [f64; 2] = [80.0, 130.0];
+/// Its centre, as shares of the sides, and in shares of the short side the radius within which all of the effect is,
+/// and the one beyond which none is.
+const CENTRE: [f64; 2] = [0.85, 0.2];
+const RADII: [f64; 2] = [0.2, 0.325];
 
 /// What became of a move.
 #[derive(Clone, Debug, PartialEq)]
@@ -239,7 +240,9 @@ impl<'a> Case<'a> {
 
         if let Some(masked) = &self.masked {
             let after = demo.see(std::slice::from_ref(masked)).remove(0)?;
-            let from = |x: f64, y: f64| (x - CENTRE[0]).hypot(y - CENTRE[1]);
+            let [width, height] = [untouched.width, untouched.height].map(f64::from);
+            let from =
+                |x: f64, y: f64| (x - CENTRE[0] * width).hypot(y - CENTRE[1] * height) / width.min(height);
             let within = change(untouched, &after, 1, |x, y| from(x, y) < RADII[0]);
             let without = change(untouched, &after, 3, |x, y| from(x, y) > RADII[1]);
             // Some moves find little to do in there, masked or not.

@@ -23,7 +23,7 @@ use engine::vocabulary::{Applied, ApplyRequest, MaskSpec, PhotoFacts, Vocabulary
 
 use crate::folder::kept_folder;
 use crate::kept::{self, ALIVE, ALONE, Kept};
-use crate::photos;
+use crate::photos::{self, halved};
 
 /// As large as the demo photo: nothing is scaled, and a crop shows as a smaller picture.
 pub const LONG_EDGE: u32 = 600;
@@ -63,20 +63,27 @@ impl Demo {
         Self::open_photo(None)
     }
 
-    /// One for every photo that some move needs to show what it does, the demo's own photo first.
-    pub fn open_all() -> Vec<Self> {
-        let demo = Self::open();
+    /// One for every photo that some move needs to show what it does, the demo's own photo first; those of the kinds
+    /// `small` at half their size.
+    pub fn open_all(small: &[Option<&str>]) -> Vec<Self> {
+        let open =
+            |kind| Self::of_kind(kind, |photo| if small.contains(&kind) { halved(&photo) } else { photo });
+        let demo = open(None);
         let chosen = demo.vocabulary.moves().filter(|entry| wanted(&entry.name));
         let mut kinds: Vec<String> = chosen.filter_map(|entry| entry.shown_on.clone()).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        std::iter::once(demo).chain(kinds.iter().map(|kind| Self::open_photo(Some(kind)))).collect()
+        std::iter::once(demo).chain(kinds.iter().map(|kind| open(Some(kind)))).collect()
     }
 
     /// At the photo's own size, which is quicker than the demo's doubled raw and does as well here.
     pub fn open_photo(kind: Option<&str>) -> Self {
+        Self::of_kind(kind, |photo| photo)
+    }
+
+    fn of_kind(kind: Option<&str>, change: impl Fn(Picture) -> Picture) -> Self {
         let (photo, options) = photos::photo(kind);
-        Self { kind: kind.map(str::to_owned), ..Self::with(&photo, &options) }
+        Self { kind: kind.map(str::to_owned), ..Self::with(&change(photo), &options) }
     }
 
     /// A raw of another picture, as the demo's camera would have taken it.

@@ -71,6 +71,19 @@ pub fn photo(kind: Option<&str>) -> (Picture, DngOptions) {
     (photo, options)
 }
 
+/// Each pixel the mean of four.
+pub fn halved(picture: &Picture) -> Picture {
+    let (width, height) = (picture.width / 2, picture.height / 2);
+    let value = |x: u32, y: u32, c: u32| u32::from(picture.rgb[(3 * (y * picture.width + x) + c) as usize]);
+    let mean = |x: u32, y: u32, c: u32| {
+        let four = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(dx, dy)| value(2 * x + dx, 2 * y + dy, c));
+        ((four.iter().sum::<u32>() + 2) / 4) as u8
+    };
+    let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let rgb = places.flat_map(|(x, y)| [0, 1, 2].map(|c| mean(x, y, c))).collect();
+    Picture { width, height, rgb }
+}
+
 /// Every hue from left to right, so many times, bright and strong above, dark and weak below.
 fn colours(times: f64) -> Picture {
     let (width, height) = (600, 400);
