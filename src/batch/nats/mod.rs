@@ -288,7 +288,7 @@ impl Store {
         let info = info.map_err(|e| missing(&e))?;
         // The client would make a consumer, as for the keys.
         let subject = format!("$O.{}.C.{}", info.bucket, info.nuid);
-        let (mut content, mut next) = (Vec::with_capacity(info.size), 1);
+        let (mut content, mut next) = (Vec::new(), 1);
         for _ in 0..info.chunks {
             let chunk = self.first_from(&self.chunks, &subject, next)?;
             let chunk = chunk.ok_or_else(|| missing("object not found"))?;

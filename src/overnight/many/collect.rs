@@ -19,8 +19,8 @@ use engine::photo::{Authority, Library, PhotoError};
 
 /// How often the store is asked what has happened.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often at least, however long the answer took.
-const RARELY: Duration = Duration::from_secs(5);
+/// The longest pause between two looks, however long the last one took.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Follows a batch until all of it is collected, or `stop` is raised; says when a job is claimed.
 pub fn watch(
@@ -44,8 +44,8 @@ pub fn watch(
         let names: Vec<Hash> = open.iter().filter_map(|place| offer.jobs.get(*place).cloned()).collect();
         let began = Instant::now();
         let lasts = store.lasts(&names).map_err(told)?;
-        // A tenth of the time: a batch may have thousands. A server that was away for a minute says nothing of that.
-        let pause = (began.elapsed() * 9).clamp(LOOK, RARELY);
+        // Asking takes a tenth of the time, as a batch may have thousands; a server may have been away for a minute.
+        let pause = (began.elapsed() * 9).clamp(LOOK, LONGEST_PAUSE);
         let mut left = Vec::new();
         for ((place, job), last) in open.iter().zip(&names).zip(lasts) {
             let Some(last) = last else {
