@@ -21,7 +21,7 @@ pub mod sheet;
 pub mod srgb;
 mod structure;
 mod tally;
-pub mod text;
+mod text;
 
 pub use jpeg::jpeg;
 pub use picture::Picture;

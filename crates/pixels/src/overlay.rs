@@ -2,7 +2,7 @@
 
 use crate::Picture;
 use crate::distance::distances;
-use crate::text::{self, draw_text, fill};
+use crate::text::{self, draw_text};
 
 const PAPER: [u8; 3] = [24, 24, 24];
 const INK: [u8; 3] = [255, 255, 255];
@@ -114,7 +114,7 @@ fn line(picture: &mut Picture, at: u32, upright: bool) {
 /// A text on a ground of its own.
 fn label(picture: &mut Picture, [x, y]: [u32; 2], scale: u32, text: &str) {
     let size = [text::width(text, scale) + scale, (text::HEIGHT + 2) * scale];
-    fill(picture, [x, y], size, PAPER);
+    picture.fill([x, y], size, PAPER);
     draw_text(picture, x + scale, y + scale, scale, text, INK);
 }
 
@@ -130,40 +130,25 @@ pub fn beside(first: (&Picture, &str), second: (&Picture, &str)) -> Picture {
         true => (a.width + gap + b.width, strip + a.height.max(b.height), [a.width + gap, 0]),
         false => (a.width.max(b.width), 2 * strip + a.height + gap + b.height, [0, strip + a.height + gap]),
     };
-    let mut both = blank(width, height);
+    let mut both = Picture::blank(width, height, PAPER);
     for ((picture, name), [x, y]) in [(first, [0, 0]), (second, at)] {
         let most = (picture.width / (text::ADVANCE * scale)) as usize;
         let name: String = name.chars().take(most).collect();
         draw_text(&mut both, x + scale, y + 2 * scale, scale, &name, INK);
-        paste(&mut both, picture, [x, y + strip]);
+        both.paste([x, y + strip], picture);
     }
     both
 }
 
-fn blank(width: u32, height: u32) -> Picture {
-    let pixels = width as usize * height as usize;
-    Picture { width, height, rgb: PAPER.repeat(pixels) }
-}
-
-fn paste(onto: &mut Picture, picture: &Picture, [x, y]: [u32; 2]) {
-    let columns = 3 * picture.width as usize;
-    for (row, pixels) in (y as usize..).zip(picture.rgb.chunks_exact(columns.max(1))) {
-        let at = 3 * (row * onto.width as usize + x as usize);
-        if let Some(place) = onto.rgb.get_mut(at..at + columns) {
-            place.copy_from_slice(pixels);
-        }
-    }
-}
-
 /// The ΔE2000 at which the heat map is white.
-pub const HOTTEST: f32 = 12.0;
+const HOTTEST: f32 = 12.0;
 
 /// Colours of the heat map at equal steps from 0 to [`HOTTEST`].
 const HEAT: [[f32; 3]; 5] =
     [[0.0, 0.0, 0.0], [40.0, 50.0, 190.0], [215.0, 40.0, 60.0], [255.0, 205.0, 50.0], [255.0, 255.0, 255.0]];
 
 /// How far two pictures are apart in each pixel (CIEDE2000), from black (0) over blue, red and yellow to white
-/// ([`HOTTEST`] and more); `None` when they are not of one size.
+/// (12 and more); `None` when they are not of one size.
 pub fn heat_map(a: &Picture, b: &Picture) -> Option<Picture> {
     if (a.width, a.height) != (b.width, b.height) || a.rgb.len() != b.rgb.len() {
         return None;
@@ -176,15 +161,15 @@ pub fn heat_map(a: &Picture, b: &Picture) -> Option<Picture> {
 pub fn with_scale(map: &Picture) -> Picture {
     let scale = scale_for(map);
     let strip = (text::HEIGHT + 4) * scale;
-    let mut shown = blank(map.width, map.height + strip);
-    paste(&mut shown, map, [0, 0]);
+    let mut shown = Picture::blank(map.width, map.height + strip, PAPER);
+    shown.paste([0, 0], map);
     let name = "ΔE";
     draw_text(&mut shown, scale, map.height + 2 * scale, scale, name, INK);
     let left = text::width(name, scale) + 2 * scale;
     let bar = map.width.saturating_sub(left + 3 * text::ADVANCE * scale);
     for x in 0..bar {
         let colour = heat(HOTTEST * x as f32 / bar as f32);
-        fill(&mut shown, [left + x, map.height + scale], [1, strip - 2 * scale], colour);
+        shown.fill([left + x, map.height + scale], [1, strip - 2 * scale], colour);
     }
     for mark in [0_u32, 3, 6, 9, 12] {
         let x = left + (f64::from(bar) * f64::from(mark) / f64::from(HOTTEST)) as u32;

@@ -3,9 +3,9 @@
 use crate::Picture;
 
 /// Columns of a character with the gap after it, in dots.
-pub const ADVANCE: u32 = 6;
+pub(crate) const ADVANCE: u32 = 6;
 /// Rows of a character, in dots.
-pub const HEIGHT: u32 = 7;
+pub(crate) const HEIGHT: u32 = 7;
 
 /// Rows from top to bottom, five bits each, the left column highest.
 #[rustfmt::skip]
@@ -36,6 +36,8 @@ const GLYPHS: &[(char, [u8; 7])] = &[
     ('-', [0, 0, 0, 31, 0, 0, 0]), ('+', [0, 4, 4, 31, 4, 4, 0]), ('=', [0, 0, 31, 0, 31, 0, 0]),
     ('_', [0, 0, 0, 0, 0, 0, 31]), ('/', [1, 1, 2, 4, 8, 16, 16]), ('%', [25, 26, 2, 4, 8, 11, 19]),
     ('#', [10, 10, 31, 10, 31, 10, 10]), ('(', [2, 4, 8, 8, 8, 4, 2]), (')', [8, 4, 2, 2, 2, 4, 8]),
+    ('<', [2, 4, 8, 16, 8, 4, 2]), ('>', [8, 4, 2, 1, 2, 4, 8]), ('*', [0, 21, 14, 31, 14, 21, 0]),
+    ('!', [4, 4, 4, 4, 4, 0, 4]), ('?', [14, 17, 1, 2, 4, 0, 4]), ('°', [12, 18, 18, 12, 0, 0, 0]),
     ('Δ', [4, 4, 10, 10, 17, 17, 31]),
 ];
 
@@ -43,13 +45,13 @@ const GLYPHS: &[(char, [u8; 7])] = &[
 const UNKNOWN: [u8; 7] = [31, 17, 17, 17, 17, 17, 31];
 
 /// Width of a text in pixels.
-pub fn width(text: &str, scale: u32) -> u32 {
+pub(crate) fn width(text: &str, scale: u32) -> u32 {
     u32::try_from(text.chars().count()).unwrap_or(u32::MAX).saturating_mul(ADVANCE * scale)
 }
 
 /// Draws a line of text with its upper left corner at `x`, `y`, each dot `scale` pixels wide; what lies outside the
 /// picture is cut off.
-pub fn draw_text(picture: &mut Picture, x: u32, y: u32, scale: u32, text: &str, colour: [u8; 3]) {
+pub(crate) fn draw_text(picture: &mut Picture, x: u32, y: u32, scale: u32, text: &str, colour: [u8; 3]) {
     for (place, letter) in (0_u32..).zip(text.chars().filter(|_| scale > 0)) {
         if letter == ' ' {
             continue;
@@ -58,25 +60,9 @@ pub fn draw_text(picture: &mut Picture, x: u32, y: u32, scale: u32, text: &str, 
         let left = x.saturating_add(place.saturating_mul(ADVANCE * scale));
         for (row, bits) in (0_u32..).zip(rows) {
             for column in (0..5_u32).filter(|column| bits & (16 >> column) != 0) {
-                fill(picture, [left + column * scale, y + row * scale], [scale, scale], colour);
+                picture.fill([left.saturating_add(column * scale), y + row * scale], [scale; 2], colour);
             }
         }
-    }
-}
-
-/// Fills a rectangle; what lies outside the picture is cut off.
-pub(crate) fn fill(picture: &mut Picture, [x, y]: [u32; 2], [width, height]: [u32; 2], colour: [u8; 3]) {
-    for row in y..y.saturating_add(height).min(picture.height) {
-        for column in x..x.saturating_add(width).min(picture.width) {
-            set(picture, column, row, colour);
-        }
-    }
-}
-
-fn set(picture: &mut Picture, x: u32, y: u32, colour: [u8; 3]) {
-    let at = 3 * (y as usize * picture.width as usize + x as usize);
-    if let Some(pixel) = picture.rgb.get_mut(at..at + 3) {
-        pixel.copy_from_slice(&colour);
     }
 }
 
