@@ -86,6 +86,8 @@ mod tests {
         assert_eq!(drawn("1", 2)[1], ".....##.......");
         assert!(drawn("1L", 40).iter().all(|row| row.len() == 14));
         assert_eq!(width("0.1", 2), 36);
+        // A box stands for a character that the font does not have.
+        assert_eq!(drawn("€", 1)[1..3], [".#####........", ".#...#........"]);
     }
 
     #[test]
