@@ -32,7 +32,8 @@ demo: rust darktable
 # are built by `make lint` and `.ci/run`.
 test: rust darktable nats browser
 	@echo '==> all tests; those that render do so with the real darktable, and none is skipped'
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( 3 * $$(nproc) ))} $(CARGO) test --locked --tests --no-fail-fast
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( 3 * $$(nproc) ))} \
+		scripts/in-memory.sh $(CARGO) test --locked --tests --no-fail-fast
 
 format: rust
 	$(CARGO) fmt --all --check

@@ -1,13 +1,13 @@
 //! Draws `docs/images/objects.jpg`: photographs of `golden_v1` with points on a thing, and what is found from them.
 //!
-//! `cargo run --release -p chemigram-pixels --example objects docs/images/objects.jpg`
+//! `cargo run --release --example objects docs/images/objects.jpg`
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "a failure ends it")]
 
-use chemigram_pixels::Picture;
-use chemigram_pixels::segment::segment;
 use image::{GenericImage, Rgb, RgbImage};
+use pixels::Picture;
+use pixels::segment::segment;
 
 type Points = &'static [[f64; 2]];
 
@@ -24,7 +24,7 @@ fn main() {
     let file = std::env::args().nth(1).unwrap();
     let mut sheet = RgbImage::from_pixel(3 * 330, 2 * 400, Rgb([255; 3]));
     for (at, (name, inside, outside)) in SHOWN.into_iter().enumerate() {
-        let path = format!("{}/tests/objects/{name}.jpg", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/crates/pixels/tests/objects/{name}.jpg", env!("CARGO_MANIFEST_DIR"));
         let read = image::open(path).unwrap().to_rgb8();
         let (width, height) = read.dimensions();
         let picture = Picture { width, height, rgb: read.clone().into_raw() };
