@@ -8,6 +8,7 @@ use chemigram_pixels::Picture;
 use chemigram_pixels::outline::Outline;
 use chemigram_pixels::segment::segment;
 
+use testkit::demo::two_at_a_time;
 use testkit::objects::{Case, Point, drawn, photos, scenes};
 
 fn agreement(found: &[bool], truth: &[bool]) -> f64 {
@@ -18,26 +19,23 @@ fn agreement(found: &[bool], truth: &[bool]) -> f64 {
 
 /// Intersection over union of what the simplified outline encloses, case by case.
 fn measured(cases: &[Case]) -> Vec<f64> {
-    cases
-        .iter()
-        .map(|case| {
-            assert!(case.inside.len() + case.outside.len() <= 4, "{}", case.name);
-            let region = segment(&case.picture, &case.inside, &case.outside);
-            let outline = Outline::of(&region, 0.0, 200, 0.0005);
-            let found = drawn(&outline, case.picture.width, case.picture.height);
-            let shared = agreement(&found, &case.truth);
-            let corners: usize = [&outline.pieces, &outline.holes, &outline.islands]
-                .iter()
-                .flat_map(|rings| rings.iter())
-                .map(Vec::len)
-                .sum();
-            println!("{:28} {shared:.2}  {corners} corners", case.name);
-            if let Some(folder) = std::env::var_os("OBJECTS_SHOWN") {
-                show(case, &found, std::path::Path::new(&folder));
-            }
-            shared
-        })
-        .collect()
+    two_at_a_time(cases, |case| {
+        assert!(case.inside.len() + case.outside.len() <= 4, "{}", case.name);
+        let region = segment(&case.picture, &case.inside, &case.outside);
+        let outline = Outline::of(&region, 0.0, 200, 0.0005);
+        let found = drawn(&outline, case.picture.width, case.picture.height);
+        let shared = agreement(&found, &case.truth);
+        let corners: usize = [&outline.pieces, &outline.holes, &outline.islands]
+            .iter()
+            .flat_map(|rings| rings.iter())
+            .map(Vec::len)
+            .sum();
+        println!("{:28} {shared:.2}  {corners} corners", case.name);
+        if let Some(folder) = std::env::var_os("OBJECTS_SHOWN") {
+            show(case, &found, std::path::Path::new(&folder));
+        }
+        shared
+    })
 }
 
 /// Writes the picture with what was found in red, the truth in green and the points, for the eye.
