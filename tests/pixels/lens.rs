@@ -8,7 +8,7 @@ use darktable::dng::{Camera, DngOptions, demo_photo, write_dng};
 use darktable::render::Picture;
 use darktable::state::EditState;
 use engine::photo::Workspace;
-use testkit::frames::{Home, OWN, Step, difference};
+use testkit::frames::{Home, LONG, OWN, SHORT, Step, difference};
 use testkit::photos::{aberrated, photo};
 
 const LENS: &str = "Canon EF 20mm f/2.8 USM";
@@ -142,7 +142,7 @@ fn red_and_blue_are_laid_over_green_for_any_lens() {
 
     // As far as it says: a dark line at so many pixels from the middle.
     let (far, line) = (500.0, |x: u32| if x.abs_diff(1100) < 4 { [40; 3] } else { [200; 3] });
-    let picture = image::RgbImage::from_fn(1200, 800, |x, _| image::Rgb(line(x)));
+    let picture = image::RgbImage::from_fn(LONG, SHORT, |x, _| image::Rgb(line(x)));
     picture.save(home.path("line.png")).unwrap();
     let workspace = home.ingest("line.png", "line");
     let (red, blue) = (-4.0, 6.0);
@@ -158,7 +158,7 @@ fn red_and_blue_are_laid_over_green_for_any_lens() {
         assert!((moved - asked).abs() < 0.2, "channel {channel}: {moved} pixels instead of {asked}");
     }
     // And nothing else: neither the frame nor green.
-    assert!((after.width, after.height) == (1200, 800) && (at(1) - 1100.0).abs() < 0.1, "{}", at(1));
+    assert!((after.width, after.height) == (LONG, SHORT) && (at(1) - 1100.0).abs() < 0.1, "{}", at(1));
     let (baseline, _) = home.facts(&workspace);
     assert_eq!(edited(&home, &workspace, &[("lens_fringes", &[("red", 0.0), ("blue", 0.0)])]).0, baseline);
 }

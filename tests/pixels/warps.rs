@@ -14,11 +14,7 @@ use darktable::dng::{DngOptions, write_dng};
 use darktable::render::{Picture, RawFile};
 use darktable::state::EditState;
 use engine::vocabulary::{ApplyRequest, PhotoFacts, Selector, VocabularyError};
-use testkit::frames::{EDITS, Home, stored, without_tone_mapper};
-
-/// The sides of the photos.
-const LONG: u32 = 1200;
-const SHORT: u32 = 800;
+use testkit::frames::{EDITS, Home, LONG, SHORT, stored, without_tone_mapper};
 
 /// Bright dots, a hundred pixels apart.
 const PITCH: u32 = 100;

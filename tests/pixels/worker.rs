@@ -40,7 +40,7 @@ fn states(demo: &Demo) -> Vec<(String, EditState)> {
 /// loaded saves darktable tables and curves.
 #[test]
 fn edits_of_every_module_in_any_order_have_the_pixels_of_one_alone_and_of_one_with_nothing_loaded() {
-    let demo = Demo::open_half();
+    let demo = Demo::open();
     let states = states(&demo);
     let worker = demo.worker();
     let see = |renderer: &dyn Renderer, state: &EditState| {
@@ -65,7 +65,7 @@ fn edits_of_every_module_in_any_order_have_the_pixels_of_one_alone_and_of_one_wi
         assert_eq!(kept.pixel_hash(), alone.pixel_hash(), "{name}");
     }
     let judged =
-        RenderRequest { state: &states[9].1, long_edge: 150, quality: Quality::Judge, ..preview(&demo) };
+        RenderRequest { state: &states[9].1, long_edge: 300, quality: Quality::Judge, ..preview(&demo) };
     let both =
         [&worker as &dyn Renderer, &demo.renderer].map(|r| r.render(&judged, &deadline(), &ByHand).unwrap());
     assert_eq!(both[0].pixel_hash, both[1].pixel_hash);

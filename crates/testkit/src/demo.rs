@@ -81,11 +81,6 @@ impl Demo {
         Self::of_kind(kind, |photo| photo)
     }
 
-    /// The demo's own photo at half its size, for tests of many pictures.
-    pub fn open_half() -> Self {
-        Self::of_kind(None, |photo| halved(&photo))
-    }
-
     fn of_kind(kind: Option<&str>, change: impl Fn(Picture) -> Picture) -> Self {
         let (photo, options) = photos::photo(kind);
         Self { kind: kind.map(str::to_owned), ..Self::with(&change(photo), &options) }

@@ -19,11 +19,11 @@ use pixels::srgb::LINEAR;
 pub use home::Home;
 
 /// The sides of the scenes.
-pub const LONG: u32 = 900;
-pub const SHORT: u32 = 600;
+pub const LONG: u32 = 1200;
+pub const SHORT: u32 = 800;
 
-/// The longest side of a render. Some photos are larger than the scenes.
-const EDGE: u32 = 1200;
+/// The longest side of a render.
+const EDGE: u32 = LONG;
 
 /// The user's own vocabulary, below the home folder.
 pub const OWN: &str = ".local/share/chemigram/vocabulary";
@@ -113,27 +113,27 @@ pub const SHAPES: [Shape; 7] = [
     },
     Shape {
         name: "ellipse",
-        mask: r#"{"shape":"ellipse","center":[0.83,0.38],"radius":[0.12,0.18],"feather":0}"#,
-        holds: |[x, y], [w, h]| ((x - 0.83 * w) / (0.12 * w)).hypot((y - 0.38 * h) / (0.18 * h)) <= 1.0,
+        mask: r#"{"shape":"ellipse","center":[0.83,0.38],"radius":[0.08,0.15],"feather":0}"#,
+        holds: |[x, y], [w, h]| ((x - 0.83 * w) / (0.08 * w)).hypot((y - 0.38 * h) / (0.15 * h)) <= 1.0,
         part: [2.0 * THIRD, 0.18, 1.0, ROW],
         least: 0.95,
     },
     Shape {
         name: "turned ellipse",
-        mask: r#"{"shape":"ellipse","center":[0.17,0.79],"radius":[0.14,0.11],"rotation":35,"feather":0}"#,
+        mask: r#"{"shape":"ellipse","center":[0.17,0.79],"radius":[0.14,0.08],"rotation":35,"feather":0}"#,
         holds: |[x, y], [w, h]| {
             let (sin, cos) = 35_f64.to_radians().sin_cos();
             let (x, y) = (x - 0.17 * w, y - 0.79 * h);
-            ((x * cos + y * sin) / (0.14 * w)).hypot((y * cos - x * sin) / (0.11 * h)) <= 1.0
+            ((x * cos + y * sin) / (0.14 * w)).hypot((y * cos - x * sin) / (0.08 * h)) <= 1.0
         },
         part: [0.0, ROW, THIRD, 1.0],
         least: 0.95,
     },
     Shape {
         name: "path",
-        mask: r#"{"shape":"path","points":[[0.35,0.63],[0.65,0.67],[0.56,0.97],[0.39,0.93]],"feather":0}"#,
+        mask: r#"{"shape":"path","points":[[0.38,0.66],[0.62,0.70],[0.52,0.95],[0.42,0.9]],"feather":0}"#,
         holds: |[x, y], [w, h]| {
-            let corners = [[0.35, 0.63], [0.65, 0.67], [0.56, 0.97], [0.39, 0.93]];
+            let corners = [[0.38, 0.66], [0.62, 0.70], [0.52, 0.95], [0.42, 0.9]];
             // It is convex, and its corners go clockwise.
             (0..4).all(|at| {
                 let [[ax, ay], [bx, by]] = [corners[at], corners[(at + 1) % 4]].map(|[x, y]| [x * w, y * h]);
@@ -218,9 +218,8 @@ fn blemishes(marred: &Picture, clean: &Picture) -> Vec<Blemish> {
                 continue;
             }
             pixels.push(at);
-            let row = [at.wrapping_sub(1), at, at + 1];
-            let around = row.into_iter().flat_map(|at| [at.wrapping_sub(width), at, at + width]);
-            next.extend(around.filter(|at| *at < open.len()));
+            let around = [at.wrapping_sub(1), at + 1, at.wrapping_sub(width), at + width];
+            next.extend(around.into_iter().filter(|at| *at < open.len()));
         }
         if pixels.is_empty() {
             continue;
