@@ -88,15 +88,11 @@ pub fn main() -> u8 {
 fn usage(error: &clap::Error) -> u8 {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if !error.use_stderr() {
-        return match error.print() {
-            // A closed reader of `--help` is no error.
-            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                let failure = output::unwritten(&e);
-                output::Output::for_errors().failure(&failure);
-                failure.exit_status()
-            }
-            _ => 0,
-        };
+        // In one piece: `error.print()` writes line by line.
+        let (text, output) = (error.render(), Output::for_errors());
+        let text = if output::color_suits() { text.ansi().to_string() } else { text.to_string() };
+        output.raw(text.as_bytes());
+        return output.ended(0);
     }
     let text = error.to_string();
     if !json {

@@ -36,17 +36,20 @@ enum Stdout {
     Failed(io::Error),
 }
 
+/// Whether standard output is a terminal on which colours are wanted.
+pub fn color_suits() -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !unwanted && !dumb && io::stdout().is_terminal()
+}
+
 impl Output {
     /// As the arguments and the terminal say.
     pub fn new(globals: &Globals) -> Self {
         let color = match globals.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => {
-                let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-                let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-                !unwanted && !dumb && io::stdout().is_terminal()
-            }
+            Color::Auto => color_suits(),
         };
         Self {
             json: globals.json,
@@ -62,7 +65,7 @@ impl Output {
         Self { json: true, quiet: true, verbose: false, color: false, out: Arc::default() }
     }
 
-    /// For errors in the arguments themselves, as text.
+    /// For errors in the arguments themselves, and for help, as text.
     pub fn for_errors() -> Self {
         Self { json: false, ..Self::for_json() }
     }
@@ -211,7 +214,7 @@ fn versioned(json: String, indent: &str, space: &str) -> String {
 }
 
 /// Standard output took no more.
-pub fn unwritten(error: &io::Error) -> Failure {
+fn unwritten(error: &io::Error) -> Failure {
     Failure::file("write", Path::new("standard output"), error)
 }
 
