@@ -59,7 +59,7 @@ def figures(root, bench, words):
 
 
 def starts(roots, order):
-    """Twenty starts of each build, one of each in turn: blocks of twenty met spells of the machine of their own."""
+    """Twenty starts of each build, one of each in turn, so that slow moments of the machine meet both."""
     took = [0.0, 0.0]
     for _ in range(20):
         for at in order:

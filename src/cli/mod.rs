@@ -90,7 +90,7 @@ fn usage(error: &clap::Error) -> u8 {
     if !error.use_stderr() {
         // In one piece: `error.print()` writes line by line.
         let (text, output) = (error.render(), Output::for_errors());
-        let text = if output::color_suits() { text.ansi().to_string() } else { text.to_string() };
+        let text = if output::wants_color() { text.ansi().to_string() } else { text.to_string() };
         output.raw(text.as_bytes());
         return output.ended(0);
     }

@@ -37,7 +37,7 @@ enum Stdout {
 }
 
 /// Whether standard output is a terminal on which colours are wanted.
-pub fn color_suits() -> bool {
+pub fn wants_color() -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !unwanted && !dumb && io::stdout().is_terminal()
@@ -49,7 +49,7 @@ impl Output {
         let color = match globals.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => color_suits(),
+            Color::Auto => wants_color(),
         };
         Self {
             json: globals.json,
