@@ -39,7 +39,8 @@ def figures(root, bench, words):
     began = time.monotonic()
     command = [binary(root, bench), "--bench", *words]
     text = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
-    found = {"in all": (time.monotonic() - began) * 1e3}
+    took = (time.monotonic() - began) * 1e3
+    found = {}
     head = []
     for line in text.splitlines():
         if match := FIGURE.match(line):
@@ -55,6 +56,8 @@ def figures(root, bench, words):
                 # Nothing has a ratio to no time at all.
                 if (match := TIME.fullmatch(cell)) and float(match[1]) > 0:
                     found[f"{cells[0]}, {cells[1]}, {name}"] = float(match[1]) * UNITS[match[2]]
+    # Only a benchmark without figures is timed from outside: the others may measure longer in one of the builds.
+    found = found or {"in all": took}
     return {" ".join([bench, *words]) + ": " + name: value for name, value in found.items()}
 
 

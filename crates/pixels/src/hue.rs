@@ -32,13 +32,11 @@ impl Turns {
         }
         let (along, across) = (a1 * a2 + b1 * b2, a1 * b2 - b1 * a2);
         // The hue between the two, so that their order does not matter, as in `ciede`: along their sum at equal
-        // length, and across their difference where little is left of the sum.
+        // length, and across their difference where little is left of the sum. Without branches, which the colours of
+        // a photo would often predict wrongly.
         let ((x1, y1), (x2, y2)) = ((a1 * c2, b1 * c2), (a2 * c1, b2 * c1));
-        let (x, y) = match (along < 0.0, across < 0.0) {
-            (false, _) => (x1 + x2, y1 + y2),
-            (true, false) => (y2 - y1, x1 - x2),
-            (true, true) => (y1 - y2, x2 - x1),
-        };
+        let sign = if across < 0.0 { -1.0 } else { 1.0 };
+        let (x, y) = if along < 0.0 { (sign * (y2 - y1), sign * (x1 - x2)) } else { (x1 + x2, y1 + y2) };
         if let Some(sector) = self.sectors.get_mut(sixth(x, y)) {
             let weight = c1.min(c2) / (c1 * c2);
             sector.count += 1;
@@ -69,10 +67,9 @@ impl Turns {
 /// Which sixth of the circle a direction is in; the first one has 0° in its middle.
 fn sixth(x: f32, y: f32) -> usize {
     const ROOT_OF_3: f32 = 1.732_050_8;
-    match y.abs() * ROOT_OF_3 <= x.abs() {
-        true => 3 * usize::from(x < 0.0),
-        false => 3 * usize::from(y < 0.0) + if (x < 0.0) == (y < 0.0) { 1 } else { 2 },
-    }
+    let (left, down) = (usize::from(x < 0.0), usize::from(y < 0.0));
+    let (flat, steep) = (3 * left, 3 * down + 1 + (left ^ down));
+    if y.abs() * ROOT_OF_3 <= x.abs() { flat } else { steep }
 }
 
 #[cfg(test)]
