@@ -15,16 +15,12 @@ import re
 import subprocess
 import sys
 import time
+from statistics import median
 
 SLOWER = 1.03
 UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 FIGURE = re.compile(r"^(\S.*?)\s{2,}([\d.]+) ?(ns|µs|ms|s)\b")
 TIME = re.compile(r"([\d.]+) ?(ns|µs|ms|s)")
-
-
-def median(values):
-    values = sorted(values)
-    return values[len(values) // 2]
 
 
 def binary(root, bench):
