@@ -32,8 +32,8 @@ impl Turns {
         }
         let (along, across) = (a1 * a2 + b1 * b2, a1 * b2 - b1 * a2);
         // The hue between the two, so that their order does not matter, as in `ciede`: along their sum at equal
-        // length, and across their difference where little is left of the sum. Without branches, which the colours of
-        // a photo would often predict wrongly.
+        // length, and across their difference where little is left of the sum. No branches: which one a colour
+        // would take cannot be predicted, and a wrong guess costs more than both.
         let ((x1, y1), (x2, y2)) = ((a1 * c2, b1 * c2), (a2 * c1, b2 * c1));
         let sign = if across < 0.0 { -1.0 } else { 1.0 };
         let (x, y) = if along < 0.0 { (sign * (y2 - y1), sign * (x1 - x2)) } else { (x1 + x2, y1 + y2) };
