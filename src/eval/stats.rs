@@ -3,7 +3,7 @@
 //! The unit is the scenario: each gives one difference, however often it was repeated. Pooled sessions and the
 //! percentile bootstrap call equals different in 10 to 20 of 100 comparisons of this size, so neither is here. The
 //! interval is Student's t, the p is that of all sign flips, and a claim needs both. Every figure is held
-//! against scipy and statsmodels by a test (`scripts/statistics.py`).
+//! against scipy and statsmodels by a test (`scripts/statistics-cases.py`).
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, Normal, StudentsT};

@@ -3,8 +3,8 @@
 
     python3 -m venv /tmp/statistics
     /tmp/statistics/bin/pip install numpy==2.4.6 scipy==1.17.1 statsmodels==0.15.0
-    /tmp/statistics/bin/python scripts/statistics.py            # writes the file
-    /tmp/statistics/bin/python scripts/statistics.py --check    # or compares it with what it would write
+    /tmp/statistics/bin/python scripts/statistics-cases.py            # writes the file
+    /tmp/statistics/bin/python scripts/statistics-cases.py --check    # or compares it with what it would write
 
 A test of src/eval/stats.rs reads the file and must agree to 1e-9. Nothing else needs Python.
 """
