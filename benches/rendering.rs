@@ -2,6 +2,7 @@
 //!
 //! With a word behind `--`, only that part: `previews`, `measuring`, `thinking`, `strengths`, `kept`, `kills`,
 //! `together`, `renderers`. Every ratio is of medians or sums taken in one run, the things compared taking turns.
+//! `previews ours` leaves out the columns of a darktable that runs without this program.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 #[path = "../tests/support/mod.rs"]
@@ -108,10 +109,15 @@ fn by_hand(demo: &Demo, state: &EditState, args: &[&str], home: &Path) -> (Durat
 fn previews() {
     // The machine is not always as fast; a big raw takes too long for as many.
     const ROUNDS: [usize; SIZES.len()] = [15, 15, 7];
+    let ours = std::env::args().any(|word| word == "ours");
     println!(
-        "| raw | picture | darktable-cli by the manual | one-shot | kept alive | ratio | ratio | pipe alone | above the pipe |"
+        "{}",
+        if ours {
+            "| raw | picture | one-shot | kept alive |\n|---|---|---|---|"
+        } else {
+            "| raw | picture | darktable-cli by the manual | one-shot | kept alive | ratio | ratio | pipe alone | above the pipe |\n|---|---|---|---|---|---|---|---|---|"
+        }
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
     for ((name, width, height), rounds) in SIZES.into_iter().zip(ROUNDS) {
         let demo = Demo::with(&photo(width, height), &DngOptions::default());
         let worker = demo.worker();
@@ -121,21 +127,30 @@ fn previews() {
             for (round, state) in edits(&demo, rounds + 1).iter().enumerate() {
                 let ask = RenderRequest { raw: &demo.raw, state, long_edge: edge, quality: Quality::Preview };
                 let edge = edge.to_string();
-                let plain = by_hand(&demo, state, &["--width", &edge, "--height", &edge], home.path()).0;
                 let told = ["--width", &edge, "--height", &edge, "--hq", "false", "--core", "-d", "perf"];
-                let inside = by_hand(&demo, state, &told, home.path()).1.unwrap();
+                let alone = (!ours).then(|| {
+                    let plain = by_hand(&demo, state, &told[..4], home.path()).0;
+                    (plain, by_hand(&demo, state, &told, home.path()).1.unwrap())
+                });
                 let once = demo.renderer.render(&ask, &Deadline::never(), &ByHand).unwrap();
                 let alive = worker.render(&ask, &Deadline::never(), &ByHand).unwrap();
                 assert_eq!(once.pixel_hash, alive.pixel_hash);
                 // The first round warms configuration and page cache.
                 if round > 0 {
-                    manual.push(plain);
                     oneshot.push(once.elapsed);
                     kept.push(alive.elapsed);
-                    pipe.push(inside);
+                    if let Some((plain, inside)) = alone {
+                        manual.push(plain);
+                        pipe.push(inside);
+                    }
                 }
             }
-            let [manual, oneshot, kept, pipe] = [manual, oneshot, kept, pipe].map(median);
+            let [oneshot, kept] = [oneshot, kept].map(median);
+            if ours {
+                println!("| {name} MP | {edge} px | {oneshot:.2?} | {kept:.2?} |");
+                continue;
+            }
+            let [manual, pipe] = [manual, pipe].map(median);
             let ratio = |slow: Duration| slow.as_secs_f64() / kept.as_secs_f64();
             println!(
                 "| {name} MP | {edge} px | {manual:.2?} | {oneshot:.2?} | {kept:.2?} | {:.1} | {:.1} | {pipe:.2?} | {:.2?} |",
@@ -517,8 +532,8 @@ fn together() {
     for (one, other) in alone.iter().zip(&both) {
         assert_eq!(pixels(&one.0), pixels(&other.0));
     }
-    println!("two sessions in turn   {in_turn:.1?}");
-    println!("two sessions at once   {at_once:.1?}");
+    println!("two sessions in turn   {in_turn:.2?}");
+    println!("two sessions at once   {at_once:.2?}");
     println!("ratio                  {:.2}", in_turn.as_secs_f64() / at_once.as_secs_f64());
 }
 
@@ -546,7 +561,7 @@ fn renderers() {
         assert_eq!(shown[0], shown[1]);
     }
     let [one, two] = times.map(median);
-    println!("one renderer           {one:.1?}");
-    println!("two renderers          {two:.1?}");
+    println!("one renderer           {one:.2?}");
+    println!("two renderers          {two:.2?}");
     println!("ratio                  {:.2}", one.as_secs_f64() / two.as_secs_f64());
 }

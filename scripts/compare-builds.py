@@ -4,16 +4,19 @@
     cargo build --release --locked --benches    # in both
     scripts/compare-builds.py OLD NEW 15        # folders of the checkouts, rounds
     scripts/compare-builds.py OLD NEW 3 rendering kept
+    scripts/compare-builds.py OLD NEW 5 demo        # or evaluation: with an empty cache, and again
 
 Without further words it runs the benchmarks that need no darktable, and `chemigram --help` twenty times. Each line is
 one figure that both print: the medians, and the median of the ratios of new to old within a round. It ends with 1 if
 one is above 1.03.
 """
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from statistics import median
 
@@ -21,6 +24,7 @@ SLOWER = 1.03
 UNITS = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 FIGURE = re.compile(r"^(\S.*?)\s{2,}([\d.]+) ?(ns|µs|ms|s)\b")
 TIME = re.compile(r"([\d.]+) ?(ns|µs|ms|s)")
+WHOLE = {"demo": ["demo", "--dir"], "evaluation": ["eval", "run", "--golden", "v1", "--provider", "explorer"]}
 
 
 def binary(root, bench):
@@ -68,6 +72,21 @@ def starts(roots, order):
     return [{"twenty starts": ms} for ms in took]
 
 
+def whole(root, name):
+    """A command for which nothing is prepared, and the same command once more; in milliseconds."""
+    took = {}
+    with tempfile.TemporaryDirectory() as home:
+        folders = {f"XDG_{of}_HOME": f"{home}/{of.lower()}" for of in ["CACHE", "CONFIG", "DATA", "STATE"]}
+        for when in ["with an empty cache", "again"]:
+            command = [root / "target/release/chemigram", *WHOLE[name]]
+            if name == "demo":
+                command.append(f"{home}/{when}")
+            began = time.monotonic()
+            subprocess.run(command, cwd=root, check=True, capture_output=True, env=os.environ | {"HOME": home} | folders)
+            took[f"{name}, {when}"] = (time.monotonic() - began) * 1e3
+    return took
+
+
 def main():
     roots = [pathlib.Path(root).resolve() for root in sys.argv[1:3]]
     rounds, named = int(sys.argv[3]), sys.argv[4:]
@@ -77,7 +96,9 @@ def main():
         order = [0, 1] if number % 2 == 0 else [1, 0]
         both = [{}, {}] if named else starts(roots, order)
         for at in order:
-            if named:
+            if named and named[0] in WHOLE:
+                both[at] = whole(roots[at], named[0])
+            elif named:
                 both[at] = figures(roots[at], named[0], named[1:])
             else:
                 for bench in ["edit_engine", "session"]:

@@ -18,9 +18,14 @@ use crate::render::{RawFile, RenderError};
 use base::files;
 use base::ids::Hash;
 
-/// A file that was changed so lately may be changed again without its time telling: FAT counts in steps of two
-/// seconds.
-const SETTLED: Duration = Duration::from_secs(2);
+/// Whether a file that was modified then cannot be modified again without its time telling. FAT counts in steps of two
+/// seconds, some file systems in whole seconds, most in ticks of the kernel's clock, of 10 ms at most.
+fn is_settled(modified: SystemTime, now: SystemTime) -> bool {
+    let fraction = modified.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+    let step = Duration::from_millis(if fraction == 0 { 2_000 } else { 100 });
+    // A camera's clock may be ahead.
+    now.duration_since(modified).unwrap_or_else(|ahead| ahead.duration()) > step
+}
 
 /// What this process has hashed.
 static HASHED: Mutex<BTreeMap<PathBuf, (FileIdentity, Hash)>> = Mutex::new(BTreeMap::new());
@@ -89,10 +94,7 @@ pub(super) fn hash_now(path: &Path) -> io::Result<Hash> {
     let mut file = files::open(path)?;
     let about = file.metadata()?;
     let (hash, _) = files::hash_open(&mut file)?;
-    let modified = about.modified()?;
-    // A camera's clock may be ahead.
-    let apart = SystemTime::now().duration_since(modified).unwrap_or_else(|ahead| ahead.duration());
-    if apart > SETTLED {
+    if is_settled(about.modified()?, SystemTime::now()) {
         known().insert(path.to_owned(), (FileIdentity::of_metadata(&about), hash.clone()));
     }
     Ok(hash)
@@ -101,6 +103,19 @@ pub(super) fn hash_now(path: &Path) -> io::Result<Hash> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_settled_when_its_file_system_would_tell_the_next_change() {
+        let settled = |modified_ms: u64, now_ms: u64| {
+            let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+            is_settled(at(modified_ms), at(now_ms))
+        };
+        assert!(!settled(8_003, 8_100) && settled(8_003, 8_104));
+        assert!(!settled(8_000, 10_000) && settled(8_000, 10_001));
+        // By a clock that is ahead.
+        assert!(!settled(8_100, 8_003) && settled(8_104, 8_003));
+        assert!(is_settled(SystemTime::UNIX_EPOCH - Duration::from_secs(9), SystemTime::UNIX_EPOCH));
+    }
 
     #[test]
     fn another_file_in_the_raws_place_is_seen_however_alike_and_the_right_one_is_hashed_once() {
@@ -129,13 +144,17 @@ mod tests {
         }
         write("coffee", 100);
         raw.prove().unwrap();
-        // Written over so soon after that the times may be equal.
-        write("coffee", 0);
-        raw.prove().unwrap();
-        let just_now = fs::metadata(&path).unwrap().modified().unwrap();
-        fs::write(&path, "kitten").unwrap();
-        fs::File::open(&path).unwrap().set_modified(just_now).unwrap();
-        assert!(raw.prove().is_err() && raw.refuse_another().is_err());
+        // Written over so soon after that the times are equal, where they are whole seconds.
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        let second = SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs() + 1);
+        for text in ["coffee", "kitten"] {
+            fs::write(&path, text).unwrap();
+            fs::File::open(&path).unwrap().set_modified(second).unwrap();
+            assert_eq!(
+                (raw.prove().is_ok(), raw.refuse_another().is_ok()),
+                (text == "coffee", text == "coffee")
+            );
+        }
 
         fs::remove_file(&path).unwrap();
         assert!(matches!(raw.prove(), Err(RenderError::Raw { .. })));
