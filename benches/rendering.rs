@@ -1,8 +1,8 @@
 //! How long pictures take, and how much of that a session waits for: `cargo bench --bench rendering`.
 //!
-//! With a word behind `--`, only that part: `previews`, `measuring`, `thinking`, `strengths`, `kept`, `kills`,
-//! `together`, `renderers`. Every ratio is of medians or sums taken in one run, the things compared taking turns.
-//! `previews ours` leaves out the columns of a darktable that runs without this program.
+//! With a word behind `--`, only that part: `previews`, `separately`, `measuring`, `thinking`, `strengths`, `kept`,
+//! `kills`, `together`, `renderers`. Every ratio is of medians or sums taken in one run, the things compared taking
+//! turns. `separately` is for comparing two builds.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 #[path = "../tests/support/mod.rs"]
@@ -26,7 +26,7 @@ use chemigram::transcript::{Event, Line, Outcome};
 use darktable::cache::{Cache, Cached};
 use darktable::dng::{DngOptions, demo_photo, write_dng};
 use darktable::probe::DarktableCli;
-use darktable::render::{ByHand, Picture, Quality, RenderRequest, Renderer};
+use darktable::render::{ByHand, Picture, Quality, RenderRequest, Rendered, Renderer};
 use darktable::state::EditState;
 use darktable::worker::Worker;
 use darktable::{preload, xmp};
@@ -39,11 +39,14 @@ use testkit::demo::Demo;
 
 /// Megapixels, by width and height.
 const SIZES: [(&str, u32, u32); 3] = [("0.24", 600, 400), ("6", 3000, 2000), ("24", 6000, 4000)];
+/// Rounds at each size. The machine is not always as fast; a big raw takes too long for as many.
+const ROUNDS: [usize; SIZES.len()] = [15, 15, 7];
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let parts: [(&str, fn()); 8] = [
+    let parts: [(&str, fn()); 9] = [
         ("previews", previews),
+        ("separately", separately),
         ("measuring", measuring),
         ("thinking", thinking),
         ("strengths", strengths),
@@ -107,17 +110,10 @@ fn by_hand(demo: &Demo, state: &EditState, args: &[&str], home: &Path) -> (Durat
 
 /// One preview: `darktable-cli` as its manual suggests, as this program starts it, and kept alive.
 fn previews() {
-    // The machine is not always as fast; a big raw takes too long for as many.
-    const ROUNDS: [usize; SIZES.len()] = [15, 15, 7];
-    let ours = std::env::args().any(|word| word == "ours");
     println!(
-        "{}",
-        if ours {
-            "| raw | picture | one-shot | kept alive |\n|---|---|---|---|"
-        } else {
-            "| raw | picture | darktable-cli by the manual | one-shot | kept alive | ratio | ratio | pipe alone | above the pipe |\n|---|---|---|---|---|---|---|---|---|"
-        }
+        "| raw | picture | darktable-cli by the manual | one-shot | kept alive | ratio | ratio | pipe alone | above the pipe |"
     );
+    println!("|---|---|---|---|---|---|---|---|---|");
     for ((name, width, height), rounds) in SIZES.into_iter().zip(ROUNDS) {
         let demo = Demo::with(&photo(width, height), &DngOptions::default());
         let worker = demo.worker();
@@ -127,30 +123,21 @@ fn previews() {
             for (round, state) in edits(&demo, rounds + 1).iter().enumerate() {
                 let ask = RenderRequest { raw: &demo.raw, state, long_edge: edge, quality: Quality::Preview };
                 let edge = edge.to_string();
+                let plain = by_hand(&demo, state, &["--width", &edge, "--height", &edge], home.path()).0;
                 let told = ["--width", &edge, "--height", &edge, "--hq", "false", "--core", "-d", "perf"];
-                let alone = (!ours).then(|| {
-                    let plain = by_hand(&demo, state, &told[..4], home.path()).0;
-                    (plain, by_hand(&demo, state, &told, home.path()).1.unwrap())
-                });
+                let inside = by_hand(&demo, state, &told, home.path()).1.unwrap();
                 let once = demo.renderer.render(&ask, &Deadline::never(), &ByHand).unwrap();
                 let alive = worker.render(&ask, &Deadline::never(), &ByHand).unwrap();
                 assert_eq!(once.pixel_hash, alive.pixel_hash);
                 // The first round warms configuration and page cache.
                 if round > 0 {
+                    manual.push(plain);
                     oneshot.push(once.elapsed);
                     kept.push(alive.elapsed);
-                    if let Some((plain, inside)) = alone {
-                        manual.push(plain);
-                        pipe.push(inside);
-                    }
+                    pipe.push(inside);
                 }
             }
-            let [oneshot, kept] = [oneshot, kept].map(median);
-            if ours {
-                println!("| {name} MP | {edge} px | {oneshot:.2?} | {kept:.2?} |");
-                continue;
-            }
-            let [manual, pipe] = [manual, pipe].map(median);
+            let [manual, oneshot, kept, pipe] = [manual, oneshot, kept, pipe].map(median);
             let ratio = |slow: Duration| slow.as_secs_f64() / kept.as_secs_f64();
             println!(
                 "| {name} MP | {edge} px | {manual:.2?} | {oneshot:.2?} | {kept:.2?} | {:.1} | {:.1} | {pipe:.2?} | {:.2?} |",
@@ -160,6 +147,33 @@ fn previews() {
             );
         }
         assert_eq!(worker.troubles(), 0);
+    }
+}
+
+/// The same previews, first all that a darktable of their own renders, then all of one that is kept alive: it holds
+/// large buffers, and the host that has to find memory for others makes them slower, by chance.
+fn separately() {
+    println!("| raw | picture | one-shot | kept alive |\n|---|---|---|---|");
+    for ((name, width, height), rounds) in SIZES.into_iter().zip(ROUNDS) {
+        let demo = Demo::with(&photo(width, height), &DngOptions::default());
+        let states = edits(&demo, rounds + 1);
+        let all = |renderer: &dyn Renderer, long_edge: u32| {
+            let of = |state| {
+                let ask = RenderRequest { raw: &demo.raw, state, long_edge, quality: Quality::Preview };
+                renderer.render(&ask, &Deadline::never(), &ByHand).unwrap()
+            };
+            let pictures: Vec<Rendered> = states.iter().map(of).collect();
+            let took = median(pictures[1..].iter().map(|picture| picture.elapsed).collect());
+            (took, pictures.into_iter().map(|picture| picture.pixel_hash).collect::<Vec<_>>())
+        };
+        let oneshot = [512, 1024].map(|edge| all(&demo.renderer, edge));
+        let worker = demo.worker();
+        let kept = [512, 1024].map(|edge| all(&worker, edge));
+        assert_eq!(worker.troubles(), 0);
+        for ((once, alive), edge) in oneshot.iter().zip(&kept).zip([512, 1024]) {
+            assert_eq!(once.1, alive.1);
+            println!("| {name} MP | {edge} px | {:.2?} | {:.2?} |", once.0, alive.0);
+        }
     }
 }
 
