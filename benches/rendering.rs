@@ -1,8 +1,8 @@
 //! How long pictures take, and how much of that a session waits for: `cargo bench --bench rendering`.
 //!
-//! With a word behind `--`, only that part: `previews`, `separately`, `measuring`, `thinking`, `strengths`, `kept`,
-//! `kills`, `together`, `renderers`. Every ratio is of medians or sums taken in one run, the things compared taking
-//! turns. `separately` is for comparing two builds.
+//! With a word behind `--`, only that part: `previews`, `separately`, `measuring`, `thinking`, `looks`, `strengths`,
+//! `kept`, `kills`, `together`, `renderers`. Every ratio is of medians or sums taken in one run, the things compared
+//! taking turns. `separately` and `looks` are for comparing two builds.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 #[path = "../tests/support/mod.rs"]
@@ -44,11 +44,12 @@ const ROUNDS: [usize; SIZES.len()] = [15, 15, 7];
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let parts: [(&str, fn()); 9] = [
+    let parts: [(&str, fn()); 10] = [
         ("previews", previews),
         ("separately", separately),
         ("measuring", measuring),
         ("thinking", thinking),
+        ("looks", looks),
         ("strengths", strengths),
         ("kept", kept),
         ("kills", kills),
@@ -234,10 +235,10 @@ fn ending() -> String {
     reply(&[("record_judgment", JUDGE), ("end_mode_b_session", r#"{"session_summary": "Done."}"#)])
 }
 
-/// Forty replies of 1.5 s: changing and looking in turns, and both in every reply.
-fn script(both: bool) -> String {
+/// Replies of 1.5 s: changing and looking in turns, or both in every reply.
+fn script(both: bool, replies: usize) -> String {
     let mut script = confirm(&["tone"]) + &reply(&[("branch", r#"{"name": "branch_b_tone"}"#)]);
-    for at in 0..REPLIES {
+    for at in 0..replies {
         let change = lift(0.05 + at as f64 / 30.0);
         let (change, look) = (("apply_primitive", change.as_str()), ("render_preview", "{}"));
         script += &match (both, at % 2) {
@@ -310,7 +311,7 @@ fn thinking() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().join("base");
         let eyes = eyes(&studio, worker_of(&studio, telling(folder.path()), &base));
-        let (lines, took) = run(&studio, begin(&studio, eyes.clone(), 1, &script(both), 1024));
+        let (lines, took) = run(&studio, begin(&studio, eyes.clone(), 1, &script(both, REPLIES), 1024));
         let mut waited = looks_of(&lines);
         waited.sort_unstable();
         let waited = waited[waited.len() / 2];
@@ -333,7 +334,7 @@ fn thinking() {
         }
         println!("waited for a preview             {waited} ms in the middle");
         // Once more, in a library of its own: everything is in the cache, and nobody thinks.
-        let quick = script(both).replace(&format!("delay_ms = {THINKING}"), "delay_ms = 0");
+        let quick = script(both, REPLIES).replace(&format!("delay_ms = {THINKING}"), "delay_ms = 0");
         let again = self::studio(&raw);
         let (lines, took) = run(&again, begin(&again, eyes, 1, &quick, 1024));
         let hits = waits(&lines);
@@ -345,6 +346,19 @@ fn thinking() {
             hits.0.iter().max().unwrap()
         );
     }
+}
+
+/// Ten replies with a change and a look in each: short enough for many rounds, for one darktable's pipes take up to a
+/// seventh longer than another's.
+fn looks() {
+    let studio = studio(&write_dng(&photo(3000, 2000), &DngOptions::default()).unwrap());
+    let eyes = eyes(&studio, worker(&studio));
+    let (lines, took) = run(&studio, begin(&studio, eyes, 1, &script(true, 10), 1024));
+    println!("ten replies              {took:.2?}");
+    println!(
+        "waited for a preview     {:.2?}",
+        median(looks_of(&lines).into_iter().map(Duration::from_millis).collect())
+    );
 }
 
 /// Four strengths on one sheet, against four changes of which each is looked at, in turns within one session.
@@ -522,7 +536,7 @@ fn pixels(lines: &[Line]) -> Vec<Hash> {
 
 /// Two sessions at once against in turn.
 fn together() {
-    let script = script(true).replace(&format!("delay_ms = {THINKING}"), "delay_ms = 0");
+    let script = script(true, REPLIES).replace(&format!("delay_ms = {THINKING}"), "delay_ms = 0");
     let raws = [1, 2]
         .map(|seed| write_dng(&photo(3000, 2000), &DngOptions { seed, ..DngOptions::default() }).unwrap());
     let prepared = || {

@@ -5,6 +5,7 @@
     scripts/compare-builds.py OLD NEW 15        # folders of the checkouts, rounds
     scripts/compare-builds.py OLD NEW 3 rendering kept
     scripts/compare-builds.py OLD NEW 5 demo        # or evaluation: with an empty cache, and again
+    scripts/compare-builds.py OLD NEW 40 starts
 
 Without further words it runs the benchmarks that need no darktable, and `chemigram --help` twenty times. Each line is
 one figure that both print: the medians, and the median of the ratios of new to old within a round. It ends with 1 if
@@ -94,13 +95,13 @@ def main():
     for number in range(rounds):
         # Neither build is always the first.
         order = [0, 1] if number % 2 == 0 else [1, 0]
-        both = [{}, {}] if named else starts(roots, order)
+        both = starts(roots, order) if named in ([], ["starts"]) else [{}, {}]
         for at in order:
             if named and named[0] in WHOLE:
                 both[at] = whole(roots[at], named[0])
-            elif named:
+            elif named and named != ["starts"]:
                 both[at] = figures(roots[at], named[0], named[1:])
-            else:
+            elif not named:
                 for bench in ["edit_engine", "session"]:
                     both[at] |= figures(roots[at], bench, [])
         for name in both[0].keys() & both[1].keys():
